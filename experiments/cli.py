@@ -1,0 +1,86 @@
+"""Command lines from dataclasses; what a person got wrong becomes one line and exit code 2."""
+
+import contextlib
+import dataclasses
+import io
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tyro
+
+from hardem_jax.errors import InputError
+
+_FRAME = re.compile("[│╭╮╰╯─]+")
+_USAGE_HINTS = ("Argument helptext", "For full helptext", "Available subcommands")
+
+
+def run_command(
+    commands: Mapping[str, type], *, prog: str, argv: Sequence[str] | None = None
+) -> None:
+    """Parse a command line such as ``train --data DIR`` and run it.
+
+    Args:
+        commands: name -> frozen dataclass whose fields are the flags and whose method ``run``
+            does the work.
+        prog: how the program is called, for help texts.
+        argv: the arguments; those of the process by default.
+    """
+    with exit_on_input_error():
+        command = parse(commands, prog=prog, argv=argv)
+        command.run()
+
+
+def parse(commands: Mapping[str, type], *, prog: str, argv: Sequence[str] | None = None) -> Any:
+    """The dataclass that a command line describes.
+
+    Raises:
+        InputError: in one line, for an unknown, missing or malformed flag.
+        SystemExit: code 0, for ``--help``.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.extras.subcommand_cli_from_dict(
+                dict(commands),
+                prog=prog,
+                args=argv,
+                config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagConversionOff),
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise InputError(_one_line(said.getvalue())) from None
+
+
+@contextlib.contextmanager
+def exit_on_input_error():
+    """Turn an `InputError` into its line on stderr and exit code 2."""
+    try:
+        yield
+    except InputError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def flags(config: Any) -> dict[str, Any]:
+    """A configuration as nested plain values for JSON, objectives by type and fields."""
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        fields = {f.name: flags(getattr(config, f.name)) for f in dataclasses.fields(config)}
+        return {"type": type(config).__name__, **fields}
+    if isinstance(config, tuple):
+        return [flags(item) for item in config]  # type: ignore[return-value]
+    return config if isinstance(config, (int, float, str, bool, type(None))) else str(config)
+
+
+def _one_line(box: str) -> str:
+    """What tyro says in a framed box of several lines, as one sentence."""
+    lines = []
+    for line in box.splitlines():
+        words = _FRAME.sub(" ", line).strip()
+        if words.startswith(_USAGE_HINTS):
+            break
+        if words:
+            lines.append(words)
+    return " ".join(lines)

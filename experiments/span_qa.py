@@ -1,0 +1,376 @@
+"""Train, evaluate and predict for span reading, whatever layout the questions came in.
+
+The modules `experiments.triviaqa` and `experiments.squad_layout` add their own
+``prepare`` and share everything here. A run folder holds ``config.json`` (every flag, and the
+shape of the model), ``tokenizer.json``, ``metrics.jsonl`` and the checkpoints
+``best`` and ``last``: all that evaluating and predicting need.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from rich.console import Console
+from rich.table import Table
+
+from experiments.cli import flags
+from hardem_jax.analysis.release_2019 import ReleasedMML
+from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
+from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
+from hardem_jax.data.prepared import PreparedSplit, Question, prepare_split
+from hardem_jax.data.records import write_json
+from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.data.windows import WindowConfig, make_windows
+from hardem_jax.errors import InputError
+from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.bert_weights import load_bert
+from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.objectives import MML, FirstOnly, HardEM
+from hardem_jax.tasks.span_qa import Answer, InferenceConfig, SpanQA, evaluate, make_loss
+from hardem_jax.training.checkpoint import load_params
+from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.mesh import data_mesh, place_batch
+from hardem_jax.training.optimizer import OptimizerConfig
+
+Objectives = HardEM | MML | FirstOnly | ReleasedMML
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderConfig:
+    """The model.
+
+    Attributes:
+        encoder: Hugging Face name or folder of a BERT-family checkpoint.
+        num_layers: keep the first so many layers; None keeps all.
+        softmax_over: "context" (default) or, as the paper's formula has it, all "tokens".
+        dtype: of the computation in the encoder; parameters and losses stay float32.
+        remat: recompute activations in the backward pass, to save memory.
+        scan_layers: compile one layer and loop over it, to save compile time.
+    """
+
+    encoder: str = "bert-base-uncased"
+    num_layers: int | None = None
+    softmax_over: Literal["context", "tokens"] = "context"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    remat: bool = False
+    scan_layers: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Train:
+    """Train a reader, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        data: prepared training split.
+        dev: prepared split to evaluate on.
+        out: folder of the run.
+        model: the reader.
+        objective: which mentions are trusted.
+        optimizer: AdamW and its schedule.
+        batches: shapes of the batches.
+        loop: steps, evaluations, checkpoints.
+        inference: how answers are read off.
+        num_devices: devices to use; None for all.
+        dev_questions: evaluate on the first so many questions only; None for all.
+    """
+
+    data: Path
+    dev: Path
+    out: Path
+    model: ReaderConfig = ReaderConfig()
+    objective: Objectives = HardEM()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    batches: BatchConfig = BatchConfig()
+    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="f1")
+    inference: InferenceConfig = InferenceConfig()
+    num_devices: int | None = None
+    dev_questions: int | None = None
+
+    def run(self) -> None:
+        mesh = data_mesh(self.num_devices)
+        data, dev = PreparedSplit(self.data), PreparedSplit(self.dev)
+        _check_tokenizers(data, dev)
+        reader = _new_reader(self.model, data.tokenizer, seed=self.loop.seed)
+        graphdef, params = nnx.split(reader, nnx.Param)
+        self._save_config(reader.encoder.config, dev)
+        plan = TrainingPlan(
+            data.positives.sizes[:, 0],
+            data.negatives.sizes[:, 0],
+            self.batches,
+            num_steps=self.loop.num_steps,
+            seed=self.loop.seed,
+        )
+        batches = training_batches(
+            data.positives,
+            data.negatives,
+            plan,
+            num_solutions=self.batches.num_solutions(data.sizes),
+            pad_id=data.tokenizer.pad_id,
+            shard=(jax.process_index(), jax.process_count()),
+        )
+        task = SpanQA(
+            graphdef,
+            self.inference,
+            batches=self.batches,
+            pad_id=dev.tokenizer.pad_id,
+            place=lambda batch: place_batch(batch, mesh),
+        )
+        subset = Subset(dev, self.dev_questions)
+        print(
+            f"{len(data.questions)} questions, {len(data.positives)} windows with and "
+            f"{len(data.negatives)} without a mention; {plan.steps_per_epoch} steps per epoch; "
+            f"{len(subset.questions)} questions to evaluate on; {self.objective}"
+        )
+        result = train(
+            loss_fn=make_loss(graphdef, self.objective),
+            params=params,
+            optimizer=self.optimizer,
+            batches=iter(batches),
+            evaluate=lambda params: subset.evaluate(task, params)[0],
+            config=self.loop,
+            directory=self.out,
+            mesh=mesh,
+            fingerprint=self._fingerprint(data, dev),
+        )
+        print(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
+
+    def _save_config(self, bert: BertConfig, dev: PreparedSplit) -> None:
+        self.out.mkdir(parents=True, exist_ok=True)
+        content = {
+            "flags": flags(self),
+            "bert": dataclasses.asdict(bert),
+            "windows": dev.meta["windows"],
+            "metric": dev.meta["metric"],
+        }
+        write_json(self.out / "config.json", content)
+        dev.tokenizer.save(self.out)
+
+    def _fingerprint(self, data: PreparedSplit, dev: PreparedSplit) -> dict[str, str]:
+        """What must not change between stopping and continuing, by name."""
+        return {
+            "data": json.dumps(data.meta, sort_keys=True),
+            "dev": json.dumps(dev.meta, sort_keys=True),
+            **{name: str(getattr(self, name)) for name in ("model", "objective", "batches")},
+            **{name: str(getattr(self, name)) for name in ("inference", "dev_questions")},
+        }
+
+
+class Subset:
+    """The first questions of a split with all of their windows.
+
+    Args:
+        split: a prepared split.
+        count: number of questions; None for all.
+    """
+
+    def __init__(self, split: PreparedSplit, count: int | None = None):
+        self.metric: str = split.meta["metric"]
+        chosen = list(split.questions)[:count]
+        self.questions: dict[str, Question] = {i: split.questions[i] for i in chosen}
+        self._windows, self._sizes = split.windows(), split.sizes
+        if count is not None:
+            # Dev splits are small enough to hold the part that is read again and again.
+            self._windows = [w for w in self._windows if w.example_id in self.questions]
+            self._sizes = np.array([[w.num_tokens, len(w.solutions)] for w in self._windows])
+
+    def evaluate(self, task: SpanQA, params: Any) -> tuple[dict[str, float], dict[str, Answer]]:
+        """See `tasks.span_qa.evaluate`."""
+        return evaluate(
+            task, params, self._windows, self._sizes, self.questions, metric=self.metric
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """Score a trained reader with the official metric.
+
+    Attributes:
+        run_dir: folder of the run.
+        data: prepared split.
+        checkpoint: "best" or "last".
+        predictions: write the answers here, as the JSON object that official evaluators read.
+        batch_size: windows read at once.
+    """
+
+    run_dir: Path
+    data: Path
+    checkpoint: Literal["best", "last"] = "best"
+    predictions: Path | None = None
+    batch_size: int = 32
+
+    def run(self) -> None:
+        split = PreparedSplit(self.data)
+        trained = TrainedReader(self.run_dir, self.checkpoint, batch_size=self.batch_size)
+        if trained.tokenizer.fingerprint != split.tokenizer.fingerprint:
+            raise InputError(f"{self.data}: prepared with another tokenizer than {self.run_dir}")
+        scores, answers = Subset(split).evaluate(trained.task, trained.params)
+        table = Table(title=f"{self.data.name}: {len(split.questions)} questions")
+        table.add_column("metric")
+        table.add_column("%", justify="right")
+        for name, value in scores.items():
+            table.add_row(name, f"{value:.1f}")
+        Console().print(table)
+        write_json(self.run_dir / f"scores-{self.data.name}.json", scores)
+        if self.predictions is not None:
+            texts = {example_id: answer.text for example_id, answer in answers.items()}
+            write_json(self.predictions, texts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict:
+    """Ask a trained reader a question about documents of your own.
+
+    Attributes:
+        run_dir: folder of the run.
+        document: text files to read the answer from.
+        question: the question.
+        checkpoint: "best" or "last".
+        top: answers to print.
+    """
+
+    run_dir: Path
+    document: tuple[Path, ...]
+    question: str
+    checkpoint: Literal["best", "last"] = "best"
+    top: int = 5
+
+    def run(self) -> None:
+        if not self.question.strip():
+            raise InputError("--question: expected a question, found nothing but blanks")
+        documents = tuple(Document(str(path), _read_text(path)) for path in self.document)
+        if not documents:
+            raise InputError("--document: expected at least one file, found none")
+        example = ReadingExample("question", self.question, documents, aliases=(), golds=())
+        trained = TrainedReader(self.run_dir, self.checkpoint, batch_size=8)
+        windows = make_windows(example, trained.tokenizer, trained.windows)
+        sizes = np.array([[window.num_tokens, 0] for window in windows])
+        readings = [r for _, _, r in trained.task.read(trained.params, windows, sizes)]
+        console = Console(highlight=False, soft_wrap=True)
+        for answer in trained.task.answers(readings)[: self.top]:
+            document, start, end = answer.span
+            text = documents[document].text
+            before, after = text[max(0, start - 60) : start], text[end : end + 60]
+            console.print(f"{answer.probability:6.1%}  {answer.text}", style="bold", markup=False)
+            place = f"{documents[document].id}, characters {start}-{end}"
+            context = " ".join(f"...{before}[{answer.text}]{after}...".split())
+            console.print(f"        {context}  ({place})", markup=False)
+
+
+class TrainedReader:
+    """What a run folder holds, ready to answer.
+
+    Attributes:
+        tokenizer: the run's.
+        windows: how documents were cut.
+        task: `SpanQA`.
+        params: of the chosen checkpoint.
+
+    Raises:
+        InputError: if the folder holds no such run.
+    """
+
+    def __init__(self, run_dir: Path, checkpoint: str, *, batch_size: int):
+        try:
+            config = json.loads((run_dir / "config.json").read_text("utf-8"))
+        except OSError as error:
+            raise InputError(
+                f"{run_dir}: expected the folder of a run, found no config.json ({error.strerror})"
+            ) from error
+        except ValueError as error:
+            raise InputError(f"{run_dir}/config.json: expected JSON, found {error}") from error
+        model = config["flags"]["model"]
+        self.tokenizer = load_tokenizer(run_dir)
+        self.windows = WindowConfig(**config["windows"])
+        bert, dtype = BertConfig(**config["bert"]), jnp.dtype(model["dtype"])
+        abstract = nnx.eval_shape(
+            lambda: SpanReader(
+                Bert(bert, rngs=nnx.Rngs(0), dtype=dtype, scan_layers=model["scan_layers"]),
+                rngs=nnx.Rngs(0),
+                softmax_over=model["softmax_over"],
+            )
+        )
+        graphdef, shapes = nnx.split(abstract, nnx.Param)
+        self.params = load_params(run_dir / checkpoint, shapes)
+        inference = dict(config["flags"]["inference"], batch_size=batch_size)
+        batches = dict(config["flags"]["batches"])
+        batches["buckets"] = tuple(batches["buckets"])
+        inference.pop("type"), batches.pop("type")
+        self.task = SpanQA(
+            graphdef,
+            InferenceConfig(**inference),
+            batches=BatchConfig(**batches),
+            pad_id=self.tokenizer.pad_id,
+        )
+
+
+def prepare(
+    examples: Iterator[ReadingExample],
+    out: Path,
+    *,
+    tokenizer: str,
+    windows: WindowConfig,
+    metric: str,
+    sources: Mapping[str, str],
+    exclusions: ExclusionCounts,
+    for_training: bool,
+) -> None:
+    """Prepare a split and print its summary; the shared half of every ``prepare`` command."""
+    meta = prepare_split(
+        examples,
+        out,
+        tokenizer=load_tokenizer(tokenizer),
+        config=windows,
+        metric=metric,
+        sources=sources,
+        exclusions=exclusions,
+        keep_without_mention=not for_training,
+    )
+    for name, count in meta["counts"].items():
+        print(f"{count:>9}  {name}")
+    sizes = meta["solutions per question"]
+    print(f"|Z| per question: mean {sizes['mean']}, median {sizes['median']}, max {sizes['max']}")
+    print(exclusions)
+    if for_training and not meta["counts"]["windows with a mention"]:
+        raise InputError(f"{out}: no question has a mention of its answer; nothing to train on")
+
+
+def _new_reader(config: ReaderConfig, tokenizer: Wordpieces, *, seed: int) -> SpanReader:
+    encoder = load_bert(
+        config.encoder,
+        num_layers=config.num_layers,
+        dtype=jnp.dtype(config.dtype),
+        remat=config.remat,
+        scan_layers=config.scan_layers,
+    )
+    if encoder.config.vocab_size < tokenizer.vocab_size:
+        raise InputError(
+            f"{config.encoder}: vocabulary of {encoder.config.vocab_size} entries, but the data "
+            f"was prepared with a tokenizer of {tokenizer.vocab_size}"
+        )
+    return SpanReader(encoder, rngs=nnx.Rngs(seed), softmax_over=config.softmax_over)
+
+
+def _check_tokenizers(data: PreparedSplit, dev: PreparedSplit) -> None:
+    if data.tokenizer.fingerprint != dev.tokenizer.fingerprint:
+        raise InputError(f"{dev.folder}: prepared with another tokenizer than {data.folder}")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: expected a text file, found {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at offset "
+            f"{error.start}"
+        ) from error
+    if not text.strip():
+        raise InputError(f"{path}: expected text, found an empty document")
+    return text

@@ -1,0 +1,67 @@
+"""SQuAD-layout files such as SQuAD 1.1 and Quoref, learned from answer texts alone.
+
+``python -m experiments.squad_layout --help``. The annotated place of an answer is never
+trained on; evaluation uses it to tell how often the mention that the model likes best is
+the true one. The released qa-hard-em files are read as well (``--layout qa-hard-em``).
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from experiments.cli import run_command
+from experiments.span_qa import Evaluate, Predict, Train, prepare
+from hardem_jax.data.examples import ExclusionCounts, ReadingExample
+from hardem_jax.data.prepared import file_digest
+from hardem_jax.data.qa_hard_em import read_qa_hard_em
+from hardem_jax.data.squad_layout import read_squad_layout
+from hardem_jax.data.windows import WindowConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepare:
+    """Find every mention and cut the documents into windows.
+
+    Attributes:
+        file: the questions.
+        out: folder to write.
+        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
+        layout: "squad", or "qa-hard-em" for the JSON lines of the paper's release.
+        answers_are: what several answers to a question mean: "alternatives" (SQuAD), or
+            "all required" (Quoref), which a single span cannot give and which are left out.
+        split: "train" leaves out questions without a mention, "dev" keeps them.
+        windows: sizes.
+    """
+
+    file: Path
+    out: Path
+    tokenizer: str = "bert-base-uncased"
+    layout: Literal["squad", "qa-hard-em"] = "squad"
+    answers_are: Literal["alternatives", "all required"] = "alternatives"
+    split: Literal["train", "dev"] = "train"
+    windows: WindowConfig = WindowConfig()
+
+    def run(self) -> None:
+        exclusions = ExclusionCounts()
+        prepare(
+            self._examples(exclusions),
+            self.out,
+            tokenizer=self.tokenizer,
+            windows=self.windows,
+            metric="squad",
+            sources={self.file.name: file_digest(self.file)},
+            exclusions=exclusions,
+            for_training=self.split == "train",
+        )
+
+    def _examples(self, exclusions: ExclusionCounts) -> Iterator[ReadingExample]:
+        if self.layout == "qa-hard-em":
+            return read_qa_hard_em(self.file, skips=exclusions)
+        return read_squad_layout(self.file, skips=exclusions, answers_are=self.answers_are)
+
+
+COMMANDS = {"prepare": Prepare, "train": Train, "evaluate": Evaluate, "predict": Predict}
+
+if __name__ == "__main__":
+    run_command(COMMANDS, prog="python -m experiments.squad_layout")

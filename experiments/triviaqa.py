@@ -1,0 +1,66 @@
+"""TriviaQA, from the official files: ``python -m experiments.triviaqa --help``.
+
+Training on the Wikipedia domain, with the encoder named by a hub name or a folder::
+
+    python -m experiments.triviaqa prepare --qa-file qa/wikipedia-train.json \
+        --evidence evidence --tokenizer bert-base-uncased --out prepared/train
+    python -m experiments.triviaqa prepare --qa-file qa/wikipedia-dev.json \
+        --evidence evidence --tokenizer bert-base-uncased --out prepared/dev --split dev
+    python -m experiments.triviaqa train --data prepared/train --dev prepared/dev \
+        --out runs/hard-em --model.encoder bert-base-uncased \
+        objective:hard-em --objective.tau 15000
+    python -m experiments.triviaqa evaluate --run-dir runs/hard-em --data prepared/dev
+    python -m experiments.triviaqa predict --run-dir runs/hard-em --document page.txt \
+        --question "Who wrote it?"
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from experiments.cli import run_command
+from experiments.span_qa import Evaluate, Predict, Train, prepare
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.prepared import file_digest
+from hardem_jax.data.triviaqa import read_triviaqa
+from hardem_jax.data.windows import WindowConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepare:
+    """Find every mention and cut the documents into windows.
+
+    Attributes:
+        qa_file: ``qa/wikipedia-*.json`` or ``qa/web-*.json`` of the official release.
+        evidence: its folder ``evidence``.
+        out: folder to write.
+        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
+        split: "train" leaves out questions without a mention, "dev" keeps them.
+        windows: sizes.
+    """
+
+    qa_file: Path
+    evidence: Path
+    out: Path
+    tokenizer: str = "bert-base-uncased"
+    split: Literal["train", "dev"] = "train"
+    windows: WindowConfig = WindowConfig()
+
+    def run(self) -> None:
+        exclusions = ExclusionCounts()
+        prepare(
+            read_triviaqa(self.qa_file, self.evidence, skips=exclusions),
+            self.out,
+            tokenizer=self.tokenizer,
+            windows=self.windows,
+            metric="triviaqa",
+            sources={self.qa_file.name: file_digest(self.qa_file)},
+            exclusions=exclusions,
+            for_training=self.split == "train",
+        )
+
+
+COMMANDS = {"prepare": Prepare, "train": Train, "evaluate": Evaluate, "predict": Predict}
+
+if __name__ == "__main__":
+    run_command(COMMANDS, prog="python -m experiments.triviaqa")

@@ -1,0 +1,163 @@
+"""The one form in which every reading-comprehension file reaches the rest of the project."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+# Why an example cannot be used, or a part of it is left out: the readers' vocabulary.
+NO_ID = "no question id"
+EMPTY_QUESTION = "empty question"
+NO_ANSWER = "no answer given"
+NO_DOCUMENT = "no document left"
+EMPTY_DOCUMENT = "empty document"
+MISSING_EVIDENCE = "evidence file missing"
+SEVERAL_SPANS = "several answer spans required"
+IMPOSSIBLE = "marked impossible to answer"
+MISPLACED_MENTION = "annotated offset does not hold the answer"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text in which an answer may stand.
+
+    Attributes:
+        id: unique within its data set; names the source (file, article and paragraph).
+        text: non-empty; all character offsets of the project point into this string.
+
+    Example:
+        >>> Document(id="Rome#0", text="Rome is old.").text[0:4]
+        'Rome'
+    """
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ReadingExample:
+    """A question, its documents, and the answer strings that stand in for supervision.
+
+    Attributes:
+        id: question id, as predictions are keyed.
+        question: non-empty text.
+        documents: at least one, in the order of the file.
+        aliases: distinct strings searched for in `documents` to build Z (Min et al.,
+            2019, section 4); empty where a file for prediction gives no answers.
+        golds: strings the official metric compares with; empty likewise.
+        true_mention: (index into `documents`, start, end) of the annotated mention, in
+            characters, end exclusive; None where unknown. For measuring, never for training.
+        mentions: Z as the file itself gives it, in its order, each like `true_mention`;
+            None where the file gives none, an empty tuple where it gives an empty Z.
+
+    Example:
+        >>> example = ReadingExample(
+        ...     id="q1",
+        ...     question="Which city is old?",
+        ...     documents=(Document("Rome#0", "Rome is old."),),
+        ...     aliases=("Rome", "Roma"),
+        ...     golds=("Rome", "Roma"),
+        ...     true_mention=(0, 0, 4),
+        ... )
+        >>> document, start, end = example.true_mention
+        >>> example.documents[document].text[start:end]
+        'Rome'
+    """
+
+    id: str
+    question: str
+    documents: tuple[Document, ...]
+    aliases: tuple[str, ...]
+    golds: tuple[str, ...]
+    true_mention: tuple[int, int, int] | None = None
+    mentions: tuple[tuple[int, int, int], ...] | None = None
+
+
+@dataclass
+class _Tally:
+    """How often a reason occurred, and the first few ids it occurred for."""
+
+    count: int = 0
+    ids: list[str] = field(default_factory=list)
+
+
+class ExclusionCounts:
+    """What a reader left out, by reason, so that nothing disappears silently.
+
+    `add` counts an example that was not yielded. `warn` counts a defect of an example
+    that *was* yielded, with the faulty part left out (one of several evidence files
+    is missing, say); warnings are not part of `total`.
+
+    Args:
+        keep: how many ids to keep per reason, for display.
+
+    Example:
+        >>> skips = ExclusionCounts()
+        >>> skips.add(NO_ANSWER, "q7")
+        >>> skips.add(NO_ANSWER, "q9")
+        >>> skips.warn(MISSING_EVIDENCE, "q3: Rome.txt")
+        >>> skips.total, skips.as_dict(), skips.warnings_as_dict()
+        (2, {'no answer given': 2}, {'evidence file missing': 1})
+        >>> print(skips)
+        2 examples left out
+          2  no answer given (q7, q9)
+        1 warning on examples kept
+          1  evidence file missing (q3: Rome.txt)
+    """
+
+    def __init__(self, *, keep: int = 3):
+        self._keep = keep
+        self._excluded: defaultdict[str, _Tally] = defaultdict(_Tally)
+        self._warned: defaultdict[str, _Tally] = defaultdict(_Tally)
+
+    def add(self, reason: str, id: str) -> None:
+        """Counts the example `id` as left out for `reason`."""
+        self._count(self._excluded[reason], id)
+
+    def warn(self, reason: str, id: str) -> None:
+        """Counts a defect of the example `id`, which is used nevertheless."""
+        self._count(self._warned[reason], id)
+
+    @property
+    def total(self) -> int:
+        """Number of examples left out, over all reasons."""
+        return sum(tally.count for tally in self._excluded.values())
+
+    def as_dict(self) -> dict[str, int]:
+        """Reason -> number of examples left out, in order of first occurrence."""
+        return {reason: tally.count for reason, tally in self._excluded.items()}
+
+    def warnings_as_dict(self) -> dict[str, int]:
+        """Reason -> number of warnings on examples that were kept."""
+        return {reason: tally.count for reason, tally in self._warned.items()}
+
+    def ids(self, reason: str) -> tuple[str, ...]:
+        """The first ids left out for `reason`, or else warned of for it."""
+        tallies = self._excluded if reason in self._excluded else self._warned
+        return tuple(tallies[reason].ids) if reason in tallies else ()
+
+    def __str__(self) -> str:
+        warnings = sum(tally.count for tally in self._warned.values())
+        lines = [f"{_plural(self.total, 'example')} left out", *self._lines(self._excluded)]
+        if warnings:
+            lines += [f"{_plural(warnings, 'warning')} on examples kept"]
+            lines += self._lines(self._warned)
+        return "\n".join(lines)
+
+    def _count(self, tally: _Tally, id: str) -> None:
+        tally.count += 1
+        if len(tally.ids) < self._keep:
+            tally.ids.append(id)
+
+    @staticmethod
+    def _lines(tallies: dict[str, _Tally]) -> list[str]:
+        lines = []
+        for reason, tally in sorted(tallies.items(), key=lambda item: -item[1].count):
+            more = ", ..." if tally.count > len(tally.ids) > 0 else ""
+            shown = f" ({', '.join(tally.ids)}{more})" if tally.ids else ""
+            lines.append(f"  {tally.count}  {reason}{shown}")
+        return lines
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

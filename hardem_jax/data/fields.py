@@ -1,0 +1,113 @@
+"""Values out of parsed JSON, checked: absent is for the caller to judge, a wrong type is an error.
+
+A question without an answer is one poor example in a good file, and is counted; a
+question that is a number means that the file has another layout, and stops the reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from hardem_jax.errors import InputError
+
+T = TypeVar("T")
+
+_KINDS = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+_KINDS |= {list: "a list", dict: "an object", type(None): "null"}
+
+
+def kind_of(value: object) -> str:
+    """The JSON word for the type of `value`, for messages.
+
+    Example:
+        >>> kind_of([1, 2]), kind_of(None)
+        ('a list', 'null')
+    """
+    return _KINDS.get(type(value), type(value).__name__)
+
+
+def get_field(record: Mapping[str, Any], key: str, kind: type[T], place: str) -> T | None:
+    """`record[key]`, checked to be of `kind`; None if it is absent or null.
+
+    Args:
+        kind: str, int, list or dict.
+        place: file and item, with which the message begins.
+
+    Raises:
+        InputError: the value is of another type, or a string that no UTF-8 can express.
+
+    Example:
+        >>> get_field({"answer_start": 3}, "answer_start", int, "dev.json: item 0")
+        3
+        >>> get_field({"id": ["a"]}, "id", str, "dev.json: item 0")
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: dev.json: item 0: expected 'id' to be a string, found a list
+    """
+    value = record.get(key)
+    if value is None:
+        return None
+    return check_kind(value, kind, f"{place}: expected {key!r} to be")
+
+
+def check_kind(value: object, kind: type[T], expected: str) -> T:
+    """`value`, if it is of `kind` (true and false are not integers).
+
+    Args:
+        expected: the message up to the word for `kind`: "dev.json: item 0: expected 'id' to be".
+
+    Raises:
+        InputError: it is not, or it is a string with half a surrogate pair (a damaged
+            `\\uXXXX` escape), which no tokeniser accepts.
+    """
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise InputError(f"{expected} {_KINDS[kind]}, found {kind_of(value)}")
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            found = f"half a surrogate pair at character {error.start}"
+            raise InputError(f"{expected} {_KINDS[kind]}, found one with {found}") from error
+    return value
+
+
+def get_strings(record: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
+    """The list of strings under `key`; empty if it is absent or null.
+
+    Raises:
+        InputError: it is not a list, or an element is not a string.
+
+    Example:
+        >>> get_strings({"Aliases": ["Rome", "Roma"]}, "Aliases", "qa.json: item 0")
+        ('Rome', 'Roma')
+    """
+    values = get_field(record, key, list, place) or []
+    expected = f"{place}: expected each element of {key!r} to be"
+    return tuple(check_kind(value, str, expected) for value in values)
+
+
+def get_id(record: Mapping[str, Any], key: str, place: str) -> str | None:
+    """The id under `key`, a string or an integer, as a string; None if absent or blank.
+
+    Raises:
+        InputError: it is of another type.
+
+    Example:
+        >>> get_id({"id": 17}, "id", "qa.jsonl: line 1")
+        '17'
+    """
+    value = record.get(key)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return (get_field(record, key, str, place) or "").strip() or None
+
+
+def distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    """The non-blank texts, each once, in order of first occurrence.
+
+    Example:
+        >>> distinct(["Rome", "", "Roma", "Rome"])
+        ('Rome', 'Roma')
+    """
+    return tuple(dict.fromkeys(text for text in texts if text.strip()))

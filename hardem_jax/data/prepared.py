@@ -1,0 +1,212 @@
+"""A prepared split: windows, questions and what they were made from, in one folder.
+
+=======================  =====================================================
+``positives.*``          windows that hold a mention (see `records`)
+``negatives.*``          windows that do not
+``questions.jsonl``      id, question, golds and |Z| of every question, in order
+``tokenizer.json``       the tokenizer the windows were made with
+``meta.json``            configuration, sources, counts, |Z| statistics
+=======================  =====================================================
+
+The folder appears under its name only when it is complete. ``meta.json`` holds
+everything that determined the content; reading with another configuration is an
+error, never a stale cache.
+"""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from hardem_jax.data.examples import ExclusionCounts, ReadingExample
+from hardem_jax.data.records import WindowSource, WindowWriter, write_json
+from hardem_jax.data.tokenizer import Wordpieces
+from hardem_jax.data.windows import Window, WindowConfig, make_windows
+from hardem_jax.errors import InputError
+
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What evaluation needs of an example.
+
+    Attributes:
+        id, question: as in the example.
+        golds: strings the official metric compares with.
+        num_solutions: |Z| over the windows of the question, each mention counted once.
+    """
+
+    id: str
+    question: str
+    golds: tuple[str, ...]
+    num_solutions: int
+
+
+class PreparedSplit:
+    """A folder that `prepare_split` wrote.
+
+    Attributes:
+        positives, negatives: windows with and without a mention.
+        questions: by id, in the order of the source.
+        tokenizer: `Wordpieces` the windows were made with.
+        meta: content of ``meta.json``.
+
+    Raises:
+        InputError: if the folder is not a complete prepared split of this format.
+    """
+
+    def __init__(self, folder: Path):
+        try:
+            self.meta: dict[str, Any] = json.loads((folder / "meta.json").read_text("utf-8"))
+        except OSError as error:
+            raise InputError(
+                f"{folder}: expected a prepared split (run `prepare` first), found no readable "
+                f"meta.json ({error.strerror})"
+            ) from error
+        except ValueError as error:
+            raise InputError(f"{folder}/meta.json: expected JSON, found {error}") from error
+        if self.meta.get("format") != FORMAT:
+            raise InputError(
+                f"{folder}: expected format {FORMAT}, found {self.meta.get('format')}; "
+                "prepare it again"
+            )
+        self.folder = folder
+        self.positives = WindowSource(folder / "positives")
+        self.negatives = WindowSource(folder / "negatives")
+        self.tokenizer = Wordpieces(Tokenizer.from_file(str(folder / "tokenizer.json")))
+        with open(folder / "questions.jsonl", encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines]
+        self.questions = {
+            row["id"]: Question(**row | {"golds": tuple(row["golds"])}) for row in rows
+        }
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """``[N, 2]`` int32 tokens and solutions of all windows, positives first."""
+        return np.concatenate([self.positives.sizes, self.negatives.sizes])
+
+    def windows(self) -> Sequence[Window]:
+        """All windows, positives first."""
+        return _Concatenated(self.positives, self.negatives)
+
+
+class _Concatenated(Sequence[Window]):
+    def __init__(self, first: Sequence[Window], second: Sequence[Window]):
+        self._first, self._second = first, second
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    def __getitem__(self, index):
+        if index < len(self._first):
+            return self._first[index]
+        return self._second[index - len(self._first)]
+
+
+def prepare_split(
+    examples: Iterable[ReadingExample],
+    folder: Path,
+    *,
+    tokenizer: Wordpieces,
+    config: WindowConfig,
+    metric: str,
+    sources: Mapping[str, str],
+    exclusions: ExclusionCounts,
+    keep_without_mention: bool,
+) -> dict[str, Any]:
+    """Cut every example into windows and write the split; memory holds one example at a time.
+
+    Args:
+        examples: from one of the readers.
+        folder: to be created; an existing one is replaced if it is a prepared split.
+        tokenizer: of the encoder.
+        config: window sizes.
+        metric: "triviaqa" or "squad", the official metric of the data.
+        sources: name of each source file -> digest, for the record.
+        exclusions: the readers' count; what drops out here is added to it.
+        keep_without_mention: True for data to evaluate on, where a question whose answer is
+            not found still counts. Training cannot use such a question.
+
+    Returns:
+        The content of ``meta.json``.
+    """
+    if folder.exists() and not (folder / "meta.json").is_file():
+        raise InputError(f"{folder}: exists and is not a prepared split; choose another folder")
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    writers = {name: WindowWriter(partial / name) for name in ("positives", "negatives")}
+    set_sizes: list[int] = []
+    num_examples = 0
+    with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
+        for example in examples:
+            num_examples += 1
+            windows = make_windows(example, tokenizer, config)
+            num_solutions = _num_distinct_solutions(windows)
+            if not windows:
+                exclusions.add("no words in any document", example.id)
+                continue
+            if not num_solutions and not keep_without_mention:
+                exclusions.add("answer not in any window", example.id)
+                continue
+            for window in windows:
+                writers["positives" if len(window.solutions) else "negatives"].write(window)
+            set_sizes.append(num_solutions)
+            row = Question(example.id, example.question, example.golds, num_solutions)
+            questions.write(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n")
+    for writer in writers.values():
+        writer.close()
+    tokenizer.save(partial)
+    sizes = [len(np.load(f"{partial / name}.sizes.npy")) for name in writers]
+    found = np.array([size for size in set_sizes if size])
+    meta = {
+        "format": FORMAT,
+        "windows": dataclasses.asdict(config),
+        "metric": metric,
+        "tokenizer": tokenizer.fingerprint,
+        "sources": dict(sources),
+        "counts": {
+            "examples read": num_examples,
+            "questions": len(set_sizes),
+            "questions with a mention": len(found),
+            "windows with a mention": sizes[0],
+            "windows without": sizes[1],
+        },
+        "excluded": exclusions.as_dict(),
+        "solutions per question": {
+            "mean": round(float(found.mean()), 2) if len(found) else None,
+            "median": float(np.median(found)) if len(found) else None,
+            "max": int(found.max()) if len(found) else None,
+        },
+    }
+    write_json(partial / "meta.json", meta)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return meta
+
+
+def file_digest(file: Path) -> str:
+    """SHA-256 of a file, the first 16 hexadecimal digits."""
+    try:
+        with open(file, "rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise InputError(f"{file}: expected a file, found {error.strerror}") from error
+
+
+def _num_distinct_solutions(windows: Sequence[Window]) -> int:
+    """Mentions of a question, one that lies in several overlapping windows counted once."""
+    places = set()
+    for window in windows:
+        for first, last in window.solutions - window.context_start:
+            start = window.text_start + int(window.offsets[first, 0])
+            end = window.text_start + int(window.offsets[last, 1])
+            places.add((window.document, start, end))
+    return len(places)

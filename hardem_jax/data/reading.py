@@ -1,0 +1,247 @@
+"""Streaming JSON files with errors a person can act on.
+
+Every function takes a path (a name that ends in `.gz` is decompressed on the fly),
+holds one item in memory at a time, and raises `InputError` in one line that names the
+file and the place. Bytes that are not UTF-8 are an error with their offset, never
+replaced: a replacement character would shift no offset but hide the damage.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import ijson
+
+from hardem_jax.data.fields import kind_of
+from hardem_jax.errors import InputError
+
+PathLike = str | os.PathLike[str]
+
+_EVENTS = {"start_map": "an object", "start_array": "a list", "string": "a string"}
+_EVENTS |= {"number": "a number", "boolean": "true or false", "null": "null"}
+
+
+class ByteStream(Protocol):
+    """The part of a binary file that the JSON parser needs."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes; an empty string at the end."""
+        ...
+
+
+class Utf8Stream:
+    """Passes bytes through, and raises `InputError` at the first that are not UTF-8.
+
+    Args:
+        stream: binary file object.
+        name: what to call it in messages.
+
+    Example:
+        >>> import io
+        >>> Utf8Stream(io.BytesIO(b"caf\\xe9!"), "menu.json").read()
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: menu.json: byte 3: expected UTF-8 text, found 0xe9
+    """
+
+    def __init__(self, stream: ByteStream, name: str):
+        self.name = name
+        self.offset = 0  # bytes passed on so far
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes, checked."""
+        try:
+            chunk = self._stream.read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{self.name}: byte {self.offset}: cannot be read: {error}") from error
+        # A character may be cut by the end of a chunk; its first bytes wait in the decoder.
+        waiting = len(self._decoder.getstate()[0])
+        try:
+            self._decoder.decode(chunk, final=not chunk and size != 0)
+        except UnicodeDecodeError as error:
+            offset = self.offset - waiting + error.start
+            raise not_utf8(self.name, offset, error.object[error.start :]) from error
+        self.offset += len(chunk)
+        return chunk
+
+
+def not_utf8(name: str, offset: int, rest: bytes) -> InputError:
+    """The error for `rest`, at `offset`, whose first byte no UTF-8 text can hold there."""
+    found = f"0x{rest[0]:02x}" + (" as the last byte" if len(rest) == 1 else "")
+    return InputError(f"{name}: byte {offset}: expected UTF-8 text, found {found}")
+
+
+@contextmanager
+def open_bytes(path: PathLike) -> Iterator[ByteStream]:
+    """Opens a file, decompressing `.gz`.
+
+    Raises:
+        InputError: there is no such file, it is a folder, or it cannot be opened.
+    """
+    path = Path(path)
+    if os.path.isdir(path):  # pathlib's own raises on an over-long name
+        raise InputError(f"{path}: expected a file, found a folder")
+    try:
+        stream = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: expected a file, found nothing of that name") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be opened: {error}") from error
+    with stream:
+        yield stream
+
+
+def read_text(path: PathLike) -> str:
+    """The whole of a text file, line ends as they are.
+
+    Raises:
+        InputError: as `open_bytes`, or a byte is not UTF-8.
+    """
+    with open_bytes(path) as stream:
+        checked = Utf8Stream(stream, str(path))
+        data = checked.read()
+        checked.read()  # meets the end, and with it a character cut short there
+    return data.decode("utf-8")
+
+
+def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (index, object) for the list under the top-level `key` of one big JSON object.
+
+    The file is never loaded whole. Items before a defect are yielded before it raises.
+
+    Raises:
+        InputError: as `open_bytes`; broken or truncated JSON; no list under `key`; an
+            item that is not an object.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "qa.json")
+        ...     _ = file.write_text('{"Data": [{"Question": "Why?"}], "Version": 1.0}')
+        ...     list(iter_json_items(file, "Data"))
+        [(0, {'Question': 'Why?'})]
+    """
+    count = 0
+    with open_bytes(path) as stream:
+        checked = Utf8Stream(stream, str(path))
+        try:
+            for index, item in parse_json_items(checked, key):
+                count = index + 1
+                yield index, item
+        except ijson.JSONError as error:
+            if count == 0:
+                _require_list(path, key)
+            raise InputError(
+                f"{path}: after {count} items of {key!r}, before byte {checked.offset}: "
+                f"expected JSON, found broken or truncated text ({_first_line(error)})"
+            ) from error
+    if count == 0:
+        _require_list(path, key)
+
+
+def _first_line(error: ijson.JSONError) -> str:
+    # The parser draws a picture over several lines, and as bytes if it cuts a character.
+    message = error.args[0] if error.args else ""
+    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
+    return text.partition("\n")[0].strip()
+
+
+def parse_json_items(stream: Utf8Stream, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """As `iter_json_items`, from an open stream; reads no further than the item it yields needs.
+
+    Raises:
+        InputError: an item is not an object, or a byte is not UTF-8.
+        ijson.JSONError: the JSON is broken.
+    """
+    for index, item in enumerate(ijson.items(stream, f"{key}.item", use_float=True)):
+        if not isinstance(item, dict):
+            place = f"{stream.name}: item {index} of {key!r}"
+            raise InputError(f"{place}: expected an object, found {kind_of(item)}")
+        yield index, item
+
+
+def _require_list(path: PathLike, key: str) -> None:
+    """Raises the `InputError` that fits if `path` holds no list under the top-level `key`."""
+    expected = f"expected an object with a list under {key!r}"
+    keys: list[str] = []
+    with open_bytes(path) as stream:
+        events = ijson.parse(Utf8Stream(stream, str(path)))
+        try:
+            _, first, _ = next(events)
+            if first != "start_map":
+                raise InputError(f"{path}: {expected}, found {_EVENTS.get(first, first)}")
+            for prefix, event, name in events:
+                if prefix or event != "map_key":
+                    continue
+                keys.append(name)
+                if name == key:
+                    _, event, _ = next(events)
+                    if event == "start_array":
+                        return
+                    found = _EVENTS.get(event, event)
+                    raise InputError(f"{path}: {expected}, found {found} under it")
+        except (ijson.JSONError, StopIteration):
+            if not keys:
+                return  # broken from the start: the caller says so
+    listing = ", ".join(map(repr, keys[:6])) + (", ..." if len(keys) > 6 else "")
+    raise InputError(f"{path}: {expected}, found " + (f"the keys {listing}" if keys else "no keys"))
+
+
+def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (line number from 1, object) for a file with one JSON object a line.
+
+    Lines of white space only are passed over.
+
+    Raises:
+        InputError: as `open_bytes`, or a line is not UTF-8, not JSON, or not an object.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "qa.jsonl")
+        ...     _ = file.write_text('{"id": "a"}\\n\\n{"id": "b"}\\n')
+        ...     list(iter_json_lines(file))
+        [(1, {'id': 'a'}), (3, {'id': 'b'})]
+    """
+    offset = 0
+    with open_bytes(path) as stream:
+        for number, line in enumerate(_lines(stream, str(path)), start=1):
+            place = f"{path}: line {number}"
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                start = error.start
+                raise not_utf8(place, offset + start, line[start:]) from error
+            offset += len(line)
+            if text.strip():
+                yield number, _parse_line(text, place)
+
+
+def _lines(stream: Any, name: str) -> Iterator[bytes]:
+    try:
+        yield from stream
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{name}: cannot be read: {error}") from error
+
+
+def _parse_line(text: str, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        found = f"{error.msg} at column {error.colno}"
+        raise InputError(f"{place}: expected a JSON object, found broken JSON: {found}") from error
+    except (ValueError, RecursionError) as error:  # absurd numbers, absurd nesting
+        raise InputError(f"{place}: expected a JSON object, cannot be parsed: {error}") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{place}: expected an object, found {kind_of(record)}")
+    return record

@@ -1,0 +1,100 @@
+"""Wordpieces with their place in the text."""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from hardem_jax.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+    """A text as wordpieces.
+
+    Attributes:
+        ids: ``[T]`` int32 vocabulary entries, without special tokens.
+        offsets: ``[T, 2]`` int32, character start and exclusive end of each piece.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+
+class Wordpieces:
+    """A Hugging Face fast tokenizer, reduced to what a reader needs.
+
+    Args:
+        tokenizer: any `tokenizers.Tokenizer` with [CLS], [SEP] and [PAD] entries. A copy
+            is kept, on which truncation and padding are off: checkpoints ship
+            tokenizers that silently cut at 128.
+
+    Attributes:
+        cls_id, sep_id, pad_id: ids of the special tokens.
+        vocab_size: number of entries, int.
+        fingerprint: hexadecimal digest of the complete tokenizer.
+
+    Example:
+        >>> from tokenizers import models, pre_tokenizers
+        >>> vocab = {t: i for i, t in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "##m"])}
+        >>> tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+        >>> tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        >>> pieces = Wordpieces(tokenizer).encode(["whom ?"])[0]
+        >>> pieces.ids.tolist(), pieces.offsets.tolist()
+        ([4, 5, 1], [[0, 3], [3, 4], [5, 6]])
+    """
+
+    def __init__(self, tokenizer: Tokenizer):
+        self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self.cls_id, self.sep_id, self.pad_id = map(self._special, ("[CLS]", "[SEP]", "[PAD]"))
+        self.vocab_size = self._tokenizer.get_vocab_size()
+        self.fingerprint = hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()[:16]
+
+    def encode(self, texts: Sequence[str]) -> list[Pieces]:
+        """Wordpieces of each text, in parallel over texts."""
+        return [
+            Pieces(
+                np.array(encoding.ids, np.int32),
+                np.array(encoding.offsets, np.int32).reshape(-1, 2),
+            )
+            for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        ]
+
+    def save(self, folder: Path) -> None:
+        """Write ``tokenizer.json`` into ``folder``, readable by `load_tokenizer`."""
+        self._tokenizer.save(str(folder / "tokenizer.json"))
+
+    def _special(self, token: str) -> int:
+        token_id = self._tokenizer.token_to_id(token)
+        if token_id is None:
+            raise InputError(f"tokenizer: expected a BERT vocabulary, found no {token} in it")
+        return token_id
+
+
+def load_tokenizer(name_or_path: str | Path) -> Wordpieces:
+    """The tokenizer of a Hugging Face checkpoint.
+
+    Args:
+        name_or_path: a local folder with ``tokenizer.json`` or ``vocab.txt``, or a hub name.
+
+    Raises:
+        InputError: if there is no such tokenizer or it is not one of the BERT family.
+    """
+    if (file := Path(name_or_path) / "tokenizer.json").is_file():
+        try:
+            return Wordpieces(Tokenizer.from_file(str(file)))
+        except Exception as error:  # tokenizers raises nothing more specific
+            raise InputError(f"{file}: expected a tokenizer, found: {error}") from error
+    from transformers import AutoTokenizer  # takes seconds to import
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(name_or_path))
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"{name_or_path}: expected a tokenizer, found: {reason}") from error
+    return Wordpieces(tokenizer.backend_tokenizer)

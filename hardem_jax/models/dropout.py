@@ -1,0 +1,129 @@
+"""Dropout whose mask is a hash of (key, element index): no mask and no random bits in memory.
+
+Threefry spends about twenty rounds on every element, which at attention sizes costs as much as
+the softmax. Here a key gives two 32-bit seeds through `jax.random.bits`, and each element hashes
+its own row-major index with them: a few integer operations that XLA fuses into the
+multiplication. The backward pass hashes again instead of reading a stored mask, and since an
+element's bit depends on nothing but seeds and index, the mask is the same on any number of
+devices.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_RANGE = 2**32
+
+
+def keep_threshold(rate: float) -> int:
+    """Number of 32-bit hashes, out of 2**32, that keep an element.
+
+    The actual keep probability is `keep_threshold(rate) / 2**32`, and it is by this number, not
+    by `1 - rate`, that `dropout` divides, so that the expectation is exact.
+
+    Args:
+        rate: probability of dropping an element, `0 <= rate < 1`.
+
+    Raises:
+        ValueError: the rate is outside that range.
+
+    Example:
+        >>> keep_threshold(0.25) / 2**32
+        0.75
+    """
+    if not 0 <= rate < 1:
+        raise ValueError(f"dropout rate: expected 0 <= rate < 1, found {rate}")
+    return min(max(round((1 - rate) * _RANGE), 1), _RANGE - 1)
+
+
+def dropout_seeds(key: jax.Array) -> jax.Array:
+    """Two words that fix a mask: uint32 [2] from a `jax.random` key of any implementation."""
+    return jax.random.bits(key, (2,), jnp.uint32)
+
+
+def keep_mask(seeds: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Array:
+    """Bool mask of `shape`, true where the element is kept.
+
+    The hash is two keyed applications of `lowbias32`, the 32-bit integer mixer with the smallest
+    bias found by Wellons' hash-prospector search: one application alone would make the masks of
+    two keys permutations of each other. Elements beyond 2**32 reuse the bits of the first ones.
+
+    Args:
+        seeds: uint32 [2], from `dropout_seeds`.
+        rate: probability of dropping an element, `0 <= rate < 1`.
+        shape: shape of the mask.
+
+    Example:
+        >>> mask = keep_mask(dropout_seeds(jax.random.key(0)), 0.25, (200, 500))
+        >>> round(float(mask.mean()), 2)
+        0.75
+    """
+    index = jnp.zeros(shape, jnp.uint32)
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        # A sum of iotas, not a reshaped flat one: each is partitioned along with its axis.
+        iota = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
+        index = index + iota * jnp.uint32(stride % _RANGE)
+        stride *= shape[axis]
+    bits = _lowbias32(_lowbias32(index ^ seeds[0]) + seeds[1])
+    return bits < np.uint32(keep_threshold(rate))
+
+
+def _lowbias32(x: jax.Array) -> jax.Array:
+    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    return x ^ (x >> 16)
+
+
+def drop_and_scale(x: jax.Array, seeds: jax.Array, rate: float) -> jax.Array:
+    """`x` with dropped elements set to zero and kept ones divided by the keep probability.
+
+    Plain JAX, for use inside a custom derivative; everyone else wants `dropout`.
+    """
+    scale = _RANGE / keep_threshold(rate)
+    return jnp.where(keep_mask(seeds, rate, x.shape), x * scale, jnp.zeros((), x.dtype))
+
+
+def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
+    """Inverted dropout (Srivastava et al., 2014) that stores no mask for the backward pass.
+
+    Args:
+        x: float array of any shape.
+        rate: probability of dropping an element, `0 <= rate < 1`, quantised to 1/2**32.
+        key: a `jax.random` key; `None` returns `x` itself.
+
+    Returns:
+        Array of the shape and dtype of `x` whose expectation over keys is `x`.
+
+    Raises:
+        ValueError: the rate is outside its range.
+
+    Example:
+        >>> kept = dropout(jnp.ones(1000), 0.5, jax.random.key(0))
+        >>> sorted(set(kept.tolist()))
+        [0.0, 2.0]
+    """
+    if key is None or rate == 0:
+        return x
+    return _dropout(x, dropout_seeds(key), rate)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _dropout(x, seeds, rate):
+    return drop_and_scale(x, seeds, rate)
+
+
+def _dropout_fwd(x, seeds, rate):
+    return drop_and_scale(x, seeds, rate), seeds
+
+
+def _dropout_bwd(rate, seeds, grad):
+    # Dropout is linear in x and its matrix is diagonal: its transpose is itself.
+    return drop_and_scale(grad, seeds, rate), None
+
+
+_dropout.defvjp(_dropout_fwd, _dropout_bwd)

@@ -1,0 +1,152 @@
+"""Spans of a document as solutions: every mention of an answer (Min et al., 2019, section 4.1).
+
+A solution is a character span; executing it, f(z), reads the text. Z holds every
+span whose words are those of an alias of the answer, so that f(z) = y up to the
+normalisation below, in document order (by start, then by end) and without duplicates.
+
+Words are compared lower-cased and NFKC-normalised; punctuation and the articles
+a, an, the are passed over on both sides, as the official metrics do. Mentions begin
+and end at word boundaries: "art" is not found in "party", nor "1" in "1,000".
+
+Example:
+    >>> text = "The Sun, once the Daily Herald. Daily (Herald) readers."
+    >>> mentions = enumerate_spans(split_words(text), AliasMatcher(["The Daily Herald"]))
+    >>> [execute_span(text, start, end) for start, end in mentions]
+    ['Daily Herald', 'Daily (Herald']
+"""
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Iterable
+
+import numpy as np
+
+_WORD = re.compile(r"[^\W_]+")
+_ARTICLES = frozenset({"a", "an", "the"})
+_NUMBER_SEPARATORS = ".,"
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """The words of a text that matching looks at, without punctuation and articles.
+
+    Attributes:
+        text: the text itself.
+        forms: normalised form of each word, length W.
+        spans: ``[W, 2]`` int32, character start and exclusive end of each word.
+    """
+
+    text: str
+    forms: tuple[str, ...]
+    spans: np.ndarray
+
+
+def split_words(text: str) -> Words:
+    """The words of ``text`` in their normalised form, with their place.
+
+    Example:
+        >>> words = split_words("The 39 Steps")
+        >>> words.forms, words.spans.tolist()
+        (('39', 'steps'), [[4, 6], [7, 12]])
+    """
+    forms, spans = [], []
+    for match in _WORD.finditer(text):
+        form = unicodedata.normalize("NFKC", match.group()).lower()
+        if form not in _ARTICLES:
+            forms.append(form)
+            spans.append(match.span())
+    return Words(text, tuple(forms), np.array(spans, np.int32).reshape(-1, 2))
+
+
+class AliasMatcher:
+    """The aliases of one answer, ready to be looked up in any number of documents.
+
+    Args:
+        aliases: the strings that count as the answer; one without any word left
+            after normalisation ("The", "!!") matches nothing.
+
+    Example:
+        >>> AliasMatcher(["The Beatles", "beatles!", "A"]).num_aliases
+        1
+    """
+
+    def __init__(self, aliases: Iterable[str]):
+        distinct = {split_words(alias).forms for alias in aliases} - {()}
+        self.num_aliases = len(distinct)
+        self._by_first_word: dict[str, list[tuple[str, ...]]] = {}
+        for forms in sorted(distinct):
+            self._by_first_word.setdefault(forms[0], []).append(forms)
+
+    def starting_with(self, form: str) -> list[tuple[str, ...]]:
+        """The aliases (as tuples of normalised words) whose first word is ``form``."""
+        return self._by_first_word.get(form, [])
+
+
+def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:
+    """Z: every mention of any alias.
+
+    Args:
+        words: a document, from `split_words`.
+        matcher: the answer's aliases.
+
+    Returns:
+        ``[Z, 2]`` int32, character start and exclusive end of each mention, sorted
+        and without duplicates. Mentions may overlap, where one alias holds another.
+
+    Example:
+        >>> enumerate_spans(split_words("Cher met Cher."), AliasMatcher(["Cher"])).tolist()
+        [[0, 4], [9, 13]]
+    """
+    found = set()
+    for i, form in enumerate(words.forms):
+        for alias in matcher.starting_with(form):
+            last = i + len(alias) - 1
+            if words.forms[i : last + 1] == alias:
+                span = (int(words.spans[i, 0]), int(words.spans[last, 1]))
+                if not _cuts_a_number(words.text, *span):
+                    found.add(span)
+    return np.array(sorted(found), np.int32).reshape(-1, 2)
+
+
+def execute_span(text: str, start: int, end: int) -> str:
+    """f(z): the text of the span ``[start, end)`` in characters.
+
+    Example:
+        >>> execute_span("Cher met Cher.", 9, 13)
+        'Cher'
+    """
+    return text[start:end]
+
+
+def trim_span(words: Words, start: int, end: int) -> tuple[int, int] | None:
+    """The span from the first to the last word inside ``[start, end)``, as `enumerate_spans` has it.
+
+    Annotated mentions may begin with an article or end with a full stop.
+
+    Returns:
+        ``(start, end)`` in characters, or None if no word lies wholly inside.
+
+    Example:
+        >>> trim_span(split_words("See the Daily Herald."), 4, 21)
+        (8, 20)
+    """
+    inside = words.spans[(words.spans[:, 0] >= start) & (words.spans[:, 1] <= end)]
+    return (int(inside[0, 0]), int(inside[-1, 1])) if len(inside) else None
+
+
+def _cuts_a_number(text: str, start: int, end: int) -> bool:
+    """Whether the span begins or ends inside a number such as 1,000 or 3.5."""
+
+    def joined(left: int) -> bool:
+        """Whether a separator at ``left`` stands between two digits."""
+        return (
+            0 < left < len(text) - 1
+            and text[left] in _NUMBER_SEPARATORS
+            and text[left - 1].isdigit()
+            and text[left + 1].isdigit()
+        )
+
+    return (joined(start - 1) and text[start].isdigit()) or (
+        joined(end) and text[end - 1].isdigit()
+    )

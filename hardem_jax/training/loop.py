@@ -1,0 +1,287 @@
+"""The training loop: steps, evaluations, early stopping, checkpoints, exact resumption."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import grain
+import jax
+from jax.sharding import Mesh
+
+from hardem_jax.errors import InputError
+from hardem_jax.training.bookkeeping import Bookkeeping
+from hardem_jax.training.checkpoint import RunCheckpoints
+from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
+from hardem_jax.training.state import TrainState, init_state
+from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
+from hardem_jax.training.writers import Display, MetricsWriter, format_metrics
+
+#: Params on the mesh -> metrics. The loop donates these arrays to the next step: keep no reference.
+Evaluate = Callable[[Any], Mapping[str, float]]
+
+
+class NonFiniteLossError(FloatingPointError):
+    """The loss or its gradient became infinite or NaN; nothing was saved after that step."""
+
+    def __init__(self, step: int, ids: list[str], metrics: Mapping[str, float]) -> None:
+        ids = [name for name in dict.fromkeys(ids) if name]  # once each; padded rows have none
+        self.step, self.ids, self.metrics = step, ids, dict(metrics)
+        examples = ", ".join(ids[:8]) + (f" and {len(ids) - 8} more" if len(ids) > 8 else "")
+        super().__init__(
+            f"step {step}: loss {metrics['loss']}, gradient norm {metrics['grad_norm']}; "
+            f"examples in the batch: {examples or 'not named'}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopConfig:
+    """How long to train, and what to do on the way.
+
+    Example:
+        >>> LoopConfig(num_steps=1000, monitor="EM").patience
+        12
+    """
+
+    num_steps: int
+    """Updates of the whole run; the learning rate reaches 0 there."""
+    monitor: str
+    """Evaluation metric that decides which parameters are the best."""
+    mode: Literal["max", "min"] = "max"
+    """Whether the larger or the smaller value of `monitor` is better."""
+    eval_every: int = 500
+    """Steps between evaluations; there is one after the last step as well."""
+    patience: int | None = 12
+    """Stop after this many evaluations in a row without a gain; None: never."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints; there is one after every evaluation as well."""
+    log_every: int = 50
+    """Steps over which the training metrics of one log line are averaged."""
+    seed: int = 42
+    """Seed of the run's PRNG key (dropout, annealing draws)."""
+    progress: bool = True
+    """Show progress on stderr."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files."""
+    shown: tuple[tuple[str, str], ...] = (
+        ("loss", "loss"),
+        ("hard", "hard share"),
+        ("z_size", "mean |Z|"),
+    )
+    """(metric, label) pairs of the averages to show; metrics the task has not are left out."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_steps", "eval_every", "checkpoint_every", "log_every", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name}: expected at least 1, got {value}")
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainResult:
+    """What `train` returns.
+
+    Attributes:
+        state: after the last step made.
+        best_metric: best value of the monitored metric, None if it never was a number.
+        best_step: updates made when it was reached; its parameters are in `<directory>/best`.
+        stopped_early: patience ran out before `num_steps`.
+        history: one entry per evaluation, those before a resumption included.
+    """
+
+    state: TrainState
+    best_metric: float | None
+    best_step: int
+    stopped_early: bool
+    history: list[dict[str, float]]
+
+
+def train(
+    *,
+    loss_fn: LossFn,
+    params: Any,
+    optimizer: OptimizerConfig,
+    batches: grain.DatasetIterator,
+    evaluate: Evaluate,
+    config: LoopConfig,
+    directory: str | Path,
+    mesh: Mesh | None = None,
+    fingerprint: Mapping[str, str] | None = None,
+) -> TrainResult:
+    """Trains, or continues, the run in `directory`.
+
+    A run that was killed and is started again with the same arguments continues
+    bit for bit from its last checkpoint; one that had ended returns its result.
+
+    Args:
+        loss_fn: see `LossFn`.
+        params: initial values; not modified.
+        optimizer: see `OptimizerConfig`.
+        batches: iterator of a repeating Grain dataset at its start; each batch maps names to
+            numpy arrays `[B, ...]` or scalars. An entry `ids` (B strings) stays on the host.
+        evaluate: maps parameters (on `mesh`) to metrics; must not depend on anything else that
+            changes during the run.
+        config: see `LoopConfig`.
+        directory: the run's folder: `last/`, `best/`, `metrics.jsonl`.
+        mesh: default: all devices.
+        fingerprint: further settings of the run by name (data files, model, batch size);
+            resuming with others is refused. Seed, `num_steps` and optimiser are always included.
+
+    Raises:
+        InputError: if the folder holds another run, the batches end too soon, the monitored
+            metric does not exist, or a batch does not divide by the devices.
+        NonFiniteLossError: at the first loss or gradient that is not finite.
+    """
+    mesh = data_mesh() if mesh is None else mesh
+    transform = make_optimizer(optimizer, params, config.num_steps)
+    schedule = learning_rate_schedule(optimizer, config.num_steps)
+    state = init_state(params, transform, config.seed, mesh)
+    train_step = compile_train_step(make_train_step(loss_fn, transform, schedule), mesh)
+    settings = _fingerprint(optimizer, config) | dict(fingerprint or {})
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    books = Bookkeeping()
+    with RunCheckpoints(directory, settings) as checkpoints:
+        restored = checkpoints.restore(state, batches)
+        if restored is not None:
+            state, books = restored[0], Bookkeeping.from_json(restored[1])
+        log = _RunLog(directory, config, start=int(state.step), books=books)
+        with contextlib.closing(log):
+            run = _Run(train_step, batches, evaluate, config, mesh, checkpoints, books, log)
+            state = run.finish(state)
+    return TrainResult(
+        state, books.best_metric, books.best_step, books.stopped_early, books.history
+    )
+
+
+def _fingerprint(optimizer: OptimizerConfig, config: LoopConfig) -> dict[str, str]:
+    """The settings that change what a step computes; patience, say, may change on resumption."""
+    fields = {f"optimizer.{name}": str(v) for name, v in dataclasses.asdict(optimizer).items()}
+    return {**fields, "num_steps": str(config.num_steps), "seed": str(config.seed)}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """The parts of a run, put together once, so that `finish` reads as the loop it is."""
+
+    train_step: Any
+    batches: grain.DatasetIterator
+    evaluate: Evaluate
+    config: LoopConfig
+    mesh: Mesh
+    checkpoints: RunCheckpoints
+    books: Bookkeeping
+    log: _RunLog
+
+    def finish(self, state: TrainState) -> TrainState:
+        """Makes the steps that are left; `step` counts updates made, the current one included."""
+        config = self.config
+        first = int(state.step) + 1
+        pending = None
+        for step in range(first, config.num_steps + 1):
+            if self.books.stopped_early:
+                break
+            began = time.monotonic()
+            ids, arrays = split_ids(self._next_batch(step))
+            state, metrics = self.train_step(state, place_batch(arrays, self.mesh))
+            # Fetched only now, when the next step is already queued: the device never waits.
+            if pending is not None:
+                self._collect(*pending)
+            pending = (step, ids, metrics)
+            last = step == config.num_steps
+            evaluation_due = last or step % config.eval_every == 0
+            checkpoint_due = evaluation_due or step % config.checkpoint_every == 0
+            if step == first or checkpoint_due:
+                self._collect(*pending)
+                pending = None
+            if step == first:
+                self.log.first_step(time.monotonic() - began)
+            with self.log.paused():
+                if evaluation_due:
+                    self._evaluate(step, state)
+                if checkpoint_due:
+                    self.checkpoints.save_last(state, self.batches, self.books.to_json())
+        return state
+
+    def _next_batch(self, step: int) -> Mapping[str, Any]:
+        try:
+            return next(self.batches)
+        except StopIteration:
+            raise InputError(
+                f"the batches ended after {step - 1} of {self.config.num_steps} steps; "
+                "expected a repeating dataset"
+            ) from None
+
+    def _collect(self, step: int, ids: list[str], metrics: Mapping[str, jax.Array]) -> None:
+        values = {name: float(value) for name, value in jax.device_get(metrics).items()}
+        if not values.pop("finite"):
+            raise NonFiniteLossError(step, ids, values)
+        self.log.step(step, values)
+
+    def _evaluate(self, step: int, state: TrainState) -> None:
+        metrics = {name: float(v) for name, v in self.evaluate(state.params).items()}
+        config, books = self.config, self.books
+        gained = books.record(step, metrics, config.monitor, config.mode, config.patience)
+        self.log.evaluation(step, metrics, gained)
+        if gained:
+            # Complete on disk before `last` says so: a kill in between repeats this evaluation.
+            self.checkpoints.save_best(state.params, books.to_json())
+
+
+class _RunLog:
+    """Averages, files and display together; only the first host writes and shows."""
+
+    def __init__(self, directory: Path, config: LoopConfig, start: int, books: Bookkeeping) -> None:
+        primary = jax.process_index() == 0
+        self._config, self._books = config, books
+        self._writer = MetricsWriter(directory, start, config.tensorboard) if primary else None
+        self._display = Display(config.num_steps, start, config.shown, config.progress and primary)
+        self._since, self._steps = time.monotonic(), 0
+        if start:
+            ended = books.stopped_early or start >= config.num_steps
+            self._display.say(f"{'found ended' if ended else 'resumed'} at step {start}")
+
+    def first_step(self, seconds: float) -> None:
+        """Says how long it took and starts the clock anew, so that no rate includes compilation."""
+        self._display.say(f"first step: {seconds:.1f} s, compilation included")
+        self._since, self._steps = time.monotonic(), 0
+
+    def step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds one step to the averages; writes them when due."""
+        averager = self._books.averager
+        averager.add(metrics)
+        self._steps += 1
+        self._display.advance()
+        if step % self._config.log_every and step != self._config.num_steps:
+            return
+        now = time.monotonic()
+        rate = self._steps / max(now - self._since, 1e-9)
+        means = {**averager.means(), "steps_per_second": rate}
+        self._since, self._steps = now, 0
+        averager.reset()
+        self._display.averages(step, means)
+        if self._writer is not None:
+            self._writer.write(step, "train", means)
+
+    def evaluation(self, step: int, metrics: Mapping[str, float], gained: bool) -> None:
+        best = "  (best so far)" if gained else ""
+        self._display.say(f"step {step} evaluation  {format_metrics(metrics)}{best}")
+        if self._writer is not None:
+            self._writer.write(step, "eval", metrics)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keeps evaluations and checkpoints out of the step rate."""
+        began = time.monotonic()
+        yield
+        self._since += time.monotonic() - began
+
+    def close(self) -> None:
+        self._display.close()
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,43 @@
+"""How the leaves of a pytree are called, in weight-decay rules, checkpoints and error messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+
+def leaf_name(path: tuple[Any, ...]) -> str:
+    """Dotted name of a pytree leaf: `encoder.layers.0.attention.query.kernel`.
+
+    The last part `value`, which NNX adds inside an `nnx.State`, is left out, so
+    a state and the plain dict made from it have the same names.
+
+    Example:
+        >>> [(path, _)] = jax.tree_util.tree_leaves_with_path({"encoder": [{"bias": 1.0}]})
+        >>> leaf_name(path)
+        'encoder.0.bias'
+    """
+    if len(path) > 1 and path[-1] == jax.tree_util.GetAttrKey("value"):
+        path = path[:-1]
+    return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """All leaves by dotted name, in tree order.
+
+    Raises:
+        ValueError: if two leaves have the same dotted name (a dict key contains a dot).
+
+    Example:
+        >>> named_leaves({"a": {"w": 1, "b": 2}})
+        {'a.b': 2, 'a.w': 1}
+    """
+    pairs = [(leaf_name(path), leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+    named = dict(pairs)
+    if len(named) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(
+            f"ambiguous leaf names: {sorted({n for n in names if names.count(n) > 1})}"
+        )
+    return named

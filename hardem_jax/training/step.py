@@ -1,0 +1,98 @@
+"""The training step: a pure function, and the one place where it is compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+
+from hardem_jax.training.mesh import replicated
+from hardem_jax.training.state import TrainState
+
+Metrics = dict[str, jax.Array]
+TrainStep = Callable[[TrainState, Any], tuple[TrainState, Metrics]]
+
+
+class LossFn(Protocol):
+    """What the training room needs to know of a task.
+
+    `params`: the trained pytree; `batch`: pytree of device arrays, leading axis
+    B; `step`: int32 `[]`, updates made before this one; `key`: PRNG key `[]` of
+    this step. Returns the scalar loss (any mean over rows, padded rows left
+    out, is taken here) and scalar metrics by name.
+    """
+
+    def __call__(
+        self, params: Any, batch: Any, *, step: jax.Array, key: jax.Array
+    ) -> tuple[jax.Array, Mapping[str, jax.Array]]: ...
+
+
+def make_train_step(
+    loss_fn: LossFn,
+    optimizer: optax.GradientTransformation,
+    schedule: optax.Schedule | None = None,
+) -> TrainStep:
+    """Builds `train_step(state, batch) -> (state, metrics)`, pure and not yet compiled.
+
+    To the loss function's own metrics it adds `loss`, `grad_norm` (before
+    clipping), `finite` (loss and gradient are; 1 or 0) and, given the schedule,
+    `learning_rate`: float32 `[]` each. A step that is not finite counts, but
+    leaves parameters and optimiser state untouched.
+
+    Example:
+        >>> from hardem_jax.training.mesh import data_mesh
+        >>> from hardem_jax.training.state import init_state
+        >>> def loss_fn(params, batch, *, step, key):
+        ...     return jnp.mean((batch["x"] * params["w"]) ** 2), {}
+        >>> optimizer = optax.sgd(0.25)
+        >>> state = init_state({"w": jnp.ones(())}, optimizer, seed=0, mesh=data_mesh(1))
+        >>> state, metrics = make_train_step(loss_fn, optimizer)(state, {"x": jnp.ones(4)})
+        >>> float(metrics["loss"]), float(state.params["w"])
+        (1.0, 0.5)
+    """
+
+    def train_step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
+        key = jax.random.fold_in(state.key, state.step)
+        (loss, aux), grads = jax.value_and_grad(loss_fn, has_aux=True)(
+            state.params, batch, step=state.step, key=key
+        )
+        grad_norm = optax.tree.norm(grads)
+        finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        params, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old),
+            (params, opt_state),
+            (state.params, state.opt_state),
+        )
+        metrics = {**aux, "loss": loss, "grad_norm": grad_norm, "finite": finite}
+        if schedule is not None:
+            metrics["learning_rate"] = schedule(state.step)
+        metrics = {name: jnp.asarray(value, jnp.float32) for name, value in metrics.items()}
+        return dataclasses.replace(
+            state, step=state.step + 1, params=params, opt_state=opt_state
+        ), metrics
+
+    return train_step
+
+
+def compile_train_step(train_step: TrainStep, mesh: Mesh) -> Any:
+    """Compiles a step for a mesh: state and metrics on every device, the batch split over `data`.
+
+    The batch keeps the placement that `place_batch` gave it (its scalars are
+    copied, its arrays split). The state is donated: the one passed in is
+    deleted, its memory holds the one returned. `_cache_size()` of the result
+    is the number of compilations so far, one for each set of batch shapes.
+    """
+    everywhere = replicated(mesh)
+    return jax.jit(
+        train_step,
+        in_shardings=(everywhere, None),
+        out_shardings=(everywhere, everywhere),
+        donate_argnums=0,
+    )

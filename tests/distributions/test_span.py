@@ -1,0 +1,91 @@
+"""P(z|x) over spans: normalised where it may be, zero elsewhere, and its true mode."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hardem_jax.distributions.span import SpanDistribution
+
+
+@pytest.fixture
+def example():
+    rng = np.random.default_rng(0)
+    start, end = rng.normal(size=(2, 3, 9)) * 3
+    where = rng.random((3, 9)) < 0.6
+    where[2] = False  # a row of padding
+    spans = SpanDistribution.from_logits(jnp.array(start), jnp.array(end), where=jnp.array(where))
+    return start, end, where, spans
+
+
+def test_log_prob_is_the_product_of_two_softmaxes_over_the_allowed_positions(example):
+    start, end, where, spans = example
+    candidates = np.array([list(itertools.product(range(9), repeat=2))] * 3)
+    log_probs = np.asarray(spans.log_prob(jnp.array(candidates)))
+    for row in range(2):
+        p_start = np.exp(start[row]) * where[row] / np.sum(np.exp(start[row]) * where[row])
+        p_end = np.exp(end[row]) * where[row] / np.sum(np.exp(end[row]) * where[row])
+        expected = np.outer(p_start, p_end).reshape(-1)
+        np.testing.assert_allclose(np.exp(log_probs[row]), expected, rtol=1e-5)
+        np.testing.assert_allclose(np.exp(log_probs[row]).sum(), 1.0, rtol=1e-5)
+    assert np.all(log_probs[2] == -np.inf)
+
+
+@pytest.mark.parametrize("max_length", [1, 3, 20])
+def test_top_equals_exhaustive_search(example, max_length):
+    *_, spans = example
+    got, log_probs = spans.top(5, max_length=max_length)
+    for row in range(2):
+        scored = sorted(
+            (
+                (float(spans.start[row, i] + spans.end[row, j]), (i, j))
+                for i in range(9)
+                for j in range(i, min(9, i + max_length))
+            ),
+            key=lambda pair: -pair[0],
+        )[:5]
+        possible = [span for score, span in scored if np.isfinite(score)]
+        assert [tuple(span) for span in got[row].tolist()][: len(possible)] == possible
+        np.testing.assert_array_equal(log_probs[row], [score for score, _ in scored])
+    np.testing.assert_array_equal(spans.mode(max_length=max_length), got[:, 0])
+
+
+def test_ties_go_to_the_earlier_then_shorter_span():
+    spans = SpanDistribution.from_logits(
+        jnp.zeros((1, 3)), jnp.zeros((1, 3)), where=jnp.ones((1, 3), bool)
+    )
+    assert spans.top(4, max_length=2)[0].tolist() == [[[0, 0], [0, 1], [1, 1], [1, 2]]]
+
+
+def test_within_keeps_scores_and_takes_the_rest_away(example):
+    *_, where, spans = example
+    inner = jnp.array(where & (np.arange(9) < 4))
+    restricted = spans.within(inner)
+    np.testing.assert_array_equal(
+        restricted.start, np.where(inner, np.asarray(spans.start), -np.inf)
+    )
+    assert int(restricted.top(1, max_length=9)[0][0].max()) < 4
+
+
+def test_no_gradient_outside_the_allowed_positions_and_none_is_nan(example):
+    start, end, where, _ = example
+    candidates = jnp.array([[[4, 5], [0, 1]]] * 3)
+
+    def total(start, end):
+        spans = SpanDistribution.from_logits(start, end, where=jnp.array(where))
+        log_probs = spans.log_prob(candidates)
+        return jnp.sum(jnp.where(jnp.isfinite(log_probs), log_probs, 0.0))
+
+    for gradient in jax.grad(total, argnums=(0, 1))(jnp.array(start), jnp.array(end)):
+        assert np.all(np.isfinite(gradient))
+        assert np.all(np.asarray(gradient)[~where] == 0)
+        assert np.any(np.asarray(gradient)[where] != 0)
+
+
+def test_low_precision_logits_are_normalised_in_float32():
+    logits = jnp.linspace(-4, 4, 300, dtype=jnp.bfloat16)[None]
+    spans = SpanDistribution.from_logits(logits, logits, where=jnp.ones((1, 300), bool))
+    assert spans.start.dtype == jnp.float32
+    np.testing.assert_allclose(np.exp(spans.start).sum(), 1.0, rtol=1e-5)

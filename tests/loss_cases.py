@@ -1,0 +1,120 @@
+"""Every loss beside its formula in plain Python, and the rows that each is tried on."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hardem_jax import losses, posteriors
+
+INF = math.inf
+KEY = jax.random.key(0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """A loss, and its value for one row, given the log-probs of the row's solutions."""
+
+    name: str
+    call: Callable[..., jax.Array]
+    formula: Callable[[list[float]], float]
+    sees_all: bool = True  # whether every solution, or only the first, enters the loss
+    ragged: bool = True
+
+    def __call__(self, log_probs, **rows):
+        return self.call(log_probs, **rows)
+
+    def __repr__(self):
+        return self.name
+
+
+def first_only(row: list[float]) -> float:
+    return -row[0]
+
+
+def hard_em(row: list[float]) -> float:
+    return -max(row)
+
+
+def mml(row: list[float]) -> float:
+    top = max(row)
+    if math.isinf(top):
+        return -top
+    return -top - math.log(math.fsum(math.exp(score - top) for score in row))
+
+
+def cross_entropy_to_posterior(row: list[float]) -> float:
+    if max(row) == -INF:
+        return INF
+    possible = [score for score in row if score != -INF]
+    weights = [math.exp(score - max(row)) for score in possible]
+    costs = [-weight * score for weight, score in zip(weights, possible, strict=True)]
+    return math.fsum(costs) / math.fsum(weights)
+
+
+def mean_nll(row: list[float]) -> float:
+    possible = [score for score in row if score != -INF]
+    return -math.fsum(possible) / len(possible) if possible else INF
+
+
+def annealed(step: int, tau: float | None):
+    return functools.partial(losses.annealed_loss, step=step, key=KEY, tau=tau)
+
+
+def em(posterior):
+    return lambda log_probs, **rows: losses.em_loss(log_probs, posterior, **rows)
+
+
+ALL_LOSSES = (
+    Loss("hard_em", losses.hard_em_loss, hard_em),
+    Loss("mml", losses.mml_loss, mml),
+    Loss("first_only", losses.first_only_loss, first_only, sees_all=False),
+    Loss("annealed_at_start", annealed(step=0, tau=100), mml),
+    Loss("annealed_at_end", annealed(step=100, tau=100), hard_em),
+    Loss("em_hard", em(posteriors.hard), hard_em, ragged=False),
+    Loss("em_first", em(posteriors.first), first_only, sees_all=False, ragged=False),
+    Loss("em_soft", em(posteriors.soft), cross_entropy_to_posterior, ragged=False),
+    Loss("em_uniform", em(posteriors.uniform), mean_nll, ragged=False),
+)
+RAGGED_LOSSES = tuple(loss for loss in ALL_LOSSES if loss.ragged)
+PAPER_LOSSES = ALL_LOSSES[:3]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    rows: np.ndarray
+    mean: np.ndarray
+    total: np.ndarray
+    gradient: np.ndarray  # of the mean
+    gradient_of_total: np.ndarray
+
+
+@functools.partial(jax.jit, static_argnames=("loss", "num_segments"))
+def _evaluate(loss, log_probs, **rows):
+    mean, gradient = jax.value_and_grad(loss)(log_probs, **rows)
+    total, gradient_of_total = jax.value_and_grad(loss)(log_probs, **rows, reduce_fn=jnp.sum)
+    return loss(log_probs, **rows, reduce_fn=None), mean, total, gradient, gradient_of_total
+
+
+def evaluate(loss, log_probs, **rows) -> Evaluation:
+    """All that a loss can be asked, in one compiled call per loss and shape."""
+    return Evaluation(*map(np.asarray, _evaluate(loss, jnp.asarray(log_probs), **rows)))
+
+
+def expected_rows(loss: Loss, log_probs: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """The formula on each row of ``[B, Z]`` after its padding is physically removed."""
+    kept = [row[valid].tolist() for row, valid in zip(log_probs.astype(float), where, strict=True)]
+    return np.array([loss.formula(row) if row else 0.0 for row in kept])
+
+
+def random_rows(seed: int, shape=(6, 5)) -> tuple[np.ndarray, np.ndarray]:
+    """Log-probs and a mask with at least one solution in each row."""
+    rng = np.random.default_rng(seed)
+    log_probs = -rng.exponential(3.0, shape).astype(np.float32)
+    where = rng.random(shape) < 0.6
+    where[..., rng.integers(shape[-1])] = True
+    return log_probs, where

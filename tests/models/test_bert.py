@@ -1,0 +1,307 @@
+"""Encoder: masks, dropout, the options that must not change the outputs, and sharding."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from hardem_jax.errors import InputError
+from hardem_jax.models.bert import ACTIVATIONS, Bert, BertConfig, attention, layer_norm
+from hardem_jax.models.dropout import dropout, dropout_seeds, keep_mask, keep_threshold
+
+CONFIG = BertConfig(50, 16, 3, 4, 32, max_position_embeddings=12)
+BASE = BertConfig(30522, 768, 12, 12, 3072)
+LARGE = BertConfig(30522, 1024, 24, 16, 4096)
+RNG = np.random.default_rng(0)
+IDS = RNG.integers(1, 50, (8, 10))
+WHERE = np.arange(10)[None] < np.array([10, 7, 1, 3, 10, 9, 5, 2])[:, None]
+TYPES = RNG.integers(0, 2, (8, 10))
+
+
+def make(config=CONFIG, **options):
+    return Bert(config, rngs=nnx.Rngs(0), **options)
+
+
+def value_and_grad(bert, key=None, ids=IDS, where=WHERE):
+    """Outputs at real tokens and the gradient of their weighted sum, keyed by dotted path."""
+    graphdef, params = nnx.split(bert, nnx.Param)
+    shape = (*where.shape, bert.config.hidden_size)
+    weight = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+
+    @jax.jit
+    def run(params, key, ids, where):
+        def loss(params):
+            rngs = None if key is None else nnx.Rngs(dropout=key)
+            out = nnx.merge(graphdef, params)(ids, where=where, rngs=rngs)
+            out = jnp.where(where[..., None], out, 0)
+            return (out * weight).sum(), out
+
+        (_, out), grads = jax.value_and_grad(loss, has_aux=True)(params)
+        return out, nnx.to_pure_dict(grads)
+
+    return run(params, key, ids, where)
+
+
+def stack(tree):
+    """The gradient of unrolled layers in the layout of stacked ones."""
+    layers = [tree["layers"][i] for i in range(len(tree["layers"]))]
+    return tree | {"layers": jax.tree.map(lambda *xs: jnp.stack(xs), *layers)}
+
+
+def assert_trees_close(actual, expected, **tolerance):
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, **tolerance)
+
+
+@pytest.mark.parametrize("key", [None, 0], ids=["plain", "dropout"])
+@pytest.mark.parametrize(
+    "options", [{"remat": True}, {"scan_layers": True}, {"remat": True, "scan_layers": True}]
+)
+def test_remat_and_scan_change_nothing(options, key):
+    key = None if key is None else jax.random.key(key)
+    expected, expected_grads = value_and_grad(make(), key)
+    out, grads = value_and_grad(make(**options), key)
+    np.testing.assert_allclose(out, expected, atol=2e-6)
+    if "scan_layers" in options:
+        expected_grads = stack(expected_grads)
+    assert_trees_close(grads, expected_grads, atol=2e-5)
+
+
+def test_hidden_states_end_with_the_output():
+    for scan in False, True:
+        bert = make(scan_layers=scan)
+        states = bert.hidden_states(IDS, where=WHERE, token_type_ids=TYPES)
+        assert len(states) == CONFIG.num_hidden_layers + 1
+        last = bert(IDS, where=WHERE, token_type_ids=TYPES)
+        np.testing.assert_allclose(states[-1], last, atol=1e-6)
+        assert all(state.shape == (8, 10, 16) for state in states)
+
+
+def test_split_leaves_no_rest():
+    """Parameters are all the state there is: no counts, no keys."""
+    for scan in False, True:
+        _, params, rest = nnx.split(make(scan_layers=scan), nnx.Param, ...)
+        assert jax.tree.leaves(params) and not jax.tree.leaves(rest)
+        assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {jnp.dtype(jnp.float32)}
+
+
+def test_padding_equals_slicing():
+    bert = make()
+    full = bert(IDS, where=WHERE)
+    for row, length in enumerate(WHERE.sum(axis=1)):
+        alone = bert(IDS[row : row + 1, :length], where=np.ones((1, length), bool))
+        np.testing.assert_allclose(full[row, :length], alone[0], atol=2e-6)
+
+
+@pytest.mark.parametrize("key", [None, 0], ids=["plain", "dropout"])
+def test_padding_gets_no_gradient(key):
+    """Word 0 stands at padding only: nothing real may depend on it."""
+    ids = np.where(WHERE, IDS, 0)
+    _, grads = value_and_grad(make(), None if key is None else jax.random.key(0), ids)
+    word = grads["embeddings"]["word"]
+    np.testing.assert_array_equal(word[0], 0)
+    assert np.all(np.abs(word[np.unique(ids[WHERE])]).max(axis=1) > 0)
+
+
+def test_a_row_without_tokens_is_finite():
+    out, grads = value_and_grad(make(), where=np.zeros((8, 10), bool))
+    assert np.isfinite(make()(IDS, where=np.zeros((8, 10), bool))).all()
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((out, grads)))
+
+
+def test_bfloat16_stays_close_and_keeps_float32_parameters():
+    bert = make(dtype=jnp.bfloat16)
+    out = bert(IDS, where=WHERE)
+    assert out.dtype == jnp.bfloat16
+    expected, expected_grads = value_and_grad(make(), jax.random.key(0))
+    out, grads = value_and_grad(bert, jax.random.key(0))
+    np.testing.assert_allclose(out.astype(jnp.float32), expected, atol=0.1)
+    for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(expected_grads), strict=True):
+        assert a.dtype == jnp.float32
+        assert jnp.linalg.norm(a - b) <= 0.05 * jnp.linalg.norm(b) + 0.05
+
+
+@pytest.mark.parametrize("config, millions", [(BASE, 108.9), (LARGE, 334.1)])
+@pytest.mark.parametrize("scan", [False, True])
+def test_standard_sizes_by_shape(config, millions, scan):
+    """Parameter counts of the published models, without their poolers."""
+    bert = nnx.eval_shape(lambda: make(config, scan_layers=scan))
+    count = sum(math.prod(x.shape) for x in jax.tree.leaves(nnx.state(bert, nnx.Param)))
+    assert round(count / 1e6, 1) == millions
+    graphdef, params = nnx.split(bert, nnx.Param)
+    out = jax.eval_shape(
+        lambda p, i, w: nnx.merge(graphdef, p)(i, where=w),
+        params,
+        jax.ShapeDtypeStruct((4, 384), jnp.int32),
+        jax.ShapeDtypeStruct((4, 384), jnp.bool_),
+    )
+    assert out.shape == (4, 384, config.hidden_size)
+
+
+def test_too_long_and_wrong_configs():
+    with pytest.raises(InputError, match="at most 12 tokens, found 13"):
+        make()(np.ones((1, 13), int), where=np.ones((1, 13), bool))
+    with pytest.raises(InputError, match="hidden_act.*'swish'.*hidden_size.*4 heads, found 18"):
+        dataclasses.replace(CONFIG, hidden_act="swish", hidden_size=18)
+    with pytest.raises(InputError, match="num_hidden_layers.*found 0.*hidden_dropout.*found 1.0"):
+        dataclasses.replace(CONFIG, num_hidden_layers=0, hidden_dropout=1.0)
+
+
+# --- dropout -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_dropout_is_unbiased(rate):
+    """Kept share and expectation within four standard errors."""
+    n = 1_000_000
+    mask = np.asarray(keep_mask(dropout_seeds(jax.random.key(3)), rate, (1000, 1000)))
+    error = 4 * math.sqrt(rate * (1 - rate) / n)
+    assert abs(mask.mean() - (1 - rate)) < error
+    dropped = dropout(jnp.ones((1000, 1000)), rate, jax.random.key(3))
+    assert abs(float(dropped.mean()) - 1) < error / (1 - rate)
+    assert float(dropped.max()) == np.float32(2**32 / keep_threshold(rate))
+    # Every row and column, each of 1000 draws; five errors, because there are 2000 of them.
+    for axis in 0, 1:
+        rates = mask.mean(axis=axis)
+        assert np.abs(rates - (1 - rate)).max() < 5 * math.sqrt(rate * (1 - rate) / 1000)
+        assert rates.std() == pytest.approx(math.sqrt(rate * (1 - rate) / 1000), rel=0.15)
+
+
+def test_dropout_masks_are_independent():
+    """Neighbours, powers of two apart, and different keys: no correlation beyond four errors."""
+    n = 2**20
+    masks = [
+        np.asarray(keep_mask(dropout_seeds(jax.random.key(k)), 0.5, (n,))) * 2.0 - 1
+        for k in range(4)
+    ]
+    for lag in [1, 2, 3, 7, 16, 128, 300, 384, 512, 4096, 2**16]:
+        assert abs((masks[0][lag:] * masks[0][:-lag]).mean()) < 4 / math.sqrt(n - lag)
+    for i in range(4):
+        for j in range(i):
+            assert abs((masks[i] * masks[j]).mean()) < 4 / math.sqrt(n)
+
+
+def test_dropout_gradient_uses_the_same_mask():
+    x = jnp.linspace(1, 2, 600).reshape(20, 30)
+    out, vjp = jax.vjp(lambda x: dropout(x, 0.3, jax.random.key(5)), x)
+    (grad,) = vjp(jnp.ones_like(x))
+    np.testing.assert_allclose(grad, out / x, rtol=1e-6)
+    assert dropout(x, 0.0, jax.random.key(5)) is x
+    assert dropout(x, 0.3, None) is x
+
+
+def test_rate_outside_its_range():
+    for rate in -0.1, 1.0, math.nan:
+        with pytest.raises(ValueError, match="dropout rate"):
+            keep_threshold(rate)
+
+
+def test_dropout_follows_the_key_and_differs_between_layers(monkeypatch):
+    bert = make()
+    run = [bert(IDS, where=WHERE, rngs=nnx.Rngs(dropout=k)) for k in (1, 1, 2)]
+    np.testing.assert_array_equal(run[0], run[1])
+    assert np.abs(run[0] - run[2]).max() > 0.1
+    np.testing.assert_array_equal(bert(IDS, where=WHERE), bert(IDS, where=WHERE))
+
+    seen = []
+
+    def record(key):
+        seen.append(np.asarray(dropout_seeds(key)).tobytes())
+        return dropout_seeds(key)
+
+    monkeypatch.setattr("hardem_jax.models.bert.dropout_seeds", record)
+    monkeypatch.setattr("hardem_jax.models.dropout.dropout_seeds", record)
+    bert(IDS, where=WHERE, rngs=nnx.Rngs(dropout=1))
+    # One for the embeddings, three per layer, all different.
+    assert len(seen) == len(set(seen)) == 1 + 3 * CONFIG.num_hidden_layers
+
+
+# --- operations ----------------------------------------------------------------------------------
+
+
+def plain_attention(q, k, v, where, seeds, rate):
+    scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+    probs = jax.nn.softmax(jnp.where(where[:, None, None], scores, -jnp.inf), axis=-1)
+    if rate:
+        probs = probs * keep_mask(seeds, rate, probs.shape) * (2**32 / keep_threshold(rate))
+    return probs @ v
+
+
+def plain_layer_norm(x, scale, bias):
+    normed = (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-5)
+    return normed * scale[None] + bias[None]
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_attention_and_its_gradient(rate):
+    q, k, v, weight = RNG.normal(size=(4, 8, 2, 10, 4)).astype(np.float32)
+    seeds = dropout_seeds(jax.random.key(0)) if rate else None
+
+    def run(function):
+        def loss(q, k, v):
+            out = function(q, k, v, WHERE, seeds, rate)
+            return (out * weight).sum(), out
+
+        return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(q, k, v)
+
+    assert_trees_close(run(attention), run(plain_attention), atol=2e-5)
+
+
+def test_layer_norm_and_its_gradient():
+    x, weight = RNG.normal(size=(2, 6, 16)).astype(np.float32)
+    scale, bias = RNG.normal(size=(2, 16)).astype(np.float32)
+
+    def run(function):
+        return jax.value_and_grad(lambda *a: (function(*a) * weight).sum(), (0, 1, 2))(
+            x, scale, bias
+        )
+
+    expected = run(plain_layer_norm)
+    assert_trees_close(run(lambda *a: layer_norm(*a, 1e-5)), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "name, function",
+    {
+        "gelu": lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))),
+        "gelu_new": lambda x: (
+            0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        ),
+        "relu": lambda x: max(x, 0.0),
+    }.items(),
+)
+def test_activations_and_their_gradients(name, function):
+    x = np.linspace(-6, 6, 100)  # an even number of points: relu has no gradient at 0
+    step = 1e-5
+    expected = [function(float(v)) for v in x]
+    slopes = [(function(float(v) + step) - function(float(v) - step)) / (2 * step) for v in x]
+    x32 = jnp.asarray(x, jnp.float32)
+    np.testing.assert_allclose(ACTIVATIONS[name](x32), expected, atol=1e-6)
+    np.testing.assert_allclose(jax.vmap(jax.grad(ACTIVATIONS[name]))(x32), slopes, atol=2e-6)
+    assert ACTIVATIONS[name](x32.astype(jnp.bfloat16)).dtype == jnp.bfloat16
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_eight_devices_equal_one(scan):
+    """Dropout included: its masks do not depend on how the batch is divided."""
+    bert = make(scan_layers=scan)
+    expected, expected_grads = value_and_grad(bert, jax.random.key(0))
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    graphdef, params = nnx.split(bert, nnx.Param)
+    bert = nnx.merge(graphdef, jax.device_put(params, everywhere))
+    ids, where = jax.device_put((IDS, WHERE), rows)
+    out, grads = value_and_grad(bert, jax.device_put(jax.random.key(0), everywhere), ids, where)
+    assert len(out.sharding.device_set) == 8
+    np.testing.assert_allclose(out, expected, atol=2e-6)
+    assert_trees_close(grads, expected_grads, atol=2e-5)

@@ -1,0 +1,88 @@
+"""Z of span tasks: what is found, what is not, in which order."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from hardem_jax.solutions.spans import (
+    AliasMatcher,
+    enumerate_spans,
+    execute_span,
+    split_words,
+)
+
+
+def mentions(text, *aliases):
+    spans = enumerate_spans(split_words(text), AliasMatcher(aliases))
+    return [execute_span(text, start, end) for start, end in spans]
+
+
+@pytest.mark.parametrize(
+    ("text", "aliases", "expected"),
+    [
+        ("Cher met CHER.", ["cher"], ["Cher", "CHER"]),
+        ("The party of art.", ["art"], ["art"]),
+        ("the Daily Herald", ["The Daily Herald", "daily herald"], ["Daily Herald"]),
+        ("Lord of the Rings", ["lord of rings"], ["Lord of the Rings"]),
+        ("Rubik's Cube", ["rubik s cube"], ["Rubik's Cube"]),
+        ("A.C. Clarke wrote", ["c clarke"], ["C. Clarke"]),
+        ("snake_case words", ["case words"], ["case words"]),
+        ("Sebastião won", ["sebastião"], ["Sebastião"]),
+        ("ﬁve ﬁles", ["five"], ["ﬁve"]),
+        # One alias inside another: both are mentions, the outer one does not hide the inner.
+        ("flushing spaniel", ["spaniel", "flushing spaniel"], ["flushing spaniel", "spaniel"]),
+        ("la la la", ["la la"], ["la la", "la la"]),
+    ],
+)
+def test_finds(text, aliases, expected):
+    assert mentions(text, *aliases) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "alias"),
+    [
+        ("1,000 ships and 3.5 miles", "1"),
+        ("1,000 ships and 3.5 miles", "5"),
+        ("1,000 ships", "000"),
+        ("partly", "part"),
+        ("anything", "The"),
+        ("anything", "?!"),
+        ("", "x"),
+    ],
+)
+def test_does_not_find(text, alias):
+    assert mentions(text, alias) == []
+
+
+def test_whole_numbers_are_found_beside_separators():
+    assert mentions("In 1964, 1,000 ships. It was 1964.", "1964", "1,000") == [
+        "1964",
+        "1,000",
+        "1964",
+    ]
+
+
+def brute_force(text, aliases):
+    """Every range of words whose forms are an alias's, by trying them all."""
+    words = split_words(text)
+    targets = {split_words(alias).forms for alias in aliases} - {()}
+    found = {
+        (int(words.spans[i, 0]), int(words.spans[j, 1]))
+        for i, j in itertools.combinations_with_replacement(range(len(words.forms)), 2)
+        if words.forms[i : j + 1] in targets
+    }
+    return sorted(found)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_equals_brute_force_and_executes_to_the_answer(seed):
+    rng = np.random.default_rng(seed)
+    vocabulary = ["a", "The", "x", "Y", "y-x", "7"]
+    text = " ".join(rng.choice(vocabulary, 30))
+    aliases = [" ".join(rng.choice(vocabulary, rng.integers(1, 4))) for _ in range(5)]
+    spans = enumerate_spans(split_words(text), AliasMatcher(aliases))
+    assert [tuple(span) for span in spans.tolist()] == brute_force(text, aliases)
+    answers = {split_words(alias).forms for alias in aliases}
+    for start, end in spans:
+        assert split_words(execute_span(text, start, end)).forms in answers

@@ -1,0 +1,238 @@
+"""Every loss against every property that the contract in `hardem_jax.losses` promises."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+from numpy.testing import assert_allclose, assert_array_equal
+
+from hardem_jax.losses import em_loss, first_only_loss, hard_em_loss, mml_loss
+from hardem_jax.posteriors import first, hard, soft
+from tests.loss_cases import (
+    ALL_LOSSES,
+    INF,
+    PAPER_LOSSES,
+    evaluate,
+    expected_rows,
+    hard_em,
+    random_rows,
+)
+
+log = math.log
+over_all_losses = pytest.mark.parametrize("loss", ALL_LOSSES, ids=str)
+
+# Tables share one shape, so that each loss is compiled once for most of this file.
+SHAPE = (6, 5)
+
+
+@pytest.mark.parametrize(
+    "loss, value, gradient",
+    [
+        (hard_em_loss, -log(0.4), [0.0, -1.0, 0.0]),
+        (mml_loss, -log(0.1 + 0.4 + 0.3), [-0.1 / 0.8, -0.4 / 0.8, -0.3 / 0.8]),
+        (first_only_loss, -log(0.1), [-1.0, 0.0, 0.0]),
+    ],
+)
+def test_value_and_gradient_are_the_formulas_of_the_paper(loss, value, gradient):
+    log_probs = jnp.log(jnp.array([0.1, 0.4, 0.3]))
+    assert_allclose(loss(log_probs), value, rtol=1e-6)
+    assert_allclose(jax.grad(loss)(log_probs), gradient, rtol=1e-6)
+
+
+def test_em_loss_under_the_soft_posterior_is_mml_plus_the_posteriors_entropy():
+    log_probs = jnp.log(jnp.array([0.1, 0.3]))
+    entropy = -(0.25 * log(0.25) + 0.75 * log(0.75))
+    assert_allclose(em_loss(log_probs, soft), mml_loss(log_probs) + entropy, rtol=1e-6)
+
+
+@over_all_losses
+@pytest.mark.parametrize("seed", range(4))
+def test_mask_is_the_same_as_physically_removing(loss, seed):
+    log_probs, where = random_rows(seed)
+    got = evaluate(loss, log_probs, where=where)
+    assert_allclose(got.rows, expected_rows(loss, log_probs, where), rtol=1e-5)
+    assert_array_equal(got.gradient[~where], 0.0)
+    # Whatever stands in the padding, nothing changes.
+    for filler in (7.0, 3e38, -3e38, -INF, INF, math.nan):
+        other = evaluate(loss, np.where(where, log_probs, np.float32(filler)), where=where)
+        assert_array_equal(other.rows, got.rows)
+        assert_array_equal(other.gradient, got.gradient)
+
+
+@over_all_losses
+def test_no_mask_is_a_mask_of_all_true_compiled_or_not(loss):
+    log_probs, _ = random_rows(0)
+    got = loss(jnp.asarray(log_probs), reduce_fn=None)
+    compiled = evaluate(loss, log_probs, where=np.ones(SHAPE, bool)).rows
+    assert_allclose(got, compiled, rtol=1e-6, atol=1e-6)
+
+
+@over_all_losses
+def test_rows_without_solution_cost_nothing_and_are_left_out_of_the_mean(loss):
+    log_probs, where = random_rows(1)
+    where[[0, 3, 5]] = False
+    log_probs[0], log_probs[3] = math.nan, -INF
+    got = evaluate(loss, log_probs, where=where)
+    assert_array_equal(got.rows[[0, 3, 5]], 0.0)
+    assert_array_equal(got.gradient[[0, 3, 5]], 0.0)
+    kept = expected_rows(loss, log_probs, where)[[1, 2, 4]]
+    assert_allclose(got.mean, kept.sum() / 3, rtol=1e-5)
+    assert_allclose(got.gradient, got.gradient_of_total / 3, rtol=1e-6)
+
+
+@over_all_losses
+def test_a_batch_without_any_solution_costs_zero(loss):
+    got = evaluate(loss, random_rows(2)[0], where=np.zeros(SHAPE, bool))
+    assert got.mean == 0.0 and got.total == 0.0
+    assert_array_equal(got.rows, np.zeros(SHAPE[0]))
+    assert_array_equal(got.gradient, 0.0)
+
+
+EXTREME = np.array(
+    [
+        [3e38, -3e38, 3e38, -3e38, 0.0],
+        [-3e38, -3e38, -3e38, -3e38, -3e38],
+        [-3e38, 3e38, -INF, -INF, -INF],
+        [0.0, -INF, -1e-45, -3e38, -200.0],
+        [-1000.0, -1001.0, -INF, -1002.0, -1000.0],
+        [-INF, -1.0, -2.0, -3.0, -INF],
+    ],
+    np.float32,
+)
+
+
+@over_all_losses
+def test_extreme_scores_cost_what_the_formula_says_and_gradients_stay_finite(loss):
+    with np.errstate(over="ignore"):
+        expected = expected_rows(loss, EXTREME, np.ones(SHAPE, bool)).astype(np.float32)
+    got = evaluate(loss, EXTREME, where=np.ones(SHAPE, bool))
+    # A plain mean of 3e38 and -3e38 cancels to rounding noise: those rows have no digits left.
+    checked = slice(3, None) if loss.name == "em_uniform" else slice(None)
+    assert_allclose(got.rows[checked], expected[checked], rtol=1e-6)
+    assert np.isfinite(got.gradient).all()
+
+
+@over_all_losses
+def test_a_row_of_impossible_solutions_costs_inf_and_sends_no_gradient(loss):
+    log_probs, where = random_rows(3)
+    log_probs[2], where[2] = -INF, True
+    got = evaluate(loss, log_probs, where=where)
+    assert got.rows[2] == INF and got.mean == INF and got.total == INF
+    assert_array_equal(got.gradient[2], 0.0)
+    # The other rows go on learning as if nothing had happened.
+    alone = evaluate(loss, log_probs, where=where & (np.arange(6) != 2)[:, None])
+    assert_array_equal(got.gradient_of_total, alone.gradient_of_total)
+    assert_allclose(got.gradient, got.gradient_of_total / 6, rtol=1e-6)
+
+
+@over_all_losses
+def test_impossible_solutions_among_possible_ones_get_no_gradient(loss):
+    log_probs, where = random_rows(4)
+    log_probs[:, 1:3] = -INF
+    got = evaluate(loss, log_probs, where=where)
+    assert_allclose(got.rows, expected_rows(loss, log_probs, where), rtol=1e-5)
+    assert_array_equal(got.gradient[:, 1:3], 0.0)
+    assert np.isfinite(got.gradient).all()
+
+
+@over_all_losses
+def test_nan_in_a_solution_reaches_the_loss_and_no_other_row(loss):
+    log_probs, where = random_rows(5)
+    where[:, :2] = True
+    log_probs[0, 0] = math.nan
+    if loss.sees_all:
+        log_probs[1] = -INF
+        log_probs[1, 4], where[1, 4] = math.nan, True
+    got = evaluate(loss, log_probs, where=where)
+    assert_array_equal(np.isnan(got.rows), [True, loss.sees_all] + 4 * [False])
+    assert np.isnan(got.mean) and np.isnan(got.total)
+    assert np.isfinite(got.gradient[2:]).all()
+
+
+@pytest.mark.parametrize("loss", PAPER_LOSSES, ids=str)
+def test_gradient_agrees_with_finite_differences(loss):
+    # Far enough apart that a finite step does not change which solution is the likeliest.
+    log_probs = jnp.array([[-1.0, -0.4, -2.0], [-0.7, -3.0, -1.9]])
+    where = jnp.array([[True, True, True], [True, False, True]])
+    call = jax.jit(lambda x: loss(x, where=where))
+    check_grads(call, (log_probs,), order=1, modes=["rev"], eps=1e-2, rtol=1e-2, atol=1e-3)
+
+
+@over_all_losses
+def test_reductions_agree_with_each_other(loss):
+    log_probs, where = random_rows(6)
+    where[4] = False
+    got = evaluate(loss, log_probs, where=where)
+    assert_allclose(got.total, got.rows.sum(), rtol=1e-6)
+    assert_allclose(got.mean, got.total / 5, rtol=1e-6)
+    assert got.rows.shape == (6,) and got.mean.shape == got.total.shape == ()
+
+
+@pytest.mark.parametrize("loss", [x for x in ALL_LOSSES if x.formula is hard_em], ids=str)
+def test_hard_em_sends_its_gradient_to_the_first_among_ties_alone(loss):
+    log_probs = np.full(SHAPE, -2.0, np.float32)
+    log_probs[3, 1] = log_probs[3, 4] = -1.0
+    where = np.ones(SHAPE, bool)
+    where[1, 0] = where[2, :3] = False
+    got = evaluate(loss, log_probs, where=where)
+    assert_array_equal(got.gradient_of_total, -np.eye(5)[[0, 1, 3, 1, 0, 0]])
+
+
+@pytest.mark.parametrize("loss", [x for x in ALL_LOSSES if x.sees_all], ids=str)
+def test_order_of_solutions_means_nothing(loss):
+    log_probs, where = random_rows(7)
+    order = np.random.default_rng(7).permutation(5)
+    before = evaluate(loss, log_probs, where=where)
+    after = evaluate(loss, log_probs[:, order], where=where[:, order])
+    assert_allclose(after.rows, before.rows, rtol=1e-6, atol=1e-6)
+    assert_allclose(after.gradient, before.gradient[:, order], rtol=1e-5)
+
+
+def test_mml_is_at_most_hard_em_is_at_most_first_only():
+    log_probs, where = random_rows(8, (200, 7))
+    log_probs[::3] = log_probs[::3, :1]  # ties
+    lowest, middle, highest = (
+        np.asarray(loss(jnp.asarray(log_probs), where=where, reduce_fn=None))
+        for loss in (mml_loss, hard_em_loss, first_only_loss)
+    )
+    assert (lowest <= middle).all() and (middle <= highest).all()
+    assert (lowest < middle).any() and (middle < highest).any()
+
+
+@over_all_losses
+def test_one_solution_is_plain_cross_entropy(loss):
+    rng = np.random.default_rng(9)
+    logits = jnp.asarray(rng.normal(size=(6, 11)), jnp.float32)
+    labels = jnp.asarray(rng.integers(11, size=6))
+
+    def cross_entropy(logits):
+        return -jax.nn.log_softmax(logits)[jnp.arange(6), labels].mean()
+
+    def with_loss(logits):
+        return loss(jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=-1))
+
+    expected, expected_gradient = jax.jit(jax.value_and_grad(cross_entropy))(logits)
+    value, gradient = jax.jit(jax.value_and_grad(with_loss))(logits)
+    assert_allclose(value, expected, rtol=1e-6)
+    assert_allclose(gradient, expected_gradient, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "posterior, loss", [(hard, "hard_em"), (soft, "mml"), (first, "first_only")]
+)
+@pytest.mark.parametrize("table", ["random", "extreme", "ties"])
+def test_em_loss_has_the_gradient_of_the_named_loss(posterior, loss, table):
+    log_probs, where = random_rows(10)
+    if table == "extreme":
+        log_probs, where = EXTREME, np.ones(SHAPE, bool)
+    if table == "ties":
+        log_probs = np.full(SHAPE, -2.0, np.float32)
+    by_name = {case.name: case for case in ALL_LOSSES}
+    em = evaluate(by_name[f"em_{posterior.__name__}"], log_probs, where=where)
+    named = evaluate(by_name[loss], log_probs, where=where)
+    assert_allclose(em.gradient, named.gradient, rtol=1e-5)
+    if posterior is not soft:
+        assert_allclose(em.rows, named.rows, rtol=1e-6)

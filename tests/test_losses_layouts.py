@@ -1,0 +1,169 @@
+"""One value and one gradient, however the solutions are laid out, compiled, cast or placed."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from numpy.testing import assert_allclose, assert_array_equal
+
+from hardem_jax.losses import em_loss, hard_em_loss
+from hardem_jax.posteriors import soft
+from tests.loss_cases import ALL_LOSSES, INF, RAGGED_LOSSES, evaluate, random_rows
+
+over_all_losses = pytest.mark.parametrize("loss", ALL_LOSSES, ids=str)
+over_ragged_losses = pytest.mark.parametrize("loss", RAGGED_LOSSES, ids=str)
+
+
+def shuffled_ragged(seed, log_probs, where):
+    """The same rows as ``[N]``: order within a row kept, rows interleaved, some entries masked.
+
+    Also a few entries whose row does not exist, before and after the rest.
+    """
+    rng = np.random.default_rng(seed)
+    num_rows, width = log_probs.shape
+    # Stable sorting by a random key per entry that grows within each row interleaves the rows.
+    arrival = np.argsort(np.sort(rng.random((num_rows, width)), axis=-1), axis=None)
+    segment_ids = np.repeat(np.arange(num_rows), width)[arrival]
+    outside = np.array([num_rows, -1, num_rows + 3])
+    ragged = {
+        "log_probs": np.concatenate([[90.0, -3.0], log_probs.ravel()[arrival], [3e38]]),
+        "where": np.concatenate([[True, True], where.ravel()[arrival], [True]]),
+        "segment_ids": np.concatenate([outside[:2], segment_ids, outside[2:]]).astype(np.int32),
+        "num_segments": num_rows,
+    }
+    ragged["log_probs"] = ragged["log_probs"].astype(np.float32)
+    place = np.empty(num_rows * width, int)
+    place[arrival] = np.arange(num_rows * width)
+    return ragged, lambda flat: flat[2:-1][place].reshape(num_rows, width)
+
+
+@over_ragged_losses
+@pytest.mark.parametrize("seed", range(3))
+def test_ragged_is_padded_in_value_and_gradient(loss, seed):
+    log_probs, where = random_rows(seed)
+    where[2] = False  # an empty row
+    log_probs[3], where[3] = -INF, True  # a hopeless one
+    log_probs[4] = log_probs[4, 0]  # ties
+    log_probs[5, 2] = -INF
+    padded = evaluate(loss, log_probs, where=where)
+    ragged_rows, unravel = shuffled_ragged(seed, log_probs, where)
+    ragged = evaluate(loss, **ragged_rows)
+    assert_allclose(ragged.rows, padded.rows, rtol=1e-6, atol=1e-6)
+    assert_allclose(ragged.mean, padded.mean, rtol=1e-6)
+    assert_allclose(unravel(ragged.gradient), padded.gradient, rtol=1e-5, atol=1e-7)
+    assert_array_equal(ragged.gradient[[0, 1, -1]], 0.0)
+
+
+@over_ragged_losses
+def test_ragged_rows_that_are_all_empty_cost_nothing(loss):
+    got = evaluate(loss, np.zeros(0, np.float32), segment_ids=np.zeros(0, np.int32), num_segments=3)
+    assert_array_equal(got.rows, np.zeros(3))
+    assert got.mean == 0.0
+
+
+@over_ragged_losses
+def test_nan_in_a_ragged_solution_reaches_its_row_alone(loss):
+    log_probs = np.array([np.nan, -1.0, -2.0, np.nan], np.float32)
+    got = evaluate(
+        loss,
+        log_probs,
+        where=np.array([True, True, True, False]),
+        segment_ids=np.array([0, 0, 1, 1], np.int32),
+        num_segments=2,
+    )
+    assert_array_equal(np.isnan(got.rows), [True, False])
+    assert got.gradient[3] == 0.0 and np.isfinite(got.gradient[2])
+
+
+@over_all_losses
+@pytest.mark.parametrize("batch", [(), (3, 2)])
+def test_leading_axes_are_batch(loss, batch):
+    log_probs, where = random_rows(11, (6, 5))
+    size = int(np.prod(batch))
+    rows = evaluate(loss, log_probs, where=where).rows[:size].reshape(batch)
+    shape = (*batch, 5)
+    log_probs, where = log_probs[:size].reshape(shape), where[:size].reshape(shape)
+    got = evaluate(loss, log_probs, where=where)
+    assert got.rows.shape == batch and got.gradient.shape == shape
+    assert_allclose(got.rows, rows, rtol=1e-6, atol=1e-6)
+    assert_allclose(got.mean, rows.mean(), rtol=1e-6)
+
+
+@over_all_losses
+def test_room_for_no_solution_at_all(loss):
+    got = evaluate(loss, np.zeros((4, 0), np.float32), where=np.zeros((4, 0), bool))
+    assert_array_equal(got.rows, np.zeros(4))
+    assert got.mean == 0.0 and got.gradient.shape == (4, 0)
+
+
+@over_all_losses
+def test_vmap_is_the_batched_loss(loss):
+    log_probs, where = random_rows(12)
+    where[1] = False
+    got = jax.jit(jax.vmap(lambda x, w: loss(x, where=w)))(log_probs, where)
+    assert_allclose(got, evaluate(loss, log_probs, where=where).rows, rtol=1e-6, atol=1e-6)
+
+
+def test_vmap_over_the_ragged_layout():
+    log_probs, _ = random_rows(13, (2, 5))
+    segment_ids = jnp.array([[0, 1, 0, 2, 2], [2, 2, 1, 0, 0]])
+
+    def rows(log_probs, segment_ids):
+        return hard_em_loss(log_probs, segment_ids=segment_ids, num_segments=3, reduce_fn=None)
+
+    got = jax.vmap(rows)(log_probs, segment_ids)
+    a, b = -log_probs
+    expected = [[min(a[0], a[2]), a[1], min(a[3], a[4])], [min(b[3], b[4]), b[2], min(b[0], b[1])]]
+    assert_array_equal(got, expected)
+
+
+@over_all_losses
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16], ids=["bf16", "f16"])
+def test_low_precision_is_float32_on_the_rounded_input(loss, dtype):
+    log_probs, where = random_rows(14)
+    rounded = jnp.asarray(log_probs, dtype)
+    low = evaluate(loss, rounded, where=where)
+    full = evaluate(loss, np.asarray(rounded, np.float32), where=where)
+    assert low.rows.dtype == low.mean.dtype == low.total.dtype == np.float32
+    assert_array_equal(low.rows, full.rows)
+    assert_array_equal(low.mean, full.mean)
+    assert low.gradient.dtype == dtype
+    assert_array_equal(low.gradient, full.gradient.astype(dtype))
+
+
+@over_all_losses
+def test_eight_devices_are_one_device(loss):
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    log_probs, where = random_rows(15, (16, 5))
+    where[[0, 1, 7]] = False  # the first device holds no solution at all
+    one = evaluate(loss, log_probs, where=where)
+    sharding = NamedSharding(mesh, PartitionSpec("data"))
+    placed = [jax.device_put(x, sharding) for x in (log_probs, where)]
+    assert len(placed[0].sharding.device_set) == 8
+    many = evaluate(loss, placed[0], where=placed[1])
+    assert_allclose(many.rows, one.rows, rtol=1e-6, atol=1e-6)
+    assert_allclose(many.mean, one.mean, rtol=1e-6)
+    assert_allclose(many.gradient, one.gradient, rtol=1e-6, atol=1e-7)
+
+
+@over_ragged_losses
+def test_wrong_shapes_are_named(loss):
+    log_probs, ids = jnp.zeros((2, 3)), jnp.zeros((3,), int)
+    with pytest.raises(ValueError, match=r"where \(3,\) must have log_probs' \(2, 3\)"):
+        loss(log_probs, where=jnp.ones(3, bool))
+    with pytest.raises(ValueError, match=r"segment_ids \(3,\) must have log_probs' \(4,\)"):
+        loss(jnp.zeros(4), segment_ids=ids, num_segments=2)
+    with pytest.raises(ValueError, match="both segment_ids and num_segments"):
+        loss(jnp.zeros(3), segment_ids=ids)
+    with pytest.raises(ValueError, match="both segment_ids and num_segments"):
+        loss(jnp.zeros(3), num_segments=2)
+    with pytest.raises(ValueError, match=r"ragged log_probs must be \[N\], got \(2, 3\)"):
+        loss(log_probs, segment_ids=jnp.zeros((2, 3), int), num_segments=2)
+    with pytest.raises(ValueError, match="at least one axis"):
+        loss(jnp.float32(-1.0))
+
+
+def test_em_loss_names_a_wrong_shape():
+    with pytest.raises(ValueError, match=r"where \(3,\) must have log_probs' \(2, 3\)"):
+        em_loss(jnp.zeros((2, 3)), soft, where=jnp.ones(3, bool))

@@ -1,0 +1,169 @@
+"""AdamW against the formula; which parameters decay; the schedule's end points."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from hardem_jax.errors import InputError
+from hardem_jax.training.names import named_leaves
+from hardem_jax.training.optimizer import (
+    OptimizerConfig,
+    is_decayed,
+    learning_rate_schedule,
+    make_optimizer,
+)
+
+BERT_NAMES = {
+    # name: decayed
+    "embeddings.word_embeddings.embedding": True,
+    "embeddings.position_embeddings.embedding": True,
+    "embeddings.token_type_embeddings.embedding": True,
+    "embeddings.layer_norm.scale": False,
+    "embeddings.layer_norm.bias": False,
+    "layers.0.attention.query.kernel": True,
+    "layers.0.attention.query.bias": False,
+    "layers.0.attention_norm.scale": False,
+    "layers.0.attention.output.LayerNorm.weight": False,
+    "layers.0.intermediate.kernel": True,
+    "layers.0.intermediate.bias": False,
+    "layers.0.output_norm.bias": False,
+    "head.kernel": True,
+    "head.bias": False,
+}
+
+
+@pytest.mark.parametrize(("name", "decayed"), BERT_NAMES.items())
+def test_decay_is_decided_by_name(name, decayed):
+    assert is_decayed(name) is decayed
+
+
+@pytest.mark.parametrize("scan_layers", [False, True])
+def test_decay_set_of_a_whole_bert(scan_layers):
+    bert = pytest.importorskip("hardem_jax.models.bert", reason="the encoder is not there")
+    config = bert.BertConfig(
+        vocab_size=11,
+        hidden_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=16,
+    )
+    model = nnx.eval_shape(lambda: bert.Bert(config, rngs=nnx.Rngs(0), scan_layers=scan_layers))
+    names = list(named_leaves(nnx.state(model, nnx.Param)))
+    decayed = {name for name in names if is_decayed(name)}
+    # The rule from the other side: what multiplies vectors is a kernel or an embedding table.
+    assert decayed == {n for n in names if re.search(r"kernel$|^embeddings\.[a-z_]+$", n)}
+    layers = 1 if scan_layers else 2
+    # 3 tables; per layer 4 projections of attention and 2 of the feed-forward block.
+    assert len(decayed) == 3 + 6 * layers
+    # 1 norm of the embeddings; per layer 2 norms and 6 biases; a norm has a scale and a bias.
+    assert len(names) - len(decayed) == 2 + (2 * 2 + 6) * layers
+
+
+def as_state(tree):
+    """The same parameters inside an `nnx.State`, as `nnx.split` gives them."""
+
+    class Holder(nnx.Module):
+        def __init__(self):
+            for name, value in tree.items():
+                setattr(self, name, nnx.Param(value))
+
+    return nnx.split(Holder(), nnx.Param)[1]
+
+
+@pytest.mark.parametrize("container", [dict, as_state])
+def test_one_update_is_adamw_by_the_formula(container):
+    lr, wd, eps = 0.1, 0.5, 1e-6
+    config = OptimizerConfig(
+        lr, warmup_fraction=0.0, weight_decay=wd, clip_norm=None, b1=0.9, b2=0.99, eps=eps
+    )
+    # Stacked biases of a scanned encoder: rank 2, and still not decayed.
+    params = {"kernel": jnp.array([[1.0, -2.0]]), "bias": jnp.array([[3.0], [4.0]])}
+    grads = {"kernel": jnp.array([[0.5, 0.25]]), "bias": jnp.array([[2.0], [-1.0]])}
+    optimizer = make_optimizer(config, container(params), num_steps=10)
+    state = optimizer.init(container(params))
+    updates, state = optimizer.update(container(grads), state, container(params))
+    updates = named_leaves(updates)
+    # First step: the bias-corrected moments are g and g^2.
+    for name, decay in (("kernel", wd), ("bias", 0.0)):
+        g, p = grads[name], params[name]
+        expected = -lr * (g / (jnp.sqrt(g**2) + eps) + decay * p)
+        np.testing.assert_allclose(updates[name], expected, rtol=1e-5)
+
+
+def test_clipping_is_over_the_global_norm():
+    config = OptimizerConfig(clip_norm=1.0, weight_decay=0.0)
+    params = {"a": jnp.zeros(1), "b": jnp.zeros(1)}
+    optimizer = make_optimizer(config, params, num_steps=10)
+    grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
+    _, state = optimizer.update(grads, optimizer.init(params), params)
+    mu = optax.tree.get(state, "mu")
+    # Norm 5 over both; clipped tensor by tensor, each would have become 1.
+    np.testing.assert_allclose(mu["a"], 0.1 * 3 / 5, rtol=1e-6)
+    np.testing.assert_allclose(mu["b"], 0.1 * 4 / 5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("num_steps", [1, 7, 10, 1000])
+@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.5])
+def test_schedule_is_piecewise_linear_over_the_real_steps(num_steps, fraction):
+    schedule = learning_rate_schedule(OptimizerConfig(2.0, warmup_fraction=fraction), num_steps)
+    steps = np.arange(num_steps + 1)
+    warmup = int(fraction * num_steps)
+    expected = np.where(
+        steps < warmup,
+        2.0 * steps / max(warmup, 1),
+        2.0 * (num_steps - steps) / (num_steps - warmup),
+    )
+    np.testing.assert_allclose([schedule(s) for s in steps], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_rate_multipliers_scale_the_whole_update():
+    params = {"encoder": {"kernel": jnp.ones(2)}, "encoder2": {"kernel": jnp.ones(2)}}
+    grads = jax.tree.map(jnp.ones_like, params)
+
+    def update(multipliers):
+        config = OptimizerConfig(0.1, warmup_fraction=0.0, rate_multipliers=multipliers)
+        optimizer = make_optimizer(config, params, num_steps=10)
+        return optimizer.update(grads, optimizer.init(params), params)[0]
+
+    plain, scaled, frozen = update(()), update((("encoder", 0.25),)), update((("encoder", 0.0),))
+    np.testing.assert_allclose(
+        scaled["encoder"]["kernel"], 0.25 * plain["encoder"]["kernel"], rtol=1e-6
+    )
+    np.testing.assert_array_equal(scaled["encoder2"]["kernel"], plain["encoder2"]["kernel"])
+    np.testing.assert_array_equal(frozen["encoder"]["kernel"], 0.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"learning_rate": 0.0},
+        {"warmup_fraction": 1.0},
+        {"weight_decay": -0.1},
+        {"clip_norm": 0.0},
+        {"b1": 1.0},
+        {"b2": -0.5},
+        {"eps": 0.0},
+        {"rate_multipliers": (("head", -1.0),)},
+        {"learning_rate": float("nan")},
+    ],
+)
+def test_wrong_values_are_named(wrong):
+    [(name, value)] = wrong.items()
+    with pytest.raises(InputError, match=f"{name}: expected .*{re.escape(str(value))}"):
+        OptimizerConfig(**wrong)
+
+
+def test_a_prefix_that_matches_nothing_is_an_error():
+    config = OptimizerConfig(rate_multipliers=(("hed", 2.0),))
+    with pytest.raises(InputError, match="'hed'"):
+        make_optimizer(config, {"head": {"bias": jnp.zeros(1)}}, num_steps=10)
+
+
+def test_a_run_without_steps_is_an_error():
+    with pytest.raises(InputError, match="num_steps: expected at least 1, got 0"):
+        learning_rate_schedule(OptimizerConfig(), 0)

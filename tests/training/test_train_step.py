@@ -1,0 +1,189 @@
+"""The step: arithmetic, compilations, devices, donation, a loss that is not finite."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
+from hardem_jax.training.state import init_state
+from hardem_jax.training.step import compile_train_step, make_train_step
+from tests.training import toy_problem as toy
+
+NUM_STEPS = 20
+
+
+def setup(mesh, loss_fn=toy.loss_fn, params=None):
+    config = OptimizerConfig(learning_rate=1e-2)
+    params = toy.init_params() if params is None else params
+    optimizer = make_optimizer(config, params, NUM_STEPS)
+    step = make_train_step(loss_fn, optimizer, learning_rate_schedule(config, NUM_STEPS))
+    return init_state(params, optimizer, seed=0, mesh=mesh), compile_train_step(step, mesh)
+
+
+def run(num_devices, steps=10):
+    mesh = data_mesh(num_devices)
+    state, train_step = setup(mesh)
+    iterator, losses = toy.batches(batch_size=16), []
+    for _ in range(steps):
+        _, batch = split_ids(next(iterator))
+        state, metrics = train_step(state, place_batch(batch, mesh))
+        losses.append(float(metrics["loss"]))
+    return state, losses
+
+
+def assert_trees_close(a, b, rtol):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-7), a, b)
+
+
+def test_eight_devices_train_as_one():
+    one_state, one_losses = run(1)
+    eight_state, eight_losses = run(8)
+    np.testing.assert_allclose(eight_losses, one_losses, rtol=1e-5)
+    assert_trees_close(eight_state.params, one_state.params, rtol=2e-5)
+    # Not a comparison of two runs that stood still.
+    start = toy.init_params()["body"]["kernel"]
+    assert float(jnp.max(jnp.abs(one_state.params["body"]["kernel"] - start))) > 1e-3
+
+
+def test_one_step_of_sgd_by_the_formula():
+    def loss_fn(params, batch, *, step, key):
+        return jnp.mean((params["w"] * batch["x"]) ** 2), {"rows": jnp.sum(batch["x"] > 0)}
+
+    optimizer = optax.sgd(0.1)
+    state = init_state({"w": jnp.float32(3.0)}, optimizer, seed=0, mesh=data_mesh(1))
+    x = jnp.array([1.0, 2.0])
+    state, metrics = make_train_step(loss_fn, optimizer)(state, {"x": x})
+    gradient = 2 * 3.0 * np.mean([1.0**2, 2.0**2])
+    np.testing.assert_allclose(state.params["w"], 3.0 - 0.1 * gradient, rtol=1e-6)
+    np.testing.assert_allclose(metrics["grad_norm"], gradient, rtol=1e-6)
+    np.testing.assert_allclose(metrics["loss"], 9.0 * np.mean([1.0**2, 2.0**2]), rtol=1e-6)
+    assert (float(metrics["rows"]), float(metrics["finite"]), int(state.step)) == (2, 1, 1)
+    assert "learning_rate" not in metrics
+
+
+def test_loss_fn_sees_the_step_and_a_key_of_its_own():
+    def loss_fn(params, batch, *, step, key):
+        return params["w"] * 1.0, {"step": step, "draw": jax.random.uniform(key)}
+
+    optimizer = optax.sgd(0.1)
+    state = init_state({"w": jnp.float32(0)}, optimizer, seed=5, mesh=data_mesh(1))
+    train_step = make_train_step(loss_fn, optimizer)
+    for step in range(3):
+        state, metrics = train_step(state, {})
+        assert float(metrics["step"]) == step
+        expected = jax.random.uniform(jax.random.fold_in(jax.random.key(5), step))
+        assert float(metrics["draw"]) == float(expected)
+
+
+def test_learning_rate_metric_is_the_rate_of_the_step():
+    mesh = data_mesh(1)
+    state, train_step = setup(mesh)
+    batch = place_batch(split_ids(next(toy.batches()))[1], mesh)
+    schedule = learning_rate_schedule(OptimizerConfig(learning_rate=1e-2), NUM_STEPS)
+    for step in range(4):
+        state, metrics = train_step(state, batch)
+        np.testing.assert_allclose(metrics["learning_rate"], schedule(step), rtol=1e-6)
+
+
+@pytest.mark.parametrize("num_devices", [1, 8])
+@pytest.mark.parametrize("weak", [False, True])
+def test_steps_share_one_compilation(num_devices, weak):
+    mesh = data_mesh(num_devices)
+    params = toy.init_params()
+    if weak:  # what `jnp.full(shape, 1.0) * 2.0` or a Python float leaves behind
+        params["head"]["bias"] = jax.lax.full_like(jnp.asarray(1.0), 0.0) * jnp.zeros(1)
+        params["head"]["bias"] = jnp.asarray(0.0).reshape(1)
+        assert params["head"]["bias"].weak_type
+    state, train_step = setup(mesh, params=params)
+    iterator = toy.batches()
+    for step in range(4):
+        _, batch = split_ids(next(iterator))
+        batch["tau"] = np.float32(step)  # a scalar that changes, as in annealing
+        state, _ = train_step(state, place_batch(batch, mesh))
+        assert train_step._cache_size() == 1
+
+
+def test_two_bucket_shapes_are_two_compilations():
+    mesh = data_mesh(8)
+    state, train_step = setup(mesh)
+    for batch_size in (8, 16, 8, 16, 16):
+        _, batch = split_ids(next(toy.batches(batch_size=batch_size)))
+        state, _ = train_step(state, place_batch(batch, mesh))
+    assert train_step._cache_size() == 2
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_step_that_is_not_finite_changes_nothing_but_the_count(bad):
+    mesh = data_mesh(8)
+    state, train_step = setup(mesh)
+    _, batch = split_ids(next(toy.batches()))
+    state, _ = train_step(state, place_batch(batch, mesh))
+    before = jax.device_get((state.params, state.opt_state))
+    batch["y"] = np.where(np.arange(8) == 3, bad, batch["y"]).astype(np.float32)
+    state, metrics = train_step(state, place_batch(batch, mesh))
+    assert float(metrics["finite"]) == 0 and int(state.step) == 2
+    jax.tree.map(np.testing.assert_array_equal, before, (state.params, state.opt_state))
+
+
+def test_an_infinite_gradient_of_a_finite_loss_is_caught():
+    def loss_fn(params, batch, *, step, key):
+        return jnp.sqrt(jnp.abs(params["w"])), {}
+
+    optimizer = optax.sgd(0.1)
+    state = init_state({"w": jnp.float32(0.0)}, optimizer, seed=0, mesh=data_mesh(1))
+    state, metrics = make_train_step(loss_fn, optimizer)(state, {})
+    assert float(metrics["loss"]) == 0 and float(metrics["finite"]) == 0
+    assert float(state.params["w"]) == 0
+
+
+def test_the_state_is_donated_and_the_callers_params_are_not():
+    mesh = data_mesh(1)
+    params = toy.init_params()
+    state, train_step = setup(mesh, params=params)
+    _, batch = split_ids(next(toy.batches()))
+    train_step(state, place_batch(batch, mesh))
+    assert state.params["body"]["kernel"].is_deleted()
+    assert not params["body"]["kernel"].is_deleted()
+
+
+def test_nnx_params_train_functionally():
+    class Model(nnx.Module):
+        def __init__(self, rngs):
+            self.body = nnx.Linear(4, 8, rngs=rngs)
+            self.norm = nnx.LayerNorm(8, rngs=rngs)
+            self.dropout = nnx.Dropout(0.1)
+            self.head = nnx.Linear(8, 1, rngs=rngs)
+
+        def __call__(self, x, rngs):
+            return self.head(self.dropout(self.norm(jnp.tanh(self.body(x))), rngs=rngs))[:, 0]
+
+    graphdef, params = nnx.split(Model(nnx.Rngs(0)), nnx.Param)
+
+    def loss_fn(params, batch, *, step, key):
+        model = nnx.merge(graphdef, params)
+        return jnp.mean((model(batch["x"], nnx.Rngs(dropout=key)) - batch["y"]) ** 2), {}
+
+    mesh = data_mesh(8)
+    # The model's own broadcasts are not under test here.
+    with jax.numpy_rank_promotion("allow"):
+        state, train_step = setup(mesh, loss_fn, params)
+        iterator, losses = toy.batches(batch_size=32), []
+        for _ in range(NUM_STEPS):
+            _, batch = split_ids(next(iterator))
+            state, metrics = train_step(state, place_batch(batch, mesh))
+            losses.append(float(metrics["loss"]))
+    assert train_step._cache_size() == 1
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    assert isinstance(state.params, nnx.State)
+
+
+def test_the_step_fits_on_a_screen():
+    source = inspect.getsource(make_train_step)
+    body = source[source.index("    def train_step") : source.index("    return train_step")]
+    assert len(body.strip().splitlines()) <= 30

@@ -1,0 +1,64 @@
+"""A small regression run with everything that can break a resumption: dropout, a random draw that
+depends on the step, shuffled data, string ids, an evaluation and bookkeeping."""
+
+from __future__ import annotations
+
+import grain
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+WIDTH = 16
+
+
+def init_params(seed: int = 0) -> dict:
+    rng = np.random.default_rng(seed)
+
+    def dense(rows, columns):
+        kernel = rng.normal(size=(rows, columns)) / np.sqrt(rows)
+        return {"kernel": jnp.asarray(kernel, jnp.float32), "bias": jnp.zeros(columns)}
+
+    return {"body": dense(4, WIDTH), "head": dense(WIDTH, 1)}
+
+
+def predict(params, x, key=None):
+    hidden = jnp.tanh(x @ params["body"]["kernel"] + params["body"]["bias"][None])
+    if key is not None:
+        hidden = jnp.where(jax.random.bernoulli(key, 0.8, hidden.shape), hidden / 0.8, 0.0)
+    return (hidden @ params["head"]["kernel"])[:, 0] + params["head"]["bias"]
+
+
+def loss_fn(params, batch, *, step, key):
+    dropout_key, draw_key = jax.random.split(key)
+    error = predict(params, batch["x"], dropout_key) - batch["y"]
+    # Which loss is used depends on step and draw, like an annealed objective.
+    hard = jax.random.uniform(draw_key) < step / 100
+    loss = jnp.mean(jnp.where(hard, jnp.abs(error), error**2))
+    return loss, {"hard": hard, "z_size": jnp.mean(batch["x"][:, 0] ** 2)}
+
+
+def examples(count: int = 96) -> list[dict]:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(count, 4)).astype(np.float32)
+    y = np.sin(x.sum(axis=1)).astype(np.float32)
+    return [{"ids": f"example-{i}", "x": x[i], "y": y[i]} for i in range(count)]
+
+
+def collate(rows: list[dict]) -> dict:
+    return {
+        "ids": [row["ids"] for row in rows],
+        "x": np.stack([row["x"] for row in rows]),
+        "y": np.stack([row["y"] for row in rows]),
+    }
+
+
+def batches(rows: list[dict] | None = None, batch_size: int = 8, seed: int = 3):
+    source = examples() if rows is None else rows
+    dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat()
+    return iter(dataset.batch(batch_size, batch_fn=collate).to_iter_dataset())
+
+
+def evaluate(params) -> dict[str, float]:
+    held_out = collate(examples(32))
+    error = predict(params, held_out["x"]) - held_out["y"]
+    return {"score": float(-jnp.mean(error**2)), "largest": float(jnp.max(jnp.abs(error)))}
