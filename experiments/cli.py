@@ -12,18 +12,22 @@ import tyro
 
 from hardem_jax.errors import InputError
 
+# Flags of an outer command may stand after those of its objective.
+_TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
 _FRAME = re.compile("[│╭╮╰╯─]+")
+# Names that tyro gives to what has none, and the titles of its boxes.
+_NOISE = re.compile(r"__tyro-dummy-inner__\.|^(Value error|Required options) ")
 _USAGE_HINTS = ("Argument helptext", "For full helptext", "Available subcommands")
 
 
 def run_command(
-    commands: Mapping[str, type], *, prog: str, argv: Sequence[str] | None = None
+    commands: Mapping[str, type] | type, *, prog: str, argv: Sequence[str] | None = None
 ) -> None:
     """Parse a command line such as ``train --data DIR`` and run it.
 
     Args:
         commands: name -> frozen dataclass whose fields are the flags and whose method ``run``
-            does the work.
+            does the work; a program with one command gives the dataclass alone.
         prog: how the program is called, for help texts.
         argv: the arguments; those of the process by default.
     """
@@ -32,7 +36,9 @@ def run_command(
         command.run()
 
 
-def parse(commands: Mapping[str, type], *, prog: str, argv: Sequence[str] | None = None) -> Any:
+def parse(
+    commands: Mapping[str, type] | type, *, prog: str, argv: Sequence[str] | None = None
+) -> Any:
     """The dataclass that a command line describes.
 
     Raises:
@@ -42,12 +48,10 @@ def parse(commands: Mapping[str, type], *, prog: str, argv: Sequence[str] | None
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.extras.subcommand_cli_from_dict(
-                dict(commands),
-                prog=prog,
-                args=argv,
-                config=(tyro.conf.CascadeSubcommandArgs, tyro.conf.FlagConversionOff),
-            )
+            options: dict[str, Any] = {"prog": prog, "args": argv, "config": _TYRO_OPTIONS}
+            if isinstance(commands, type):
+                return tyro.cli(commands, **options)
+            return tyro.extras.subcommand_cli_from_dict(dict(commands), **options)
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
@@ -64,13 +68,13 @@ def exit_on_input_error():
         raise SystemExit(2) from None
 
 
-def flags(config: Any) -> dict[str, Any]:
+def flags(config: Any) -> Any:
     """A configuration as nested plain values for JSON, objectives by type and fields."""
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
         fields = {f.name: flags(getattr(config, f.name)) for f in dataclasses.fields(config)}
         return {"type": type(config).__name__, **fields}
     if isinstance(config, tuple):
-        return [flags(item) for item in config]  # type: ignore[return-value]
+        return [flags(item) for item in config]
     return config if isinstance(config, (int, float, str, bool, type(None))) else str(config)
 
 
@@ -83,4 +87,4 @@ def _one_line(box: str) -> str:
             break
         if words:
             lines.append(words)
-    return " ".join(lines)
+    return _NOISE.sub("", " ".join(lines))

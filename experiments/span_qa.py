@@ -13,53 +13,28 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from rich.console import Console
 from rich.table import Table
 
 from experiments.cli import flags
+from experiments.reader import ReaderConfig, TrainedReader, new_reader, save_run_config
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
 from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
 from hardem_jax.data.prepared import PreparedSplit, Question, prepare_split
 from hardem_jax.data.records import write_json
-from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.data.windows import WindowConfig, make_windows
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import Bert, BertConfig
-from hardem_jax.models.bert_weights import load_bert
-from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import MML, FirstOnly, HardEM
 from hardem_jax.tasks.span_qa import Answer, InferenceConfig, SpanQA, evaluate, make_loss
-from hardem_jax.training.checkpoint import load_params
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig
 
 Objectives = HardEM | MML | FirstOnly | ReleasedMML
-
-
-@dataclasses.dataclass(frozen=True)
-class ReaderConfig:
-    """The model.
-
-    Attributes:
-        encoder: Hugging Face name or folder of a BERT-family checkpoint.
-        num_layers: keep the first so many layers; None keeps all.
-        softmax_over: "context" (default) or, as the paper's formula has it, all "tokens".
-        dtype: of the computation in the encoder; parameters and losses stay float32.
-        remat: recompute activations in the backward pass, to save memory.
-        scan_layers: compile one layer and loop over it, to save compile time.
-    """
-
-    encoder: str = "bert-base-uncased"
-    num_layers: int | None = None
-    softmax_over: Literal["context", "tokens"] = "context"
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    remat: bool = False
-    scan_layers: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +71,15 @@ class Train:
         mesh = data_mesh(self.num_devices)
         data, dev = PreparedSplit(self.data), PreparedSplit(self.dev)
         _check_tokenizers(data, dev)
-        reader = _new_reader(self.model, data.tokenizer, seed=self.loop.seed)
+        reader = new_reader(self.model, data.tokenizer, seed=self.loop.seed)
         graphdef, params = nnx.split(reader, nnx.Param)
-        self._save_config(reader.encoder.config, dev)
+        save_run_config(
+            self.out,
+            flags=flags(self),
+            reader=reader,
+            windows=dev.meta["windows"],
+            tokenizer=dev.tokenizer,
+        )
         plan = TrainingPlan(
             data.positives.sizes[:, 0],
             data.negatives.sizes[:, 0],
@@ -139,17 +120,6 @@ class Train:
             fingerprint=self._fingerprint(data, dev),
         )
         print(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
-
-    def _save_config(self, bert: BertConfig, dev: PreparedSplit) -> None:
-        self.out.mkdir(parents=True, exist_ok=True)
-        content = {
-            "flags": flags(self),
-            "bert": dataclasses.asdict(bert),
-            "windows": dev.meta["windows"],
-            "metric": dev.meta["metric"],
-        }
-        write_json(self.out / "config.json", content)
-        dev.tokenizer.save(self.out)
 
     def _fingerprint(self, data: PreparedSplit, dev: PreparedSplit) -> dict[str, str]:
         """What must not change between stopping and continuing, by name."""
@@ -262,53 +232,6 @@ class Predict:
             console.print(f"        {context}  ({place})", markup=False)
 
 
-class TrainedReader:
-    """What a run folder holds, ready to answer.
-
-    Attributes:
-        tokenizer: the run's.
-        windows: how documents were cut.
-        task: `SpanQA`.
-        params: of the chosen checkpoint.
-
-    Raises:
-        InputError: if the folder holds no such run.
-    """
-
-    def __init__(self, run_dir: Path, checkpoint: str, *, batch_size: int):
-        try:
-            config = json.loads((run_dir / "config.json").read_text("utf-8"))
-        except OSError as error:
-            raise InputError(
-                f"{run_dir}: expected the folder of a run, found no config.json ({error.strerror})"
-            ) from error
-        except ValueError as error:
-            raise InputError(f"{run_dir}/config.json: expected JSON, found {error}") from error
-        model = config["flags"]["model"]
-        self.tokenizer = load_tokenizer(run_dir)
-        self.windows = WindowConfig(**config["windows"])
-        bert, dtype = BertConfig(**config["bert"]), jnp.dtype(model["dtype"])
-        abstract = nnx.eval_shape(
-            lambda: SpanReader(
-                Bert(bert, rngs=nnx.Rngs(0), dtype=dtype, scan_layers=model["scan_layers"]),
-                rngs=nnx.Rngs(0),
-                softmax_over=model["softmax_over"],
-            )
-        )
-        graphdef, shapes = nnx.split(abstract, nnx.Param)
-        self.params = load_params(run_dir / checkpoint, shapes)
-        inference = dict(config["flags"]["inference"], batch_size=batch_size)
-        batches = dict(config["flags"]["batches"])
-        batches["buckets"] = tuple(batches["buckets"])
-        inference.pop("type"), batches.pop("type")
-        self.task = SpanQA(
-            graphdef,
-            InferenceConfig(**inference),
-            batches=BatchConfig(**batches),
-            pad_id=self.tokenizer.pad_id,
-        )
-
-
 def prepare(
     examples: Iterator[ReadingExample],
     out: Path,
@@ -338,22 +261,6 @@ def prepare(
     print(exclusions)
     if for_training and not meta["counts"]["windows with a mention"]:
         raise InputError(f"{out}: no question has a mention of its answer; nothing to train on")
-
-
-def _new_reader(config: ReaderConfig, tokenizer: Wordpieces, *, seed: int) -> SpanReader:
-    encoder = load_bert(
-        config.encoder,
-        num_layers=config.num_layers,
-        dtype=jnp.dtype(config.dtype),
-        remat=config.remat,
-        scan_layers=config.scan_layers,
-    )
-    if encoder.config.vocab_size < tokenizer.vocab_size:
-        raise InputError(
-            f"{config.encoder}: vocabulary of {encoder.config.vocab_size} entries, but the data "
-            f"was prepared with a tokenizer of {tokenizer.vocab_size}"
-        )
-    return SpanReader(encoder, rngs=nnx.Rngs(seed), softmax_over=config.softmax_over)
 
 
 def _check_tokenizers(data: PreparedSplit, dev: PreparedSplit) -> None:

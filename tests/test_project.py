@@ -52,9 +52,11 @@ def requirement_name(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", match.group()).lower()
 
 
-def third_party_imports(path: Path) -> set[str]:
+def third_party_imports(path: Path, *, at_import_time: bool = False) -> set[str]:
+    """Outside packages a file imports, anywhere in it or only as soon as it is imported."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in tree.body if at_import_time else ast.walk(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -69,10 +71,10 @@ def test_requirements_are_the_dependencies():
 
 
 @pytest.mark.parametrize(
-    ("folders", "extras"),
-    [(("hardem_jax",), ()), (("experiments",), ("parity",)), (("tests",), ("dev", "parity"))],
+    ("folder", "extras"),
+    [("hardem_jax", ["parity"]), ("experiments", ["parity"]), ("tests", ["dev", "parity"])],
 )
-def test_every_import_is_declared(folders, extras):
+def test_every_import_is_declared(folder, extras):
     project = PYPROJECT["project"]
     declared = list(project["dependencies"])
     for extra in extras:
@@ -80,11 +82,23 @@ def test_every_import_is_declared(folders, extras):
     known = {requirement_name(requirement) for requirement in declared}
     missing = {
         f"{path.relative_to(ROOT)}: {name}"
-        for path in python_files(*folders)
+        for path in python_files(folder)
         for name in third_party_imports(path) - UNDECLARED
         if requirement_name(DISTRIBUTION_OF.get(name, name)) not in known
     }
     assert not missing
+
+
+def test_the_library_imports_without_the_parity_extra():
+    optional = {
+        requirement_name(r) for r in PYPROJECT["project"]["optional-dependencies"]["parity"]
+    }
+    eager = {
+        path.relative_to(ROOT).as_posix(): names
+        for path in python_files("hardem_jax")
+        if (names := third_party_imports(path, at_import_time=True) & optional)
+    }
+    assert eager == {}
 
 
 def test_readme_has_exactly_two_commands_of_one_line_each():

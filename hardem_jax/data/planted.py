@@ -27,39 +27,36 @@ What can and what cannot be exploited, by construction:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.tokenizer import Wordpieces
-from hardem_jax.errors import InputError
 
 # verb of the fact -> what people who do this are also often said to have done
 HABITS = {
-    "painted": "mixed colours",
-    "founded": "gave speeches",
-    "designed": "drew plans",
-    "bought": "counted coins",
-    "repaired": "carried tools",
-    "burned": "smelled of smoke",
-    "guarded": "held a lamp",
-    "robbed": "wore a mask",
+    "painted": "dripped",
+    "founded": "spoke",
+    "designed": "sketched",
+    "bought": "haggled",
+    "repaired": "hammered",
+    "burned": "stank",
+    "guarded": "watched",
+    "robbed": "hid",
 }
 OBJECTS = ("mill", "bridge", "tower", "harbour", "school", "theatre", "library", "garden")
 PASSING = (
-    "slept in the barn",
-    "waited at the station",
-    "danced at a wedding",
-    "lost a shoe",
-    "wrote a letter",
-    "laughed all day",
-    "spoke with a priest",
-    "came home late",
-    "played the flute",
-    "fed the horses",
+    "slept",
+    "waited",
+    "danced",
+    "laughed",
+    "wrote",
+    "sang",
+    "coughed",
+    "prayed",
+    "whistled",
+    "left",
 )
 _ONSETS = ("Bar", "Cal", "Dor", "Fen", "Gil", "Hol", "Jas", "Kel", "Lor", "Mar", "Nel", "Per",
            "Ras", "Sel", "Tor", "Val", "Wen", "Zor", "Bri", "Cla")  # fmt: skip
@@ -77,6 +74,9 @@ class PlantedConfig:
     habit_strength: float = 0.7
     dev_share: float = 0.2
     seed: int = 0
+    num_verbs: int = 6
+    hard: bool = False
+    passive: bool = False
 
 
 def planted_examples(config, split):
@@ -99,17 +99,23 @@ def _share(rng, items, dev_share, split):
 def _example(rng, config, id, names, pairs):
     people = [names[i] for i in rng.choice(len(names), config.num_people, replace=False)]
     verb, obj = pairs[rng.integers(len(pairs))]
-    v2 = (verb + 1 + rng.integers(len(HABITS) - 1)) % len(HABITS)
+    K = config.num_verbs
+    verb = verb % K
+    others = [v for v in rng.permutation(K) if v != verb]
     o2 = (obj + 1 + rng.integers(len(OBJECTS) - 1)) % len(OBJECTS)
-    import os
-    facts = [(verb, obj), (verb, o2), (v2, obj), (v2, o2)] if os.environ.get("HARD") else [(verb, obj), (v2, obj), (v2, o2), (v2, o2)]
+    if config.hard:
+        facts = [(verb, obj), (verb, o2), (others[0], obj), (others[0], o2)]
+    else:
+        facts = [(verb, obj)] + [(v, obj) for v in others]
     verbs = list(HABITS)
     mentions = rng.integers(config.min_mentions, config.max_mentions + 1, config.num_people)
     sentences = []
-    habit_of = 0 if rng.random() < config.habit_strength else 1 + rng.integers(config.num_people - 1)
+    habit_of = (
+        0 if rng.random() < config.habit_strength else 1 + rng.integers(config.num_people - 1)
+    )
     for i, person in enumerate(people):
         v, o = facts[i]
-        if rng.random() < 0.5:
+        if not config.passive or rng.random() < 0.5:
             s = f"{person} {verbs[v]} the {OBJECTS[o]}."
         else:
             s = f"The {OBJECTS[o]} was {verbs[v]} by {person}."
@@ -128,15 +134,29 @@ def _example(rng, config, id, names, pairs):
         if t:
             true = (0, len(text) + at, len(text) + at + len(person))
         text += s
-    return ReadingExample(id=id, question=f"Who {verbs[verb]} the {OBJECTS[obj]}?",
-        documents=(Document(id + "-d", text),), aliases=(people[0],), golds=(people[0],), true_mention=true)
+    return ReadingExample(
+        id=id,
+        question=f"Who {verbs[verb]} the {OBJECTS[obj]}?",
+        documents=(Document(id + "-d", text),),
+        aliases=(people[0],),
+        golds=(people[0],),
+        true_mention=true,
+    )
 
 
 def planted_tokenizer():
     words = set("who the was by . ?".split())
     for s in (*HABITS, *HABITS.values(), *OBJECTS, *PASSING):
         words |= set(s.split())
-    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted(words), *(o.lower() for o in _ONSETS), *("##" + e for e in _ENDINGS)]
+    vocab = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        *sorted(words),
+        *(o.lower() for o in _ONSETS),
+        *("##" + e for e in _ENDINGS),
+    ]
     t = Tokenizer(models.WordPiece({w: i for i, w in enumerate(vocab)}, unk_token="[UNK]"))
     t.normalizer = normalizers.BertNormalizer()
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

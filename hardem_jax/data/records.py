@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 import numpy as np
@@ -21,7 +21,7 @@ def window_to_bytes(window: Window) -> bytes:
     fields = dataclasses.asdict(window)
     for name in _ARRAYS:
         fields[name] = np.asarray(fields[name], "<i4").tobytes()
-    return msgpack.packb(fields)
+    return cast(bytes, msgpack.packb(fields))
 
 
 def window_from_bytes(record: bytes) -> Window:

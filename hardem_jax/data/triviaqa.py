@@ -119,9 +119,8 @@ def _example(
 
 def _golds(record: dict[str, Any], place: str) -> tuple[str, ...]:
     answer = get_field(record, "Answer", dict, place) or {}
-    return get_strings(answer, "NormalizedAliases", place) + get_strings(
-        answer, "HumanAnswers", place
-    )
+    normalized = get_strings(answer, "NormalizedAliases", place)
+    return normalized + get_strings(answer, "HumanAnswers", place)
 
 
 def _documents(

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.metrics.pairwise import linear_kernel
 
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
@@ -188,6 +189,7 @@ def _most_similar(question: str, windows: Sequence[Window], count: int) -> list[
         vectors = vectorizer.fit_transform([window.text for window in windows])
     except ValueError:  # nothing but stop words and punctuation: no window is better than another
         return list(windows[:count])
-    similarity = (vectors @ vectorizer.transform([question]).T).toarray()[:, 0]
+    # The vectors have length 1, so that their products are cosines.
+    similarity = linear_kernel(vectors, vectorizer.transform([question]))[:, 0]
     best = np.argsort(-similarity, kind="stable")[:count]
     return [windows[i] for i in sorted(best)]

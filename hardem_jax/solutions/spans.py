@@ -120,7 +120,7 @@ def execute_span(text: str, start: int, end: int) -> str:
 
 
 def trim_span(words: Words, start: int, end: int) -> tuple[int, int] | None:
-    """The span from the first to the last word inside ``[start, end)``, as `enumerate_spans` has it.
+    """From the first to the last word inside ``[start, end)``, as `enumerate_spans` has it.
 
     Annotated mentions may begin with an article or end with a full stop.
 

@@ -86,8 +86,8 @@ def compile_train_step(train_step: TrainStep, mesh: Mesh) -> Any:
 
     The batch keeps the placement that `place_batch` gave it (its scalars are
     copied, its arrays split). The state is donated: the one passed in is
-    deleted, its memory holds the one returned. `_cache_size()` of the result
-    is the number of compilations so far, one for each set of batch shapes.
+    deleted, its memory holds the one returned. There is one compilation for
+    each set of batch shapes; `jax.log_compiles()` shows them.
     """
     everywhere = replicated(mesh)
     return jax.jit(

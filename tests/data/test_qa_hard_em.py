@@ -150,7 +150,7 @@ def test_questions_without_answers_can_be_kept_for_prediction(read):
         (on_second(mention("Founded", -9, 0)), "0 <= word_start .* found -9 and 0"),
         (
             on_second({"text": "1861", "word_start": 2}),
-            "an answer with 'word_end', found one without",
+            "answer with 'word_end', found one",
         ),
         (on_second(mention("1861", "2", 2)), "'word_start' to be an integer, found a string"),
         (on_second(mention(1861, 2, 2)), "'text' to be a string, found an integer"),
@@ -208,6 +208,13 @@ def test_lines_are_read_as_asked_for(tmp_path):
     assert [next(examples).id, next(examples).id] == ["é", "é"]
     with pytest.raises(InputError, match="line 3"):
         next(examples)
+
+    file = tmp_path / "train0.json.gz"
+    file.write_bytes(gzip.compress((LINE + b"\n") * 1000)[:-12])
+    examples = read_qa_hard_em(file, skips=ExclusionCounts())
+    assert next(examples).id == "é"
+    with pytest.raises(InputError, match="train0.json.gz: cannot be read"):
+        list(examples)
 
 
 def test_gzip_folders_and_missing_files(tmp_path):

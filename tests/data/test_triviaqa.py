@@ -192,6 +192,10 @@ GOOD = json.dumps({"Data": [question("a"), question("é")]}, ensure_ascii=False)
         (GOOD[:-2], f"after 2 items of 'Data', before byte {len(GOOD) - 2}: .*premature EOF"),
         (GOOD[:-60], "after 1 items of 'Data'"),
         (GOOD + b"]", "after 2 items of 'Data'.*trailing garbage"),
+        (
+            '\ufeff{"Data": [{"a": "ééééééééé"}]}'.encode(),
+            r"\(lexical error: invalid char.*text.\)$",
+        ),
         (GOOD.replace("é".encode(), b"\xe9"), f"byte {GOOD.index('é'.encode())}: .*0xe9"),
         (GOOD[: GOOD.index("é".encode()) + 1], "expected UTF-8 text, found 0xc3 as the last byte"),
     ],
@@ -242,10 +246,10 @@ def test_utf8_errors_are_found_across_chunks():
     good = "aé€😀".encode()
     for size in range(1, 5):
         stream = Utf8Stream(io.BytesIO(good + b"\xff..."), "f")
-        assert stream.read(0) == b""  # the parser asks for nothing, to learn the type
         with pytest.raises(InputError, match=f"f: byte {len(good)}: .* found 0xff"):
             while stream.read(size):
-                pass
+                # The parser asks for nothing, to learn the type; this is not the end of the file.
+                assert stream.read(0) == b""
 
 
 class Endless:

@@ -1,6 +1,7 @@
 """Encoder: masks, dropout, the options that must not change the outputs, and sharding."""
 
 import dataclasses
+import functools
 import math
 
 import jax
@@ -14,7 +15,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.models.bert import ACTIVATIONS, Bert, BertConfig, attention, layer_norm
 from hardem_jax.models.dropout import dropout, dropout_seeds, keep_mask, keep_threshold
 
-CONFIG = BertConfig(50, 16, 3, 4, 32, max_position_embeddings=12)
+CONFIG = BertConfig(50, 16, 2, 4, 32, max_position_embeddings=12)
 BASE = BertConfig(30522, 768, 12, 12, 3072)
 LARGE = BertConfig(30522, 1024, 24, 16, 4096)
 RNG = np.random.default_rng(0)
@@ -47,6 +48,12 @@ def value_and_grad(bert, key=None, ids=IDS, where=WHERE):
     return run(params, key, ids, where)
 
 
+@functools.cache
+def reference(seed=None):
+    """`value_and_grad` of the plain encoder, compiled once for all tests."""
+    return value_and_grad(make(), None if seed is None else jax.random.key(seed))
+
+
 def stack(tree):
     """The gradient of unrolled layers in the layout of stacked ones."""
     layers = [tree["layers"][i] for i in range(len(tree["layers"]))]
@@ -59,18 +66,17 @@ def assert_trees_close(actual, expected, **tolerance):
         np.testing.assert_allclose(a, b, **tolerance)
 
 
-@pytest.mark.parametrize("key", [None, 0], ids=["plain", "dropout"])
+@pytest.mark.parametrize("seed", [None, 0], ids=["plain", "dropout"])
 @pytest.mark.parametrize(
     "options", [{"remat": True}, {"scan_layers": True}, {"remat": True, "scan_layers": True}]
 )
-def test_remat_and_scan_change_nothing(options, key):
-    key = None if key is None else jax.random.key(key)
-    expected, expected_grads = value_and_grad(make(), key)
-    out, grads = value_and_grad(make(**options), key)
+def test_remat_and_scan_change_nothing(options, seed):
+    expected, expected_grads = reference(seed)
+    out, grads = value_and_grad(make(**options), None if seed is None else jax.random.key(seed))
     np.testing.assert_allclose(out, expected, atol=2e-6)
     if "scan_layers" in options:
         expected_grads = stack(expected_grads)
-    assert_trees_close(grads, expected_grads, atol=2e-5)
+    assert_trees_close(grads, expected_grads, rtol=1e-5, atol=2e-5)
 
 
 def test_hidden_states_end_with_the_output():
@@ -94,16 +100,17 @@ def test_split_leaves_no_rest():
 def test_padding_equals_slicing():
     bert = make()
     full = bert(IDS, where=WHERE)
-    for row, length in enumerate(WHERE.sum(axis=1)):
+    for row, length in enumerate(WHERE[:3].sum(axis=1)):
         alone = bert(IDS[row : row + 1, :length], where=np.ones((1, length), bool))
         np.testing.assert_allclose(full[row, :length], alone[0], atol=2e-6)
 
 
-@pytest.mark.parametrize("key", [None, 0], ids=["plain", "dropout"])
-def test_padding_gets_no_gradient(key):
+@pytest.mark.parametrize("seed", [None, 0], ids=["plain", "dropout"])
+def test_padding_gets_no_gradient(seed):
     """Word 0 stands at padding only: nothing real may depend on it."""
     ids = np.where(WHERE, IDS, 0)
-    _, grads = value_and_grad(make(), None if key is None else jax.random.key(0), ids)
+    key = None if seed is None else jax.random.key(seed)
+    _, grads = value_and_grad(make(), key, ids)
     word = grads["embeddings"]["word"]
     np.testing.assert_array_equal(word[0], 0)
     assert np.all(np.abs(word[np.unique(ids[WHERE])]).max(axis=1) > 0)
@@ -119,7 +126,7 @@ def test_bfloat16_stays_close_and_keeps_float32_parameters():
     bert = make(dtype=jnp.bfloat16)
     out = bert(IDS, where=WHERE)
     assert out.dtype == jnp.bfloat16
-    expected, expected_grads = value_and_grad(make(), jax.random.key(0))
+    expected, expected_grads = reference(0)
     out, grads = value_and_grad(bert, jax.random.key(0))
     np.testing.assert_allclose(out.astype(jnp.float32), expected, atol=0.1)
     for a, b in zip(jax.tree.leaves(grads), jax.tree.leaves(expected_grads), strict=True):
@@ -250,7 +257,7 @@ def test_attention_and_its_gradient(rate):
 
         return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(q, k, v)
 
-    assert_trees_close(run(attention), run(plain_attention), atol=2e-5)
+    assert_trees_close(run(attention), run(plain_attention), rtol=1e-5, atol=2e-5)
 
 
 def test_layer_norm_and_its_gradient():
@@ -263,7 +270,7 @@ def test_layer_norm_and_its_gradient():
         )
 
     expected = run(plain_layer_norm)
-    assert_trees_close(run(lambda *a: layer_norm(*a, 1e-5)), expected, atol=2e-5)
+    assert_trees_close(run(lambda *a: layer_norm(*a, 1e-5)), expected, rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +290,8 @@ def test_activations_and_their_gradients(name, function):
     slopes = [(function(float(v) + step) - function(float(v) - step)) / (2 * step) for v in x]
     x32 = jnp.asarray(x, jnp.float32)
     np.testing.assert_allclose(ACTIVATIONS[name](x32), expected, atol=1e-6)
-    np.testing.assert_allclose(jax.vmap(jax.grad(ACTIVATIONS[name]))(x32), slopes, atol=2e-6)
+    # tanh reaches 1 - 3e-6 where float32 rounds its derivative to 0.
+    np.testing.assert_allclose(jax.vmap(jax.grad(ACTIVATIONS[name]))(x32), slopes, atol=4e-6)
     assert ACTIVATIONS[name](x32.astype(jnp.bfloat16)).dtype == jnp.bfloat16
 
 
@@ -294,7 +302,9 @@ def test_activations_and_their_gradients(name, function):
 def test_eight_devices_equal_one(scan):
     """Dropout included: its masks do not depend on how the batch is divided."""
     bert = make(scan_layers=scan)
-    expected, expected_grads = value_and_grad(bert, jax.random.key(0))
+    expected, expected_grads = reference(0)
+    if scan:
+        expected_grads = stack(expected_grads)
     mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
     rows = NamedSharding(mesh, PartitionSpec("data"))
     everywhere = NamedSharding(mesh, PartitionSpec())
@@ -304,4 +314,4 @@ def test_eight_devices_equal_one(scan):
     out, grads = value_and_grad(bert, jax.device_put(jax.random.key(0), everywhere), ids, where)
     assert len(out.sharding.device_set) == 8
     np.testing.assert_allclose(out, expected, atol=2e-6)
-    assert_trees_close(grads, expected_grads, atol=2e-5)
+    assert_trees_close(grads, expected_grads, rtol=1e-5, atol=2e-5)

@@ -82,7 +82,7 @@ def test_one_update_is_adamw_by_the_formula(container):
         lr, warmup_fraction=0.0, weight_decay=wd, clip_norm=None, b1=0.9, b2=0.99, eps=eps
     )
     # Stacked biases of a scanned encoder: rank 2, and still not decayed.
-    params = {"kernel": jnp.array([[1.0, -2.0]]), "bias": jnp.array([[3.0], [4.0]])}
+    params = {"kernel": jnp.array([[1.0, 3.0]]), "bias": jnp.array([[3.0], [4.0]])}
     grads = {"kernel": jnp.array([[0.5, 0.25]]), "bias": jnp.array([[2.0], [-1.0]])}
     optimizer = make_optimizer(config, container(params), num_steps=10)
     state = optimizer.init(container(params))

@@ -58,7 +58,29 @@ def batches(rows: list[dict] | None = None, batch_size: int = 8, seed: int = 3):
     return iter(dataset.batch(batch_size, batch_fn=collate).to_iter_dataset())
 
 
+def observed(iterator, before_next):
+    """The same Grain iterator, calling `before_next(batches drawn so far)` before each batch."""
+
+    class Observed(type(iterator)):
+        def __next__(self):
+            before_next(self.get_state()["next_index"])
+            return super().__next__()
+
+    iterator.__class__ = Observed
+    return iterator
+
+
 def evaluate(params) -> dict[str, float]:
     held_out = collate(examples(32))
     error = predict(params, held_out["x"]) - held_out["y"]
     return {"score": float(-jnp.mean(error**2)), "largest": float(jnp.max(jnp.abs(error)))}
+
+
+def count_compilations(caplog) -> int:
+    """Compilations of the training step in what was logged under `jax.log_compiles()`.
+
+    Not `_cache_size()`: its entries also tell apart key arrays made by two
+    internal paths of `jax.jit`, without any compilation.
+    """
+    wanted = "Finished XLA compilation of jit(train_step)"
+    return sum(wanted in record.getMessage() for record in caplog.records)

@@ -1,0 +1,128 @@
+"""The reader of a run: made from a pretrained encoder, or found again in the run's folder."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import jax.numpy as jnp
+from flax import nnx
+
+from hardem_jax.data.batches import BatchConfig
+from hardem_jax.data.records import write_json
+from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.data.windows import WindowConfig
+from hardem_jax.errors import InputError
+from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.bert_weights import load_bert
+from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.tasks.span_qa import InferenceConfig, SpanQA
+from hardem_jax.training.checkpoint import load_params
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderConfig:
+    """The model.
+
+    Attributes:
+        encoder: Hugging Face name or folder of a BERT-family checkpoint.
+        num_layers: keep the first so many layers; None keeps all.
+        softmax_over: "context" (default) or, as the paper's formula has it, all "tokens".
+        dtype: of the computation in the encoder; parameters and losses stay float32.
+        remat: recompute activations in the backward pass, to save memory.
+        scan_layers: compile one layer and loop over it, to save compile time.
+    """
+
+    encoder: str = "bert-base-uncased"
+    num_layers: int | None = None
+    softmax_over: Literal["context", "tokens"] = "context"
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    remat: bool = False
+    scan_layers: bool = False
+
+
+def new_reader(config: ReaderConfig, tokenizer: Wordpieces, *, seed: int) -> SpanReader:
+    """A reader with the pretrained encoder and fresh heads.
+
+    Raises:
+        InputError: if the checkpoint cannot be loaded or its vocabulary is too small.
+    """
+    encoder = load_bert(
+        config.encoder,
+        num_layers=config.num_layers,
+        dtype=jnp.dtype(config.dtype),
+        remat=config.remat,
+        scan_layers=config.scan_layers,
+    )
+    if encoder.config.vocab_size < tokenizer.vocab_size:
+        raise InputError(
+            f"{config.encoder}: vocabulary of {encoder.config.vocab_size} entries, but the data "
+            f"was prepared with a tokenizer of {tokenizer.vocab_size}"
+        )
+    return SpanReader(encoder, rngs=nnx.Rngs(seed), softmax_over=config.softmax_over)
+
+
+def save_run_config(
+    run_dir: Path,
+    *,
+    flags: dict[str, Any],
+    reader: SpanReader,
+    windows: dict[str, Any],
+    tokenizer: Wordpieces,
+) -> None:
+    """Write what `TrainedReader` needs beside the checkpoints."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(run_dir)
+    bert = dataclasses.asdict(reader.encoder.config)
+    write_json(run_dir / "config.json", {"flags": flags, "bert": bert, "windows": windows})
+
+
+class TrainedReader:
+    """What a run folder holds, ready to answer.
+
+    Attributes:
+        tokenizer: the run's.
+        windows: how documents were cut.
+        task: `SpanQA`.
+        params: of the chosen checkpoint.
+
+    Raises:
+        InputError: if the folder holds no such run.
+    """
+
+    def __init__(self, run_dir: Path, checkpoint: str, *, batch_size: int):
+        try:
+            config = json.loads((run_dir / "config.json").read_text("utf-8"))
+        except OSError as error:
+            raise InputError(
+                f"{run_dir}: expected the folder of a run, found no config.json ({error.strerror})"
+            ) from error
+        except ValueError as error:
+            raise InputError(f"{run_dir}/config.json: expected JSON, found {error}") from error
+        model = config["flags"]["model"]
+        self.tokenizer = load_tokenizer(run_dir)
+        self.windows = WindowConfig(**config["windows"])
+        bert, dtype = BertConfig(**config["bert"]), jnp.dtype(model["dtype"])
+        abstract = nnx.eval_shape(
+            lambda: SpanReader(
+                Bert(bert, rngs=nnx.Rngs(0), dtype=dtype, scan_layers=model["scan_layers"]),
+                rngs=nnx.Rngs(0),
+                softmax_over=model["softmax_over"],
+            )
+        )
+        graphdef, shapes = nnx.split(abstract, nnx.Param)
+        self.params = load_params(run_dir / checkpoint, shapes)
+        inference = _fields(config["flags"]["inference"])
+        inference["batch_size"] = batch_size
+        self.task = SpanQA(
+            graphdef,
+            InferenceConfig(**inference),
+            batches=BatchConfig(**_fields(config["flags"]["batches"])),
+            pad_id=self.tokenizer.pad_id,
+        )
+
+
+def _fields(flags: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass from what `experiments.cli.flags` made of it."""
+    fields = {name: value for name, value in flags.items() if name != "type"}
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}

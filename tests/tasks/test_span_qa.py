@@ -1,0 +1,189 @@
+"""The span task: its loss is the objective plus the selector, its answers are the likeliest."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax import MML, FirstOnly, HardEM
+from hardem_jax.data.batches import BatchConfig, pad_windows
+from hardem_jax.data.prepared import Question
+from hardem_jax.data.windows import Window
+from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.tasks.span_qa import Answer, InferenceConfig, SpanQA, WindowReading, evaluate
+from hardem_jax.tasks.span_qa import make_loss as make_span_loss
+
+CONFIG = BertConfig(
+    vocab_size=30,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    hidden_dropout=0.0,
+    attention_dropout=0.0,
+)
+
+
+def window(example_id, context, solutions=(), true=-1, document=0):
+    """[CLS] 5 [SEP] context [SEP]; every context token is one letter of the text."""
+    text = "".join(chr(ord("a") + token - 4) for token in context)
+    places = np.arange(len(context))
+    return Window(
+        example_id=example_id,
+        document=document,
+        text=text,
+        text_start=10,
+        token_ids=np.array([2, 5, 3, *context, 3]),
+        context_start=3,
+        offsets=np.stack([places, places + 1], axis=1),
+        solutions=np.array(solutions, int).reshape(-1, 2),
+        true_solution=true,
+    )
+
+
+WINDOWS = [
+    window("q1", [6, 7, 8, 6], [(3, 3), (6, 6)], true=1),
+    window("q2", [9, 10, 11], [(4, 5)], true=0),
+    window("q1", [12, 13], document=1),
+    window("q2", [14, 15, 16, 17, 18, 19]),
+]
+
+
+@pytest.fixture(scope="module")
+def reader():
+    reader = SpanReader(Bert(CONFIG, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
+    # Larger than at initialisation, so that scores differ and ties do not hide mistakes.
+    reader.span_scores.kernel.set_value(reader.span_scores.kernel.get_value() * 50)
+    reader.selector.kernel.set_value(reader.selector.kernel.get_value() * 50)
+    return nnx.split(reader, nnx.Param)
+
+
+def arrays(windows, num_tokens=12, num_solutions=4):
+    batch = pad_windows(windows, num_tokens=num_tokens, num_solutions=num_solutions, pad_id=0)
+    return {name: jnp.asarray(value) for name, value in batch.items() if name != "ids"}
+
+
+def loss_of(reader, windows, objective, **sizes):
+    graphdef, params = reader
+    loss = jax.jit(make_span_loss(graphdef, objective))
+    return loss(params, arrays(windows, **sizes), step=jnp.int32(0), key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("objective", "combine"),
+    [(HardEM(), np.max), (MML(), np.sum), (FirstOnly(), lambda p: p[0])],
+)
+def test_loss_is_the_mean_over_items_of_span_and_selector_costs(reader, objective, combine):
+    graphdef, params = reader
+    reading = nnx.merge(graphdef, params)(arrays(WINDOWS))
+    start, end = (np.exp(np.asarray(x)) for x in (reading.spans.start, reading.spans.end))
+    p_first = np.array([start[0, 3] * end[0, 3], start[0, 6] * end[0, 6]])
+    span = -np.log(combine(p_first)) - np.log(start[1, 4] * end[1, 5])
+    selector = np.asarray(jax.nn.log_softmax(reading.selector_logits))
+    choice = -selector[0, 1] - selector[1, 1] - selector[2, 0] - selector[3, 0]
+    loss, metrics = loss_of(reader, WINDOWS, objective)
+    np.testing.assert_allclose(loss, (span + choice) / 2, rtol=1e-5)
+    np.testing.assert_allclose(metrics["span_loss"], span / 2, rtol=1e-5)
+    np.testing.assert_allclose(metrics["z_size"], 3 / 2)
+    assert metrics["hard"] == isinstance(objective, HardEM)
+
+
+def test_padding_of_any_kind_changes_nothing(reader):
+    expected, _ = loss_of(reader, WINDOWS, MML(), num_tokens=10)
+    more_tokens, _ = loss_of(reader, WINDOWS, MML(), num_tokens=16, num_solutions=9)
+    more_rows, _ = loss_of(reader, [*WINDOWS, None, None], MML(), num_tokens=10)
+    np.testing.assert_allclose(more_tokens, expected, rtol=1e-5)
+    np.testing.assert_allclose(more_rows, expected, rtol=1e-5)
+
+
+def test_the_annotated_mention_is_never_trained_on(reader):
+    hidden = [dataclasses.replace(w, true_solution=-1) for w in WINDOWS]
+    assert loss_of(reader, WINDOWS, HardEM())[0] == loss_of(reader, hidden, HardEM())[0]
+
+
+def test_annealing_draws_once_and_adds_no_compilation(reader):
+    graphdef, params = reader
+    loss = jax.jit(make_span_loss(graphdef, HardEM(tau=10)))
+    batch = arrays(WINDOWS)
+    hard = [
+        float(loss(params, batch, step=jnp.int32(step), key=jax.random.key(step))[1]["hard"])
+        for step in range(12)
+    ]
+    assert loss._cache_size() == 1
+    assert hard[0] == 0 and hard[10:] == [1, 1] and 0 < sum(hard) < 12
+
+
+def task(reader, **config):
+    inference = InferenceConfig(max_answer_tokens=3, batch_size=3, **config)
+    return SpanQA(reader[0], inference, batches=BatchConfig(buckets=(8, 12)), pad_id=0)
+
+
+SIZES = np.array([[w.num_tokens, len(w.solutions)] for w in WINDOWS])
+
+
+def test_readings_are_those_of_the_window_alone(reader):
+    """Neither batch size nor neighbours nor buckets change what is read."""
+    span_qa = task(reader)
+    together = {i: reading for i, _, reading in span_qa.read(reader[1], WINDOWS, SIZES)}
+    assert sorted(together) == [0, 1, 2, 3]
+    for i, alone in enumerate(WINDOWS):
+        [(_, _, reading)] = span_qa.read(reader[1], [alone], SIZES[i : i + 1])
+        assert reading.texts == together[i].texts
+        assert reading.spans == together[i].spans
+        np.testing.assert_allclose(reading.log_probs, together[i].log_probs, rtol=1e-4)
+        for text, (document, start, end) in zip(reading.texts, reading.spans, strict=True):
+            assert document == alone.document
+            assert alone.text[start - 10 : end - 10] == text and len(text) <= 3
+
+
+def test_best_solution_is_the_likeliest_of_z(reader):
+    graphdef, params = reader
+    log_probs = nnx.merge(graphdef, params)(arrays(WINDOWS)).spans.log_prob(
+        arrays(WINDOWS)["solutions"]
+    )
+    readings = {i: reading for i, _, reading in task(reader).read(params, WINDOWS, SIZES)}
+    assert readings[0].best_solution == int(jnp.argmax(log_probs[0, :2]))
+    assert readings[1].best_solution == 0
+    assert readings[2].best_solution == -1
+
+
+def reading(answerable, *spans):
+    return WindowReading(
+        answerable,
+        texts=tuple(text for text, _ in spans),
+        log_probs=tuple(score for _, score in spans),
+        spans=tuple((0, 0, len(text)) for text, _ in spans),
+        best_solution=-1,
+    )
+
+
+def test_the_selector_chooses_the_window_unless_joint_is_asked_for(reader):
+    readings = [reading(-0.1, ("x", -5.0), ("y", -6.0)), reading(-0.2, ("z", -0.1), ("x", -1.0))]
+    paper = task(reader).answers(readings)
+    assert [answer.text for answer in paper] == ["x", "y", "z"]
+    assert paper[0].probability == pytest.approx(np.exp(-5.1))
+    joint = task(reader, joint=True).answers(readings)
+    assert [answer.text for answer in joint] == ["z", "x", "y"]
+    assert joint[1] == Answer("x", (0, 0, 1), pytest.approx(np.exp(-1.2)))
+
+
+def test_evaluation_counts_every_question(reader):
+    questions = {
+        "q1": Question("q1", "?", ("no such text",), 2),
+        "q2": Question("q2", "?", (), 1),
+        "q3": Question("q3", "no window at all", ("x",), 0),
+    }
+    span_qa = task(reader)
+    scores, answers = evaluate(span_qa, reader[1], WINDOWS, SIZES, questions, metric="squad")
+    assert scores["em"] == 0 and set(answers) == {"q1", "q2"}
+    assert {"em |Z|=0", "em |Z|=1", "em |Z|=2"} <= set(scores)
+    questions["q1"] = dataclasses.replace(questions["q1"], golds=(answers["q1"].text,))
+    scores, _ = evaluate(span_qa, reader[1], WINDOWS, SIZES, questions, metric="squad")
+    assert scores["em"] == pytest.approx(100 / 3) and scores["em |Z|=2"] == 100
+    # Two windows have an annotated mention, one of them with a choice to make.
+    [(_, _, first)] = span_qa.read(reader[1], WINDOWS[:1], SIZES[:1])
+    assert scores["true z"] == scores["true z, not first"] == 100 * (first.best_solution == 1)

@@ -1,0 +1,77 @@
+"""A checkpoint and data files small enough to train on in a test, in the real layouts."""
+
+import json
+from pathlib import Path
+
+from flax import nnx
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.bert_weights import save_bert
+
+PEOPLE = ["Ada", "Bo", "Cyd", "Dov", "Eve", "Fay", "Gus", "Hal"]
+PLACES = ["Oslo", "Rome", "Lima", "Bonn", "Kyiv", "Baku", "Doha", "Riga"]
+WORDS = ["who", "lives", "in", "met", "and", "saw", ".", "?", ","]
+
+
+def write_checkpoint(folder: Path, *, hidden_size: int = 16) -> Path:
+    """A random BERT of two layers with a word-level vocabulary, in Hugging Face layout."""
+    folder.mkdir(parents=True)
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, *map(str.lower, PEOPLE + PLACES)]
+    tokenizer = Tokenizer(
+        models.WordPiece({word: i for i, word in enumerate(vocabulary)}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=hidden_size,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=2 * hidden_size,
+        max_position_embeddings=64,
+    )
+    save_bert(Bert(config, rngs=nnx.Rngs(0)), folder)
+    return folder
+
+
+def write_triviaqa(folder: Path, *, questions: int = 24) -> Path:
+    """Questions in TriviaQA's layout: two pages each, one of them without the answer."""
+    pages = folder / "evidence" / "wikipedia"
+    pages.mkdir(parents=True)
+    (folder / "qa").mkdir()
+    items = []
+    for i in range(questions):
+        place, person, other = PLACES[i % 8], PEOPLE[(i + i // 8) % 8], PEOPLE[(i + 3) % 8]
+        text = f"{person} saw {other}. {person} lives in {place}. {other} met {person}."
+        (pages / f"{i}.txt").write_text(text)
+        (pages / f"{i}-other.txt").write_text(f"Zoe met Zed in {place}.")
+        items.append(
+            {
+                "QuestionId": f"q{i}",
+                "Question": f"Who lives in {place}?",
+                "EntityPages": [{"Filename": f"{i}.txt"}, {"Filename": f"{i}-other.txt"}],
+                "Answer": {
+                    "Value": person,
+                    "Aliases": [person],
+                    "NormalizedAliases": [person.lower()],
+                },
+            }
+        )
+    file = folder / "qa" / "wikipedia-train.json"
+    file.write_text(json.dumps({"Data": items, "Domain": "Wikipedia", "Version": 1.0}))
+    return file
+
+
+def write_squad_layout(file: Path, *, questions: int = 24) -> Path:
+    """Questions in SQuAD's layout whose annotated mention is the second of three."""
+    paragraphs = []
+    for i in range(questions):
+        place, person, other = PLACES[i % 8], PEOPLE[(i + i // 8) % 8], PEOPLE[(i + 3) % 8]
+        context = f"{person} saw {other}. {person} lives in {place}. {other} met {person}."
+        answer = {"text": person, "answer_start": context.index(f"{person} lives")}
+        question = {"id": f"q{i}", "question": f"Who lives in {place}?", "answers": [answer]}
+        paragraphs.append({"context": context, "qas": [question]})
+    file.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    return file

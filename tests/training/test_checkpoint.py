@@ -1,0 +1,179 @@
+"""What comes back from disk, and what a wrong checkpoint says."""
+
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax.errors import InputError
+from hardem_jax.training.checkpoint import RunCheckpoints, load_params
+from hardem_jax.training.mesh import data_mesh
+from hardem_jax.training.names import named_leaves
+from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
+from hardem_jax.training.state import init_state
+from tests.training import toy_problem as toy
+
+SETTINGS = {"learning_rate": "5e-05", "data": "train.json"}
+PROGRESS = {"best_metric": 1 / 3, "history": [{"step": 1, "EM": float("nan")}], "none": None}
+
+
+def make_state(params=None, seed=0, num_devices=8):
+    params = toy.init_params() if params is None else params
+    optimizer = make_optimizer(OptimizerConfig(), params, 10)
+    return init_state(params, optimizer, seed, data_mesh(num_devices))
+
+
+def words(tree):
+    """Leaves as numpy, typed keys as their words."""
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
+    return [np.asarray(jax.random.key_data(x) if is_key(x) else x) for x in jax.tree.leaves(tree)]
+
+
+def assert_same(a, b):
+    assert jax.tree.structure(a) == jax.tree.structure(b)
+    for x, y in zip(words(a), words(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def saved(folder, state, data=None, progress=PROGRESS, settings=SETTINGS):
+    with RunCheckpoints(folder, settings) as checkpoints:
+        checkpoints.save_last(state, toy.batches() if data is None else data, progress)
+        checkpoints.save_best(state.params, progress)
+
+
+def test_nothing_to_restore(tmp_path):
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        assert checkpoints.restore(make_state(), toy.batches()) is None
+
+
+@pytest.mark.parametrize("num_devices", [1, 8])
+def test_state_position_and_progress_come_back(tmp_path, num_devices):
+    # A state with no zeros left in it, so that a missed array would show.
+    state = make_state(seed=7)
+    state = jax.tree.map(
+        lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x + jnp.ones_like(x),
+        state,
+    )
+    data = toy.batches()
+    next(data)
+    saved(tmp_path, state, data)
+    expected = next(data)
+
+    like, fresh = make_state(num_devices=num_devices), toy.batches()
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        restored = checkpoints.restore(like, fresh)
+    assert restored is not None
+    assert_same(restored[0], state)
+    np.testing.assert_equal(restored[1], PROGRESS)
+    assert next(fresh)["ids"] == expected["ids"]
+    for leaf, wanted in zip(jax.tree.leaves(restored[0]), jax.tree.leaves(like), strict=True):
+        assert leaf.sharding == wanted.sharding and leaf.aval == wanted.aval
+    assert jax.random.uniform(restored[0].key) == jax.random.uniform(jax.random.key(7))
+
+
+def test_only_the_newest_is_kept(tmp_path):
+    state = make_state()
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        for step in range(3):
+            numbered = jax.tree.map(lambda x: x, state)
+            object.__setattr__(numbered, "step", jnp.int32(step))
+            checkpoints.save_last(numbered, toy.batches(), {})
+            checkpoints.save_best(state.params, {})
+    assert os.listdir(tmp_path / "last") == ["2"]
+    assert len(os.listdir(tmp_path / "best")) == 1
+
+
+@pytest.mark.parametrize("folder", ["last", "best"])
+def test_params_load_alone(tmp_path, folder):
+    state = make_state()
+    saved(tmp_path, state)
+    zeros = jax.tree.map(jnp.zeros_like, toy.init_params())
+    assert_same(load_params(tmp_path / folder, zeros), toy.init_params())
+    shapes = jax.eval_shape(toy.init_params)
+    assert_same(load_params(tmp_path / folder, shapes), toy.init_params())
+
+
+def test_params_load_into_an_nnx_state(tmp_path):
+    _, params = nnx.split(nnx.Linear(2, 3, rngs=nnx.Rngs(0)), nnx.Param)
+    saved(tmp_path, make_state(params))
+    _, other = nnx.split(nnx.Linear(2, 3, rngs=nnx.Rngs(1)), nnx.Param)
+    loaded = load_params(tmp_path / "best", other)
+    assert isinstance(loaded, nnx.State)
+    assert_same(loaded, params)
+
+
+def other_params():
+    params = toy.init_params()
+    params["head"] = {"kernel": jnp.zeros((toy.WIDTH, 3)), "scale": jnp.zeros(1)}
+    params["body"]["bias"] = params["body"]["bias"].astype(jnp.bfloat16)
+    return params
+
+
+MISMATCHES = [
+    rf"params.head.kernel \(float32\[{toy.WIDTH}, 1\] there, float32\[{toy.WIDTH}, 3\] here\)",
+    r"params.head.scale \(absent there, float32\[1\] here\)",
+    r"params.head.bias \(float32\[1\] there, absent here\)",
+    rf"params.body.bias \(float32\[{toy.WIDTH}\] there, bfloat16\[{toy.WIDTH}\] here\)",
+]
+
+
+@pytest.mark.parametrize("pattern", MISMATCHES)
+def test_another_model_is_one_line_with_the_names(tmp_path, pattern):
+    saved(tmp_path, make_state())
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        with pytest.raises(InputError, match=pattern) as error:
+            checkpoints.restore(make_state(other_params()), toy.batches())
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match=pattern) as error:
+        load_params(tmp_path / "best", other_params())
+    assert "body.kernel" not in str(error.value)  # that one fits
+
+
+def test_a_long_list_of_mismatches_is_cut(tmp_path):
+    many = {f"p{i:02d}": jnp.zeros(1) for i in range(30)}
+    saved(tmp_path, make_state(many))
+    with pytest.raises(InputError, match="p19.*; and 10 more$"):
+        load_params(tmp_path / "best", {name: jnp.zeros(2) for name in many})
+
+
+def test_other_settings_are_named(tmp_path):
+    saved(tmp_path, make_state())
+    changed = {"learning_rate": "3e-05", "data": "train.json", "tau": "8000"}
+    with RunCheckpoints(tmp_path, changed) as checkpoints:
+        with pytest.raises(InputError) as error:
+            checkpoints.restore(make_state(), toy.batches())
+    message = str(error.value)
+    assert "learning_rate (5e-05 there, 3e-05 here); tau (absent there, 8000 here)" in message
+    assert "train.json" not in message
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_no_checkpoint_is_said_plainly(tmp_path, made):
+    folder = tmp_path / "best"
+    if made:
+        folder.mkdir()
+    with pytest.raises(InputError, match=f"{folder}: expected a folder with a checkpoint"):
+        load_params(folder, toy.init_params())
+    assert folder.exists() is made
+
+
+def test_leftovers_of_a_killed_process_do_no_harm(tmp_path, caplog):
+    state = make_state()
+    state = jax.tree.map(lambda x: x, state)
+    object.__setattr__(state, "step", jnp.int32(5))
+    saved(tmp_path, state)
+    # Killed while it deleted step 3 (half of it is gone) and while it wrote step 7.
+    (tmp_path / "last" / "3" / "state").mkdir(parents=True)
+    (tmp_path / "last" / "7.orbax-checkpoint-tmp" / "state").mkdir(parents=True)
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        restored = checkpoints.restore(make_state(), toy.batches())
+        assert restored is not None and int(restored[0].step) == 5
+    assert sorted(os.listdir(tmp_path / "last")) == ["3", "5"]
+
+
+def test_names_with_dots_that_collide_are_refused():
+    with pytest.raises(ValueError, match="a.b"):
+        named_leaves({"a": {"b": 1}, "a.b": 2})

@@ -1,0 +1,240 @@
+"""The loop in one process: bookkeeping, stopping, resuming, errors."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hardem_jax.errors import InputError
+from hardem_jax.training.checkpoint import load_params
+from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
+from hardem_jax.training.mesh import data_mesh
+from hardem_jax.training.optimizer import OptimizerConfig
+from tests.training import toy_problem as toy
+
+CONFIG = LoopConfig(
+    num_steps=30,
+    monitor="score",
+    eval_every=10,
+    checkpoint_every=4,
+    log_every=7,
+    patience=None,
+    progress=False,
+)
+OPTIMIZER = OptimizerConfig(learning_rate=1e-2)
+
+
+def run(folder, config=CONFIG, **changes):
+    arguments = {
+        "loss_fn": toy.loss_fn,
+        "params": toy.init_params(),
+        "optimizer": OPTIMIZER,
+        "batches": toy.batches(),
+        "evaluate": toy.evaluate,
+        "mesh": data_mesh(1),
+    }
+    return train(directory=folder, config=config, **{**arguments, **changes})
+
+
+def lines(folder, kind=None):
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    found = [{k: v for k, v in line.items() if k != "steps_per_second"} for line in found]
+    return [line for line in found if kind in (None, line["kind"])]
+
+
+def assert_same_run(a, b):
+    assert (a.best_metric, a.best_step, a.stopped_early) == (
+        b.best_metric,
+        b.best_step,
+        b.stopped_early,
+    )
+    assert a.history == b.history and int(a.state.step) == int(b.state.step)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        (a.state.params, a.state.opt_state),
+        (b.state.params, b.state.opt_state),
+    )
+
+
+class Killed(Exception):
+    pass
+
+
+def killed_after(steps):
+    """Batches whose process dies while it waits for the one after `steps`."""
+
+    def before_next(drawn):
+        if drawn >= steps:
+            raise Killed
+
+    return toy.observed(toy.batches(), before_next)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return folder, run(folder)
+
+
+def test_a_run_learns_and_keeps_its_best(undisturbed):
+    folder, result = undisturbed
+    assert int(result.state.step) == CONFIG.num_steps and not result.stopped_early
+    assert [entry["step"] for entry in result.history] == [10, 20, 30]
+    scores = [entry["score"] for entry in result.history]
+    assert result.best_metric == max(scores) > toy.evaluate(toy.init_params())["score"]
+    assert result.best_step == 10 * (1 + int(np.argmax(scores)))
+    best = load_params(folder / "best", toy.init_params())
+    assert toy.evaluate(best)["score"] == result.best_metric
+    last = load_params(folder / "last", toy.init_params())
+    jax.tree.map(np.testing.assert_array_equal, last, result.state.params)
+
+
+def test_log_lines_are_averages_over_their_steps(undisturbed):
+    folder, result = undisturbed
+    assert [line["step"] for line in lines(folder, "train")] == [7, 14, 21, 28, 30]
+    assert [line["step"] for line in lines(folder, "eval")] == [10, 20, 30]
+    assert lines(folder, "eval")[-1] == {"kind": "eval", **result.history[-1]}
+    every_step = folder.parent / "every-step"
+    run(every_step, dataclasses.replace(CONFIG, log_every=1))
+    single = {line["step"]: line["loss"] for line in lines(every_step, "train")}
+    for line, since in zip(lines(folder, "train"), (0, 7, 14, 21, 28), strict=True):
+        expected = np.mean([single[step] for step in range(since + 1, line["step"] + 1)])
+        np.testing.assert_allclose(line["loss"], expected, rtol=1e-12)
+    assert set(line) == {
+        "step", "kind", "loss", "grad_norm", "learning_rate", "hard", "z_size",
+    }  # fmt: skip
+
+
+# Before the first checkpoint, on an evaluation, between two checkpoints and two log lines.
+@pytest.mark.parametrize("steps", [2, 10, 13])
+def test_a_resumed_run_is_the_undisturbed_one(tmp_path, undisturbed, steps):
+    folder, expected = undisturbed
+    with pytest.raises(Killed):
+        run(tmp_path, batches=killed_after(steps))
+    result = run(tmp_path)
+    assert_same_run(result, expected)
+    assert lines(tmp_path) == lines(folder)
+    # Ended: a further call returns the result and trains no step.
+    again = run(tmp_path, batches=killed_after(0), evaluate=None)
+    assert_same_run(again, expected)
+    assert lines(tmp_path) == lines(folder)
+
+
+def test_one_compilation_with_and_without_resuming(tmp_path, caplog):
+    mesh = data_mesh(8)
+    with jax.log_compiles():
+        with pytest.raises(Killed):
+            run(tmp_path, batches=killed_after(13), mesh=mesh)
+        assert toy.count_compilations(caplog) == 1
+        run(tmp_path, mesh=mesh)
+        assert toy.count_compilations(caplog) == 2
+
+
+def falling(values):
+    """An evaluation that returns these scores one after the other."""
+    scores = iter(values)
+    return lambda params: {"score": next(scores)}
+
+
+def test_patience_stops_at_once_and_for_good(tmp_path):
+    config = dataclasses.replace(CONFIG, num_steps=100, patience=2)
+    result = run(tmp_path, config, evaluate=falling([1.0, 2.0, 1.5, 2.0]))
+    assert result.stopped_early and int(result.state.step) == 40
+    assert (result.best_metric, result.best_step) == (2.0, 20)
+    again = run(tmp_path, config, batches=killed_after(0), evaluate=None)
+    assert_same_run(again, result)
+
+
+def test_patience_counts_across_a_resumption(tmp_path):
+    config = dataclasses.replace(CONFIG, num_steps=100, patience=2)
+    with pytest.raises(Killed):
+        run(tmp_path, config, batches=killed_after(32), evaluate=falling([1.0, 2.0, 1.5]))
+    result = run(tmp_path, config, evaluate=falling([2.0]))
+    assert result.stopped_early and int(result.state.step) == 40
+
+
+def with_bad_row(index=5):
+    rows = toy.examples()
+    rows[index]["y"] = np.float32(np.nan)
+    return rows
+
+
+def test_a_loss_that_is_not_finite_names_step_and_examples(tmp_path):
+    ids = next(i for i in range(1, 30) if "example-5" in _ids_of(i))
+    with pytest.raises(NonFiniteLossError, match=f"step {ids}: loss nan.*example-") as error:
+        run(tmp_path, batches=toy.batches(with_bad_row()))
+    assert error.value.step == ids and error.value.ids == _ids_of(ids)
+    # Nothing of the bad step, or after it, is on disk.
+    last = [int(path.name) for path in (tmp_path / "last").iterdir()]
+    assert all(step < ids for step in last)
+    for folder in ("last", "best"):
+        if list((tmp_path / folder).iterdir()):
+            params = load_params(tmp_path / folder, toy.init_params())
+            assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
+
+
+def _ids_of(step):
+    iterator = toy.batches()
+    return [next(iterator)["ids"] for _ in range(step)][-1]
+
+
+def test_padded_rows_have_no_name_in_the_error():
+    error = NonFiniteLossError(3, ["a", "b", "a", ""], {"loss": float("nan"), "grad_norm": 1.0})
+    assert str(error).endswith("examples in the batch: a, b")
+
+
+def test_data_that_ends_is_an_input_error(tmp_path):
+    batches = iter([next(toy.batches())] * 3)
+    config = dataclasses.replace(CONFIG, checkpoint_every=100)
+    with pytest.raises(InputError, match="ended after 3 of 30 steps"):
+        run(tmp_path, config, batches=batches)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"optimizer": OptimizerConfig(learning_rate=2e-2)}, "optimizer.learning_rate"),
+        ({"config": dataclasses.replace(CONFIG, num_steps=31)}, "num_steps"),
+        ({"config": dataclasses.replace(CONFIG, seed=1)}, "seed"),
+        ({"fingerprint": {"batch_size": "8"}}, "batch_size"),
+    ],
+)
+def test_a_folder_of_another_run_is_refused(undisturbed, changes, named):
+    folder, _ = undisturbed
+    with pytest.raises(InputError, match=rf"other settings: {named} \("):
+        run(folder, **changes)
+
+
+def test_patience_may_change_on_resumption(undisturbed):
+    folder, expected = undisturbed
+    assert_same_run(run(folder, dataclasses.replace(CONFIG, patience=5)), expected)
+
+
+def test_progress_lines(tmp_path, capsys):
+    run(tmp_path, dataclasses.replace(CONFIG, progress=True))
+    err = capsys.readouterr().err.splitlines()
+    assert err[0].startswith("first step: ") and "compilation" in err[0]
+    assert sum("hard share" in line and "mean |Z|" in line for line in err) == 5
+    assert sum("evaluation  score" in line for line in err) == 3
+    run(tmp_path, dataclasses.replace(CONFIG, progress=True))
+    assert capsys.readouterr().err == "found ended at step 30\n"
+
+
+@pytest.mark.parametrize("name", ["num_steps", "eval_every", "patience", "log_every"])
+def test_counts_must_be_positive(name):
+    with pytest.raises(InputError, match=f"{name}: expected at least 1, got 0"):
+        dataclasses.replace(CONFIG, **{name: 0})
+
+
+def test_eight_devices_give_the_same_run(tmp_path, undisturbed):
+    _, expected = undisturbed
+    result = run(tmp_path, mesh=data_mesh(8))
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6),
+        jax.device_get(result.state.params),
+        jax.device_get(expected.state.params),
+    )
+    assert jnp.isclose(result.best_metric, expected.best_metric, rtol=1e-4)

@@ -1,0 +1,89 @@
+"""What lands in metrics.jsonl and on the terminal."""
+
+import json
+
+import pytest
+
+from hardem_jax.training.writers import Averager, Display, MetricsWriter, truncate_metrics
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_averages_are_means_since_the_reset():
+    averager = Averager()
+    for loss in (1.0, 2.0, 6.0):
+        averager.add({"loss": loss})
+    assert averager.means() == {"loss": (1.0 + 2.0 + 6.0) / 3}
+    averager.reset()
+    averager.add({"loss": 5.0})
+    assert averager.means() == {"loss": 5.0}
+
+
+def test_one_flushed_line_per_write(tmp_path):
+    writer = MetricsWriter(tmp_path)
+    writer.write(1, "train", {"loss": 0.5})
+    writer.write(1, "eval", {"EM": 50.0})
+    # Read before closing: a killed process never closes.
+    assert lines(tmp_path / "metrics.jsonl") == [
+        {"step": 1, "kind": "train", "loss": 0.5},
+        {"step": 1, "kind": "eval", "EM": 50.0},
+    ]
+    writer.close()
+
+
+@pytest.mark.parametrize("tail", ["", '{"step": 4, "ki', '{"step": 3, "kind": "train"}'])
+@pytest.mark.parametrize("step", [0, 1, 2, 3])
+def test_resuming_cuts_what_comes_after_the_checkpoint(tmp_path, step, tail):
+    path = tmp_path / "metrics.jsonl"
+    whole = [{"step": s, "kind": kind} for s in (1, 2, 3) for kind in ("train", "eval")]
+    path.write_text("".join(json.dumps(line) + "\n" for line in whole) + tail)
+    truncate_metrics(path, step)
+    assert lines(path) == [line for line in whole if line["step"] <= step]
+
+
+def test_cutting_a_file_that_is_not_there(tmp_path):
+    truncate_metrics(tmp_path / "metrics.jsonl", 3)
+    assert not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_tensorboard_files_are_written_on_request(tmp_path):
+    for tensorboard in (False, True):
+        writer = MetricsWriter(tmp_path, tensorboard=tensorboard)
+        writer.write(1, "train", {"loss": 0.5})
+        writer.close()
+        assert bool(list(tmp_path.glob("tensorboard/events.*"))) is tensorboard
+
+
+def test_plain_lines_where_there_is_no_terminal(capsys):
+    labels = (("loss", "loss"), ("hard", "hard share"), ("z_size", "mean |Z|"))
+    display = Display(100, 0, labels, on=True)
+    display.advance()
+    metrics = {"loss": 0.25, "hard": 0.5, "grad_norm": 3.0, "steps_per_second": 2.0}
+    display.averages(40, metrics)
+    display.close()
+    # z_size is not among the metrics of this task; 60 steps are left at 2 a second.
+    expected = "step 40/100  2 steps/s  loss 0.25  hard share 0.5  0:00:30 left\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_off_means_silent(capsys):
+    display = Display(100, 0, (("loss", "loss"),), on=False)
+    display.averages(40, {"loss": 0.25, "steps_per_second": 2.0})
+    display.say("hello")
+    display.close()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_in_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    display = Display(100, 39, (("loss", "loss"),), on=True)
+    display.advance()
+    display.averages(40, {"loss": 0.25, "steps_per_second": 2.0})
+    display.say("evaluated [EM 50]")
+    display.close()
+    err = capsys.readouterr().err
+    assert "40/100" in err.replace(" ", "") and "loss 0.25" in err
+    assert "evaluated [EM 50]" in err
