@@ -1,0 +1,202 @@
+"""The commands of the span experiments, from official files to an answer, on tiny stand-ins."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from experiments import squad_layout, triviaqa
+from experiments.cli import parse, run_command
+from experiments.reader import TrainedReader
+from experiments.span_qa import Train
+from hardem_jax import HardEM
+from hardem_jax.errors import InputError
+from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
+
+WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
+WINDOWS += ["--windows.max-question-tokens", "8"]
+SHAPES = ["--batches.batch-size", "4", "--batches.buckets", "16", "32"]
+
+
+def call(module, *arguments):
+    run_command(module.COMMANDS, prog="test", argv=[str(a) for a in arguments])
+
+
+def fails(capsys, module, *arguments):
+    """Runs a command that must end with exit code 2; returns its one line."""
+    with pytest.raises(SystemExit) as stop:
+        call(module, *arguments)
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    [line] = captured.err.strip().splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+def train_flags(root, out, *, steps=4, seed=0):
+    loop = ["--loop.num-steps", steps, "--loop.eval-every", 2, "--loop.log-every", 1]
+    return [
+        *("train", "--data", root / "train", "--dev", root / "dev", "--out", out),
+        *("--model.encoder", root / "bert", "--num-devices", 2, *SHAPES, *loop),
+        *("--loop.seed", seed, "--loop.no-progress", "--optimizer.learning-rate", "1e-3"),
+        *("objective:hard-em", "--objective.tau", "2"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A checkpoint, prepared splits and a finished run."""
+    root = tmp_path_factory.mktemp("triviaqa")
+    bert, qa_file = write_checkpoint(root / "bert"), write_triviaqa(root)
+    for split in ("train", "dev"):
+        call(
+            triviaqa,
+            *("prepare", "--qa-file", qa_file, "--evidence", root / "evidence"),
+            *("--tokenizer", bert, "--out", root / split, "--split", split, *WINDOWS),
+        )
+    call(triviaqa, *train_flags(root, root / "run"))
+    return root
+
+
+def test_prepared_splits_tell_what_they_hold(root):
+    meta = json.loads((root / "train" / "meta.json").read_text())
+    assert meta["counts"]["questions"] == 24 and meta["counts"]["windows with a mention"] == 24
+    assert meta["solutions per question"] == {"mean": 3.0, "median": 3.0, "max": 3}
+    assert not (root / "train.partial").exists()
+
+
+def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
+    predictions = tmp_path / "predictions.json"
+    call(
+        triviaqa,
+        *("evaluate", "--run-dir", root / "run", "--data", root / "dev"),
+        *("--predictions", predictions),
+    )
+    assert "em |Z|=3-4" in capsys.readouterr().out
+    assert set(json.loads(predictions.read_text())) == {f"q{i}" for i in range(24)}
+    lines = (root / "run" / "metrics.jsonl").read_text().splitlines()
+    last = [json.loads(line) for line in lines if json.loads(line)["kind"] == "eval"][-1]
+    scores = json.loads((root / "run" / "scores-dev.json").read_text())
+    assert last["step"] == 4 and {"em", "f1", "selector"} <= set(scores)
+    document = tmp_path / "mine.txt"
+    document.write_text("Eve lives in Oslo and Bo lives in Rome.")
+    call(
+        triviaqa,
+        *("predict", "--run-dir", root / "run", "--document", document),
+        *("--question", "Who lives in Rome?", "--top", 3),
+    )
+    answers = capsys.readouterr().out.strip().splitlines()
+    assert len(answers) == 6 and "mine.txt" in answers[1]
+
+
+def test_the_same_command_again_finds_the_run_finished(root, capsys):
+    before = (root / "run" / "metrics.jsonl").read_bytes()
+    call(triviaqa, *train_flags(root, root / "run"))
+    assert (root / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_stopped_and_continued_equals_undisturbed(root, monkeypatch):
+    """The whole data path resumes, not only the loop."""
+    calls = []
+
+    def stop_at_third_step(self, step, values):
+        calls.append(step)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, step, values)
+
+    from hardem_jax.training import loop
+
+    original = loop._RunLog.step
+    monkeypatch.setattr(loop._RunLog, "step", stop_at_third_step)
+    with pytest.raises(KeyboardInterrupt):
+        call(triviaqa, *train_flags(root, root / "stopped"))
+    monkeypatch.setattr(loop._RunLog, "step", original)
+    call(triviaqa, *train_flags(root, root / "stopped"))
+    one, two = (TrainedReader(root / name, "last", batch_size=4) for name in ("run", "stopped"))
+    import jax
+
+    for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_other_settings_do_not_continue_a_run(root, capsys):
+    assert "seed" in fails(capsys, triviaqa, *train_flags(root, root / "run", seed=5))
+
+
+def test_squad_layout_runs_through_the_same_task(root, capsys, tmp_path):
+    file = write_squad_layout(tmp_path / "train.json")
+    for split in ("train", "dev"):
+        call(
+            squad_layout,
+            *("prepare", "--file", file, "--tokenizer", root / "bert"),
+            *("--out", tmp_path / split, "--split", split, *WINDOWS),
+        )
+    flags = train_flags(root, tmp_path / "run", steps=2)
+    flags[flags.index("--data") + 1] = tmp_path / "train"
+    flags[flags.index("--dev") + 1] = tmp_path / "dev"
+    call(squad_layout, *flags)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    scores = json.loads(lines[-1])
+    # The annotated mention is the second of three in every window.
+    assert scores["true z"] == scores["true z, not first"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "culprit"),
+    [
+        (["train", "--dta", "x"], "--dta"),
+        (["train", "--data", "a", "--dev", "b", "--out", "c", "--loop.num-steps", "x"], "'x'"),
+        (["train", "--data", "a", "--dev", "b", "--out", "c", "--batches.batch-size", "0"], "size"),
+        (["evaluate", "--run-dir", "nowhere", "--data", "b"], "nowhere"),
+        (["prepare", "--qa-file", "nowhere.json", "--evidence", ".", "--out", "x"], "nowhere.json"),
+        (["fly"], "fly"),
+        ([], "prepare"),
+    ],
+)
+def test_what_a_person_got_wrong_is_one_line(capsys, flags, culprit, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert culprit in fails(capsys, triviaqa, *flags)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "culprit"),
+    [
+        (b"", "empty document"),
+        (b"  \n", "empty document"),
+        (b"caf\xe9", "byte 0xe9 at offset 3"),
+    ],
+)
+def test_documents_that_cannot_be_read_are_named(root, capsys, tmp_path, content, culprit):
+    document = tmp_path / "mine.txt"
+    document.write_bytes(content)
+    line = fails(
+        capsys,
+        triviaqa,
+        *("predict", "--run-dir", root / "run", "--document", document, "--question", "Who?"),
+    )
+    assert "mine.txt" in line and culprit in line
+
+
+def test_a_checkpoint_of_another_shape_is_named(root, capsys, tmp_path):
+    config = json.loads((root / "run" / "config.json").read_text())
+    config["bert"]["num_hidden_layers"] = 1
+    (tmp_path / "run").mkdir()
+    for name in ("tokenizer.json", "best"):
+        (tmp_path / "run" / name).symlink_to(root / "run" / name)
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    line = fails(
+        capsys, triviaqa, "evaluate", "--run-dir", tmp_path / "run", "--data", root / "dev"
+    )
+    assert "checkpoint of another model" in line and "layers.1" in line
+
+
+def test_an_objective_is_a_value_of_the_command_line():
+    base = ["train", "--data", "a", "--dev", "b", "--out", "c"]
+    train = parse(triviaqa.COMMANDS, prog="test", argv=[*base, "--objective.tau", "80"])
+    assert isinstance(train, Train) and train.objective == HardEM(tau=80)
+    assert dataclasses.replace(train).model.encoder == "bert-base-uncased"
+    with pytest.raises(InputError, match="cap"):
+        parse(triviaqa.COMMANDS, prog="test", argv=[*base, "--objective.cap", "0.8"])
