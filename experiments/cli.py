@@ -15,8 +15,8 @@ from hardem_jax.errors import InputError
 # Flags of an outer command may stand after those of its objective.
 _TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
 _FRAME = re.compile("[│╭╮╰╯─]+")
-# Names that tyro gives to what has none, and the titles of its boxes.
-_NOISE = re.compile(r"__tyro-dummy-inner__\.|^(Value error|Required options) ")
+# What tyro calls a value that has no flag of its own.
+_NAMELESS = re.compile(r"__tyro-dummy-inner__\.")
 _USAGE_HINTS = ("Argument helptext", "For full helptext", "Available subcommands")
 
 
@@ -80,11 +80,12 @@ def flags(config: Any) -> Any:
 
 def _one_line(box: str) -> str:
     """What tyro says in a framed box of several lines, as one sentence."""
-    lines = []
-    for line in box.splitlines():
-        words = _FRAME.sub(" ", line).strip()
-        if words.startswith(_USAGE_HINTS):
+    title, *lines = (_FRAME.sub(" ", line).strip() for line in box.splitlines())
+    said = []
+    for line in lines:
+        if line.startswith(_USAGE_HINTS):
             break
-        if words:
-            lines.append(words)
-    return _NOISE.sub("", " ".join(lines))
+        if line:
+            said.append(_NAMELESS.sub("", line))
+    # Some boxes repeat their title inside.
+    return " ".join(said if said and title in said[0] else [f"{title}:", *said])

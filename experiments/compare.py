@@ -37,7 +37,7 @@ class Compare:
     """Train First-only, MML, hard EM and the released MML, and tabulate them.
 
     Attributes:
-        data: prepared training split.
+        data: prepared training splits; their windows are mixed.
         dev: prepared split to evaluate on.
         out: folder for all runs.
         seeds: one run of every objective for each.
@@ -48,11 +48,12 @@ class Compare:
         loop: steps, evaluations, checkpoints; its seed is replaced.
         inference: how answers are read off.
         num_devices: devices to use; None for all.
+        dev_questions: evaluate on the first so many questions only; None for all.
         train_questions: also score the first so many training questions after training (how
             often the likeliest mention is the annotated one); 0 for none.
     """
 
-    data: Path
+    data: tuple[Path, ...]
     dev: Path
     out: Path
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -63,6 +64,7 @@ class Compare:
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="f1", patience=None)
     inference: InferenceConfig = InferenceConfig()
     num_devices: int | None = None
+    dev_questions: int | None = None
     train_questions: int = 0
 
     def objectives(self) -> dict[str, Objective]:
@@ -98,9 +100,10 @@ class Compare:
         scores = last_evaluation(folder)
         if self.train_questions:
             trained = TrainedReader(folder, "last", batch_size=self.inference.batch_size)
-            split = PreparedSplit(self.data)
-            on_train, _ = Subset(split, self.train_questions).evaluate(trained.task, trained.params)
-            scores |= {f"train {metric}": value for metric, value in on_train.items()}
+            for split in map(PreparedSplit, self.data):
+                subset = Subset(split, self.train_questions)
+                on_train, _ = subset.evaluate(trained.task, trained.params)
+                scores |= {f"{split.folder.name}: {m}": value for m, value in on_train.items()}
         scores["minutes"] = (time.monotonic() - began) / 60
         write_json(scores_file, scores)
         return scores

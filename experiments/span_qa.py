@@ -23,7 +23,7 @@ from experiments.reader import ReaderConfig, TrainedReader, new_reader, save_run
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
 from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
-from hardem_jax.data.prepared import PreparedSplit, Question, prepare_split
+from hardem_jax.data.prepared import Concatenated, PreparedSplit, Question, prepare_split
 from hardem_jax.data.records import write_json
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.data.windows import WindowConfig, make_windows
@@ -42,7 +42,7 @@ class Train:
     """Train a reader, or continue the run in ``out`` where it stopped.
 
     Attributes:
-        data: prepared training split.
+        data: prepared training splits; their windows are mixed.
         dev: prepared split to evaluate on.
         out: folder of the run.
         model: the reader.
@@ -55,7 +55,7 @@ class Train:
         dev_questions: evaluate on the first so many questions only; None for all.
     """
 
-    data: Path
+    data: tuple[Path, ...]
     dev: Path
     out: Path
     model: ReaderConfig = ReaderConfig()
@@ -69,9 +69,11 @@ class Train:
 
     def run(self) -> None:
         mesh = data_mesh(self.num_devices)
-        data, dev = PreparedSplit(self.data), PreparedSplit(self.dev)
-        _check_tokenizers(data, dev)
-        reader = new_reader(self.model, data.tokenizer, seed=self.loop.seed)
+        splits, dev = [PreparedSplit(folder) for folder in self.data], PreparedSplit(self.dev)
+        _check_tokenizers(splits, dev)
+        positives = Concatenated([split.positives for split in splits])
+        negatives = Concatenated([split.negatives for split in splits])
+        reader = new_reader(self.model, dev.tokenizer, seed=self.loop.seed)
         graphdef, params = nnx.split(reader, nnx.Param)
         save_run_config(
             self.out,
@@ -81,18 +83,18 @@ class Train:
             tokenizer=dev.tokenizer,
         )
         plan = TrainingPlan(
-            data.positives.sizes[:, 0],
-            data.negatives.sizes[:, 0],
+            positives.sizes[:, 0],
+            negatives.sizes[:, 0],
             self.batches,
             num_steps=self.loop.num_steps,
             seed=self.loop.seed,
         )
         batches = training_batches(
-            data.positives,
-            data.negatives,
+            positives,
+            negatives,
             plan,
-            num_solutions=self.batches.num_solutions(data.sizes),
-            pad_id=data.tokenizer.pad_id,
+            num_solutions=self.batches.num_solutions(positives.sizes),
+            pad_id=dev.tokenizer.pad_id,
             shard=(jax.process_index(), jax.process_count()),
         )
         task = SpanQA(
@@ -104,8 +106,8 @@ class Train:
         )
         subset = Subset(dev, self.dev_questions)
         print(
-            f"{len(data.questions)} questions, {len(data.positives)} windows with and "
-            f"{len(data.negatives)} without a mention; {plan.steps_per_epoch} steps per epoch; "
+            f"{sum(len(split.questions) for split in splits)} questions, {len(positives)} windows "
+            f"with and {len(negatives)} without a mention; {plan.steps_per_epoch} steps per epoch; "
             f"{len(subset.questions)} questions to evaluate on; {self.objective}"
         )
         result = train(
@@ -117,14 +119,14 @@ class Train:
             config=self.loop,
             directory=self.out,
             mesh=mesh,
-            fingerprint=self._fingerprint(data, dev),
+            fingerprint=self._fingerprint(splits, dev),
         )
         print(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
 
-    def _fingerprint(self, data: PreparedSplit, dev: PreparedSplit) -> dict[str, str]:
+    def _fingerprint(self, splits: list[PreparedSplit], dev: PreparedSplit) -> dict[str, str]:
         """What must not change between stopping and continuing, by name."""
         return {
-            "data": json.dumps(data.meta, sort_keys=True),
+            "data": json.dumps([split.meta for split in splits], sort_keys=True),
             "dev": json.dumps(dev.meta, sort_keys=True),
             **{name: str(getattr(self, name)) for name in ("model", "objective", "batches")},
             **{name: str(getattr(self, name)) for name in ("inference", "dev_questions")},
@@ -143,7 +145,8 @@ class Subset:
         self.metric: str = split.meta["metric"]
         chosen = list(split.questions)[:count]
         self.questions: dict[str, Question] = {i: split.questions[i] for i in chosen}
-        self._windows, self._sizes = split.windows(), split.sizes
+        self._windows = split.windows()
+        self._sizes = self._windows.sizes
         if count is not None:
             # Dev splits are small enough to hold the part that is read again and again.
             self._windows = [w for w in self._windows if w.example_id in self.questions]
@@ -263,9 +266,10 @@ def prepare(
         raise InputError(f"{out}: no question has a mention of its answer; nothing to train on")
 
 
-def _check_tokenizers(data: PreparedSplit, dev: PreparedSplit) -> None:
-    if data.tokenizer.fingerprint != dev.tokenizer.fingerprint:
-        raise InputError(f"{dev.folder}: prepared with another tokenizer than {data.folder}")
+def _check_tokenizers(splits: list[PreparedSplit], dev: PreparedSplit) -> None:
+    for split in splits:
+        if split.tokenizer.fingerprint != dev.tokenizer.fingerprint:
+            raise InputError(f"{dev.folder}: prepared with another tokenizer than {split.folder}")
 
 
 def _read_text(path: Path) -> str:

@@ -254,8 +254,8 @@ def em_loss(
     z = _Candidates.of(log_probs, where, None, None)
     weights = jax.lax.stop_gradient(posterior(z.log_probs, where=z.where))
     # 0 * log 0 = 0: a solution without weight costs nothing, however impossible it is.
-    # A NaN weight is unequal to 0, so that it reaches the loss.
-    trusted, possible = weights != 0, z.log_probs != -jnp.inf
+    # A NaN weight reaches the loss, because NaN * 0 is NaN.
+    trusted, possible = weights > 0, z.log_probs != -jnp.inf
     costs = -weights * jnp.where(trusted & possible, z.log_probs, 0.0)
     costs = jnp.where(trusted & ~possible, jnp.inf, costs)
     return z.reduce(jnp.where(z.hopeless, jnp.inf, z.sum(costs)), reduce_fn)
@@ -349,7 +349,7 @@ class _Candidates:
         possible = self.log_probs != -jnp.inf
         gap = jnp.where(possible, self.log_probs - self.to_candidates(peak), 0.0)
         total = self.sum(jnp.where(possible, jnp.exp(gap), 0.0))
-        # log(1) in place of log(0): a NaN or inf under the outer where would reach the gradient.
+        # log(1) in place of log(0), whose gradient of 0 * inf would trip jax_debug_nans.
         value = -(peak + jnp.log(jnp.where(total == 0, 1.0, total)))
         return jnp.where(self.hopeless, jnp.inf, value)
 

@@ -64,6 +64,14 @@ def test_a_where_around_a_bad_branch_does_not_leak_nan_into_gradients(loss):
     assert_array_equal(gradient, [[0.0, 0.0], [0.0, 0.0], [-0.5, 0.0]])
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_rows_without_a_possible_solution_do_not_trip_the_debugger_for_nan(loss):
+    log_probs = jnp.array([[-jnp.inf, -jnp.inf], [-1.0, -2.0], [-1.0, -jnp.inf]])
+    where = jnp.array([[True, True], [False, False], [True, True]])
+    with jax.debug_nans(True):
+        jax.grad(loss)(log_probs, where=where)
+
+
 def test_replicas_do_not_draw_their_own_objective():
     mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
     sharding = NamedSharding(mesh, PartitionSpec("data"))

@@ -106,7 +106,7 @@ def _example(rng, config, id, names, pairs):
     if config.hard:
         facts = [(verb, obj), (verb, o2), (others[0], obj), (others[0], o2)]
     else:
-        facts = [(verb, obj)] + [(v, obj) for v in others]
+        facts = [(verb, obj)] + [(v, (obj + 1 + i) % len(OBJECTS)) for i, v in enumerate(others)]
     verbs = list(HABITS)
     mentions = rng.integers(config.min_mentions, config.max_mentions + 1, config.num_people)
     sentences = []

@@ -87,27 +87,36 @@ class PreparedSplit:
             row["id"]: Question(**row | {"golds": tuple(row["golds"])}) for row in rows
         }
 
-    @property
-    def sizes(self) -> np.ndarray:
-        """``[N, 2]`` int32 tokens and solutions of all windows, positives first."""
-        return np.concatenate([self.positives.sizes, self.negatives.sizes])
-
-    def windows(self) -> Sequence[Window]:
+    def windows(self) -> "Concatenated":
         """All windows, positives first."""
-        return _Concatenated(self.positives, self.negatives)
+        return Concatenated([self.positives, self.negatives])
 
 
-class _Concatenated(Sequence[Window]):
-    def __init__(self, first: Sequence[Window], second: Sequence[Window]):
-        self._first, self._second = first, second
+class Concatenated(Sequence[Window]):
+    """Several sources of windows as one, by index.
+
+    Attributes:
+        sizes: ``[N, 2]`` int32, tokens and solutions of each window.
+
+    Example:
+        >>> len(Concatenated([]))
+        0
+    """
+
+    def __init__(self, sources: Sequence[WindowSource]):
+        self._sources = list(sources)
+        self._ends = np.cumsum([len(source) for source in sources])
+        self.sizes: np.ndarray = np.concatenate(
+            [np.zeros((0, 2), np.int32), *(source.sizes for source in sources)]
+        )
 
     def __len__(self) -> int:
-        return len(self._first) + len(self._second)
+        return len(self.sizes)
 
     def __getitem__(self, index):
-        if index < len(self._first):
-            return self._first[index]
-        return self._second[index - len(self._first)]
+        which = int(np.searchsorted(self._ends, index, side="right"))
+        begin = self._ends[which] - len(self._sources[which])
+        return self._sources[which][index - begin]
 
 
 def prepare_split(

@@ -144,6 +144,7 @@ def test_questions_without_answers_can_be_kept_for_prediction(read):
             on_second(mention("1861", 2, 3)),
             r"at words 2 to 3, found '1861 as' \(word_end must be the last word itself",
         ),
+        (question(answers=[[mention("$", 7, 7)], []]), r"'\$' at words 7 to 7, found '\.'"),
         (on_second(mention("&", 4, 4)), "'&' at words 4 to 4, found 'AT'"),
         (on_second(mention("Paulo", 9, 10)), "word_end < 10 words for 'Paulo', found 9 and 10"),
         (on_second(mention("1861", 2, 1)), "word_start <= word_end < 10 words.* found 2 and 1"),

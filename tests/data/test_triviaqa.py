@@ -194,7 +194,7 @@ GOOD = json.dumps({"Data": [question("a"), question("é")]}, ensure_ascii=False)
         (GOOD + b"]", "after 2 items of 'Data'.*trailing garbage"),
         (
             '\ufeff{"Data": [{"a": "ééééééééé"}]}'.encode(),
-            r"\(lexical error: invalid char.*text.\)$",
+            r"\(lexical error: .* text.\)$",
         ),
         (GOOD.replace("é".encode(), b"\xe9"), f"byte {GOOD.index('é'.encode())}: .*0xe9"),
         (GOOD[: GOOD.index("é".encode()) + 1], "expected UTF-8 text, found 0xc3 as the last byte"),

@@ -57,7 +57,7 @@ def metric_lines(folder):
 def test_killed_ten_times_ends_as_if_never_killed(tmp_path):
     rng = random.Random(int(os.environ.get("HARDEM_KILL_SEED", "0")))
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
-    finish(start(undisturbed))
+    reference = start(undisturbed)
     lives = [kill_at_random(start(disturbed), rng) for _ in range(KILLS)]
     assert 0 in lives and max(lives) > 0, "choose another seed: both kinds of kill are needed"
     checkpoints = [
@@ -65,6 +65,7 @@ def test_killed_ten_times_ends_as_if_never_killed(tmp_path):
     ]
     assert max(checkpoints) > 30, "the killed runs did not get on"
     finish(start(disturbed))
+    finish(reference)
     with (
         np.load(undisturbed / "final.npz") as expected,
         np.load(disturbed / "final.npz") as found,
