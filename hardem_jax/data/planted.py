@@ -45,7 +45,7 @@ HABITS = {
     "guarded": "watched",
     "robbed": "hid",
 }
-OBJECTS = ("mill", "bridge", "tower", "harbour", "school", "theatre", "library", "garden")
+OBJECTS = ("Ashford", "Milby", "Norwell", "Oxley", "Stanton", "Thorpe", "Upham", "Wexcombe")
 PASSING = (
     "slept",
     "waited",
@@ -97,16 +97,19 @@ def _share(rng, items, dev_share, split):
 
 
 def _example(rng, config, id, names, pairs):
-    people = [names[i] for i in rng.choice(len(names), config.num_people, replace=False)]
-    verb, obj = pairs[rng.integers(len(pairs))]
-    K = config.num_verbs
-    verb = verb % K
-    others = [v for v in rng.permutation(K) if v != verb]
-    o2 = (obj + 1 + rng.integers(len(OBJECTS) - 1)) % len(OBJECTS)
-    if config.hard:
-        facts = [(verb, obj), (verb, o2), (others[0], obj), (others[0], o2)]
-    else:
-        facts = [(verb, obj)] + [(v, (obj + 1 + i) % len(OBJECTS)) for i, v in enumerate(others)]
+    while True:
+        on = rng.choice(20, 2, replace=False); en = rng.choice(20, 2, replace=False)
+        dev = (on[:, None] + en[None]) % 5 == 0
+        if (dev.all() if id.startswith("dev") else not dev.any()): break
+    grid = [_ONSETS[o] + _ENDINGS[e] for o in on for e in en]
+    people = [grid[i] for i in rng.permutation(4)[:config.num_people]]
+    pairs = [q for q in pairs if q[0] < config.num_verbs]
+    facts = []
+    for k in rng.permutation(len(pairs)):
+        if all(pairs[k][0] != f[0] and pairs[k][1] != f[1] for f in facts):
+            facts.append(pairs[k])
+        if len(facts) == config.num_people: break
+    verb, obj = facts[0]
     verbs = list(HABITS)
     mentions = rng.integers(config.min_mentions, config.max_mentions + 1, config.num_people)
     sentences = []
@@ -116,13 +119,13 @@ def _example(rng, config, id, names, pairs):
     for i, person in enumerate(people):
         v, o = facts[i]
         if not config.passive or rng.random() < 0.5:
-            s = f"{person} {verbs[v]} the {OBJECTS[o]}."
+            s = f"{person} {verbs[v]} {OBJECTS[o]}."
         else:
             s = f"The {OBJECTS[o]} was {verbs[v]} by {person}."
         sentences.append((s, i == 0, s.index(person), person))
         passing = [PASSING[j] for j in rng.choice(len(PASSING), mentions[i] - 1, replace=False)]
-        if i == habit_of and passing:
-            passing[0] = HABITS[verbs[verb]]
+        if passing:
+            passing[0] = HABITS[verbs[facts[i if rng.random() < config.habit_strength else (i + 1 + rng.integers(config.num_people - 1)) % config.num_people][0]]]
         for w in passing:
             sentences.append((f"{person} {w}.", False, 0, person))
     text = ""
@@ -136,7 +139,7 @@ def _example(rng, config, id, names, pairs):
         text += s
     return ReadingExample(
         id=id,
-        question=f"Who {verbs[verb]} the {OBJECTS[obj]}?",
+        question=f"Who {verbs[verb]} {OBJECTS[obj]}?",
         documents=(Document(id + "-d", text),),
         aliases=(people[0],),
         golds=(people[0],),
@@ -147,7 +150,7 @@ def _example(rng, config, id, names, pairs):
 def planted_tokenizer():
     words = set("who the was by . ?".split())
     for s in (*HABITS, *HABITS.values(), *OBJECTS, *PASSING):
-        words |= set(s.split())
+        words |= set(s.lower().split())
     vocab = [
         "[PAD]",
         "[UNK]",

@@ -7,9 +7,7 @@ checkpoint that does not match it exactly is refused with the whole list of diff
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import pickle
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,28 +16,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import safetensors
-import safetensors.numpy
 from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
 from hardem_jax.models.bert import Bert, BertConfig
-
-# Field of `BertConfig`: (key of config.json, whether a checkpoint must state it).
-_CONFIG_KEYS = {
-    "vocab_size": ("vocab_size", True),
-    "hidden_size": ("hidden_size", True),
-    "num_hidden_layers": ("num_hidden_layers", True),
-    "num_attention_heads": ("num_attention_heads", True),
-    "intermediate_size": ("intermediate_size", True),
-    "max_position_embeddings": ("max_position_embeddings", False),
-    "type_vocab_size": ("type_vocab_size", False),
-    "layer_norm_eps": ("layer_norm_eps", False),
-    "hidden_act": ("hidden_act", False),
-    "hidden_dropout": ("hidden_dropout_prob", False),
-    "attention_dropout": ("attention_probs_dropout_prob", False),
-}
+from hardem_jax.models.bert_files import (
+    checkpoint_folder,
+    read_config,
+    read_weights,
+    write_checkpoint,
+)
 
 # Transforms, each its own inverse: PyTorch keeps dense kernels as [outputs, inputs].
 _TRANSFORMS = {"keep": lambda x: x, "transpose": lambda x: x.T}
@@ -117,36 +104,26 @@ def load_bert(
         >>> bert.config.num_hidden_layers, bert.config.hidden_dropout
         (1, 0.0)
     """
-    folder = _checkpoint_folder(name_or_path, weights=True)
-    full = _read_config(folder)
-    kept = full.num_hidden_layers if num_layers is None else num_layers
-    if not 1 <= kept <= full.num_hidden_layers:
-        raise InputError(
-            f"{name_or_path}: num_layers: expected 1 to {full.num_hidden_layers}, found {kept}"
-        )
-    config = dataclasses.replace(
-        full,
-        num_hidden_layers=kept,
-        hidden_dropout=full.hidden_dropout if hidden_dropout is None else hidden_dropout,
-        attention_dropout=full.attention_dropout
-        if attention_dropout is None
-        else attention_dropout,
-    )
+    folder = checkpoint_folder(name_or_path, weights=True)
+    full = read_config(folder)
+    depth = full.num_hidden_layers
+    if num_layers is not None and not 1 <= num_layers <= depth:
+        raise InputError(f"{name_or_path}: num_layers: expected 1 to {depth}, found {num_layers}")
+    changes = {
+        "num_hidden_layers": num_layers,
+        "hidden_dropout": hidden_dropout,
+        "attention_dropout": attention_dropout,
+    }
+    config = dataclasses.replace(full, **{k: v for k, v in changes.items() if v is not None})
 
     def build(scan: bool) -> Bert:
         return Bert(config, rngs=nnx.Rngs(0), dtype=dtype, remat=remat, scan_layers=scan)
 
     shapes = _flat_params(nnx.eval_shape(lambda: build(False)))
-    weights = _convert(_read_weights(folder), shapes, full.num_hidden_layers, str(folder))
+    weights = _convert(read_weights(folder), shapes, depth, str(folder))
     if scan_layers:
-        weights = _stack_layers(weights, kept)
-    abstract = nnx.eval_shape(lambda: build(scan_layers))
-    graphdef, state = nnx.split(abstract, nnx.Param)
-    filled = jax.tree_util.tree_map_with_path(
-        lambda path, _: jnp.asarray(weights[_dotted(path)]), nnx.to_pure_dict(state)
-    )
-    nnx.replace_by_pure_dict(state, filled)
-    return nnx.merge(graphdef, state)
+        weights = _stack_layers(weights, config.num_hidden_layers)
+    return _fill(nnx.eval_shape(lambda: build(scan_layers)), weights)
 
 
 def save_bert(bert: Bert, folder: str | os.PathLike[str]) -> None:
@@ -167,20 +144,14 @@ def save_bert(bert: Bert, folder: str | os.PathLike[str]) -> None:
         ...     sorted(path.name for path in Path(folder).iterdir())
         ['config.json', 'model.safetensors']
     """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     params = {name: np.asarray(value, np.float32) for name, value in _flat_params(bert).items()}
     if bert.scan_layers:
         params = _unstack_layers(params, bert.config.num_hidden_layers)
     tensors = {}
     for path, value in params.items():
         name, transform = _their_name(path)
-        # safetensors writes the buffer as it lies: a transposed view would be written wrong.
-        tensors[name] = np.ascontiguousarray(_TRANSFORMS[transform](value))
-    config = {"architectures": ["BertModel"], "model_type": "bert"}
-    config |= {key: getattr(bert.config, field) for field, (key, _) in _CONFIG_KEYS.items()}
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    safetensors.numpy.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        tensors[name] = _TRANSFORMS[transform](value)
+    write_checkpoint(Path(folder), bert.config, tensors)
 
 
 def load_bert_config(name_or_path: str | os.PathLike[str]) -> BertConfig:
@@ -200,138 +171,7 @@ def load_bert_config(name_or_path: str | os.PathLike[str]) -> BertConfig:
         ...     load_bert_config(folder).intermediate_size
         16
     """
-    return _read_config(_checkpoint_folder(name_or_path, weights=False))
-
-
-# --- where a checkpoint lies ---------------------------------------------------------------------
-
-
-def _checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) -> Path:
-    path = Path(name_or_path).expanduser()
-    if path.is_dir():
-        return path
-    if not isinstance(name_or_path, str) or re.match(r"[./~]", name_or_path) or path.is_file():
-        raise InputError(f"{name_or_path}: expected a folder with a BERT checkpoint, found none")
-    if not weights:
-        return _download(name_or_path, ["config.json"])
-    folder = _download(name_or_path, ["config.json", "model*.safetensors", "model*.index.json"])
-    if not _weight_files(folder):
-        # Only now: most repositories hold both formats, and one is enough.
-        folder = _download(name_or_path, ["config.json", "pytorch_model*"])
-    return folder
-
-
-def _download(name: str, patterns: list[str]) -> Path:
-    from huggingface_hub import snapshot_download  # slow to import, not needed for local folders
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
-    except Exception as error:
-        # Any type: the hub client passes on those of its HTTP library, which is not ours to name.
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{name}: neither a local folder nor a checkpoint that could be downloaded "
-            f"({type(error).__name__}: {reason})"
-        ) from error
-
-
-# --- config.json ---------------------------------------------------------------------------------
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file; expected part of a BERT checkpoint") from error
-    except ValueError as error:  # broken JSON, or not UTF-8
-        raise InputError(f"{path}: expected JSON, found something else ({error})") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: expected a JSON object, found {type(content).__name__}")
-    return content
-
-
-def _read_config(folder: Path) -> BertConfig:
-    path = folder / "config.json"
-    raw = _read_json(path)
-    faults = []
-    required = ["model_type", *(key for key, needed in _CONFIG_KEYS.values() if needed)]
-    if absent := [key for key in required if key not in raw]:
-        faults.append(f"missing keys {', '.join(absent)}")
-    for key, expected in {
-        "model_type": "bert",
-        "position_embedding_type": "absolute",
-        "is_decoder": False,
-    }.items():
-        if raw.get(key, expected) != expected:
-            faults.append(f"{key}: expected {expected!r}, found {raw[key]!r}")
-    if faults:
-        raise InputError(f"{path}: {'; '.join(faults)}")
-    try:
-        return BertConfig(
-            **{field: raw[key] for field, (key, _) in _CONFIG_KEYS.items() if key in raw}
-        )
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-
-
-# --- reading files -------------------------------------------------------------------------------
-
-
-def _weight_files(folder: Path) -> list[Path]:
-    for stem, suffix in ("model", "safetensors"), ("pytorch_model", "bin"):
-        single = folder / f"{stem}.{suffix}"
-        if single.is_file():
-            return [single]
-        index = folder / f"{stem}.{suffix}.index.json"
-        if index.is_file():
-            shards = _read_json(index).get("weight_map")
-            if not isinstance(shards, dict) or not shards:
-                raise InputError(f"{index}: expected a weight_map of names to files, found none")
-            paths = [folder / str(name) for name in sorted(set(shards.values()))]
-            if absent := [shard.name for shard in paths if not shard.is_file()]:
-                raise InputError(f"{index}: names files that are missing: {', '.join(absent)}")
-            return paths
-    return []
-
-
-def _read_weights(folder: Path) -> dict[str, np.ndarray]:
-    """All tensors of a checkpoint by name, in the file's own types."""
-    files = _weight_files(folder)
-    if not files:
-        raise InputError(
-            f"{folder}: expected model.safetensors, model.safetensors.index.json or "
-            "pytorch_model.bin, found none of them"
-        )
-    weights: dict[str, np.ndarray] = {}
-    for path in files:
-        weights |= _read_torch(path) if path.suffix == ".bin" else _read_safetensors(path)
-    return weights
-
-
-def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
-    try:
-        return safetensors.numpy.load_file(path)
-    except (safetensors.SafetensorError, OSError) as error:
-        raise InputError(f"{path}: not a readable safetensors file ({error})") from error
-
-
-def _read_torch(path: Path) -> dict[str, np.ndarray]:
-    try:
-        import torch
-    except ImportError as error:
-        raise InputError(
-            f"{path}: reading this format needs torch, which is not installed; "
-            "convert the checkpoint to model.safetensors or install torch"
-        ) from error
-    try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: not a readable PyTorch checkpoint ({reason})") from error
-    if not isinstance(tensors, dict):
-        raise InputError(f"{path}: expected a table of tensors, found {type(tensors).__name__}")
-    # Through float32, because numpy has no bfloat16 of its own.
-    return {name: np.asarray(tensor.float()) for name, tensor in tensors.items()}
+    return read_config(checkpoint_folder(name_or_path, weights=False))
 
 
 # --- names ---------------------------------------------------------------------------------------
@@ -403,6 +243,16 @@ def _their_name(path: str) -> tuple[str, str]:
     template = re.sub(r"\d+", "#", path)
     theirs, transform = _BY_PATH[template]
     return theirs.replace("#", digits), transform
+
+
+def _fill(abstract: Bert, weights: Mapping[str, np.ndarray]) -> Bert:
+    """The encoder of these shapes with these parameters, which `_convert` has checked."""
+    graphdef, state = nnx.split(abstract, nnx.Param)
+    filled = jax.tree_util.tree_map_with_path(
+        lambda path, _: jnp.asarray(weights[_dotted(path)]), nnx.to_pure_dict(state)
+    )
+    nnx.replace_by_pure_dict(state, filled)
+    return nnx.merge(graphdef, state)
 
 
 def _flat_params(bert: Bert) -> dict[str, Any]:

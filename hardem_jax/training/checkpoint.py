@@ -194,6 +194,12 @@ def load_params(folder: str | Path, like: Any) -> Any:
 
     Raises:
         InputError: if there is no checkpoint, or one of another model (names the parameters).
+
+    Example:
+        >>> load_params("no-such-run/best", like={})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: no-such-run/best: expected a folder with a checkpoint...
     """
     folder = Path(folder)
     if not folder.is_dir():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import grain
 import jax
@@ -16,11 +16,12 @@ from jax.sharding import Mesh
 from hardem_jax.errors import InputError
 from hardem_jax.training.bookkeeping import Bookkeeping
 from hardem_jax.training.checkpoint import RunCheckpoints
+from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
+from hardem_jax.training.run_log import RunLog
 from hardem_jax.training.state import TrainState, init_state
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
-from hardem_jax.training.writers import Display, MetricsWriter, format_metrics
 
 #: Params on the mesh -> metrics. The loop donates these arrays to the next step: keep no reference.
 Evaluate = Callable[[Any], Mapping[str, float]]
@@ -37,49 +38,6 @@ class NonFiniteLossError(FloatingPointError):
             f"step {step}: loss {metrics['loss']}, gradient norm {metrics['grad_norm']}; "
             f"examples in the batch: {examples or 'not named'}"
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class LoopConfig:
-    """How long to train, and what to do on the way.
-
-    Example:
-        >>> LoopConfig(num_steps=1000, monitor="EM").patience
-        12
-    """
-
-    num_steps: int
-    """Updates of the whole run; the learning rate reaches 0 there."""
-    monitor: str
-    """Evaluation metric that decides which parameters are the best."""
-    mode: Literal["max", "min"] = "max"
-    """Whether the larger or the smaller value of `monitor` is better."""
-    eval_every: int = 500
-    """Steps between evaluations; there is one after the last step as well."""
-    patience: int | None = 12
-    """Stop after this many evaluations in a row without a gain; None: never."""
-    checkpoint_every: int = 500
-    """Steps between checkpoints; there is one after every evaluation as well."""
-    log_every: int = 50
-    """Steps over which the training metrics of one log line are averaged."""
-    seed: int = 42
-    """Seed of the run's PRNG key (dropout, annealing draws)."""
-    progress: bool = True
-    """Show progress on stderr."""
-    tensorboard: bool = False
-    """Also write TensorBoard event files."""
-    shown: tuple[tuple[str, str], ...] = (
-        ("loss", "loss"),
-        ("hard", "hard share"),
-        ("z_size", "mean |Z|"),
-    )
-    """(metric, label) pairs of the averages to show; metrics the task has not are left out."""
-
-    def __post_init__(self) -> None:
-        for name in ("num_steps", "eval_every", "checkpoint_every", "log_every", "patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name}: expected at least 1, got {value}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +94,25 @@ def train(
         InputError: if the folder holds another run, the batches end too soon, the monitored
             metric does not exist, or a batch does not divide by the devices.
         NonFiniteLossError: at the first loss or gradient that is not finite.
+
+    Example:
+        >>> import tempfile
+        >>> import jax.numpy as jnp
+        >>> def loss_fn(params, batch, *, step, key):
+        ...     return jnp.mean((params["w"] - batch["x"]) ** 2), {}
+        >>> data = grain.MapDataset.source([{"x": 1.0}, {"x": 3.0}]).repeat().batch(2)
+        >>> result = train(
+        ...     loss_fn=loss_fn,
+        ...     params={"w": jnp.zeros(())},
+        ...     optimizer=OptimizerConfig(learning_rate=0.3, weight_decay=0.0),
+        ...     batches=iter(data.to_iter_dataset()),
+        ...     evaluate=lambda params: {"error": abs(float(params["w"]) - 2.0)},
+        ...     config=LoopConfig(50, monitor="error", mode="min", eval_every=25, progress=False),
+        ...     directory=tempfile.mkdtemp(),
+        ...     mesh=data_mesh(1),
+        ... )
+        >>> result.best_step, result.best_metric < 0.1
+        (50, True)
     """
     mesh = data_mesh() if mesh is None else mesh
     transform = make_optimizer(optimizer, params, config.num_steps)
@@ -150,7 +127,7 @@ def train(
         restored = checkpoints.restore(state, batches)
         if restored is not None:
             state, books = restored[0], Bookkeeping.from_json(restored[1])
-        log = _RunLog(directory, config, start=int(state.step), books=books)
+        log = RunLog(directory, config, start=int(state.step), books=books)
         with contextlib.closing(log):
             run = _Run(train_step, batches, evaluate, config, mesh, checkpoints, books, log)
             state = run.finish(state)
@@ -176,7 +153,7 @@ class _Run:
     mesh: Mesh
     checkpoints: RunCheckpoints
     books: Bookkeeping
-    log: _RunLog
+    log: RunLog
 
     def finish(self, state: TrainState) -> TrainState:
         """Makes the steps that are left; `step` counts updates made, the current one included."""
@@ -231,57 +208,3 @@ class _Run:
         if gained:
             # Complete on disk before `last` says so: a kill in between repeats this evaluation.
             self.checkpoints.save_best(state.params, books.to_json())
-
-
-class _RunLog:
-    """Averages, files and display together; only the first host writes and shows."""
-
-    def __init__(self, directory: Path, config: LoopConfig, start: int, books: Bookkeeping) -> None:
-        primary = jax.process_index() == 0
-        self._config, self._books = config, books
-        self._writer = MetricsWriter(directory, start, config.tensorboard) if primary else None
-        self._display = Display(config.num_steps, start, config.shown, config.progress and primary)
-        self._since, self._steps = time.monotonic(), 0
-        if start:
-            ended = books.stopped_early or start >= config.num_steps
-            self._display.say(f"{'found ended' if ended else 'resumed'} at step {start}")
-
-    def first_step(self, seconds: float) -> None:
-        """Says how long it took and starts the clock anew, so that no rate includes compilation."""
-        self._display.say(f"first step: {seconds:.1f} s, compilation included")
-        self._since, self._steps = time.monotonic(), 0
-
-    def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds one step to the averages; writes them when due."""
-        averager = self._books.averager
-        averager.add(metrics)
-        self._steps += 1
-        self._display.advance()
-        if step % self._config.log_every and step != self._config.num_steps:
-            return
-        now = time.monotonic()
-        rate = self._steps / max(now - self._since, 1e-9)
-        means = {**averager.means(), "steps_per_second": rate}
-        self._since, self._steps = now, 0
-        averager.reset()
-        self._display.averages(step, means)
-        if self._writer is not None:
-            self._writer.write(step, "train", means)
-
-    def evaluation(self, step: int, metrics: Mapping[str, float], gained: bool) -> None:
-        best = "  (best so far)" if gained else ""
-        self._display.say(f"step {step} evaluation  {format_metrics(metrics)}{best}")
-        if self._writer is not None:
-            self._writer.write(step, "eval", metrics)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Keeps evaluations and checkpoints out of the step rate."""
-        began = time.monotonic()
-        yield
-        self._since += time.monotonic() - began
-
-    def close(self) -> None:
-        self._display.close()
-        if self._writer is not None:
-            self._writer.close()

@@ -88,6 +88,18 @@ def compile_train_step(train_step: TrainStep, mesh: Mesh) -> Any:
     copied, its arrays split). The state is donated: the one passed in is
     deleted, its memory holds the one returned. There is one compilation for
     each set of batch shapes; `jax.log_compiles()` shows them.
+
+    Example:
+        >>> from hardem_jax.training.mesh import data_mesh, place_batch
+        >>> from hardem_jax.training.state import init_state
+        >>> def loss_fn(params, batch, *, step, key):
+        ...     return jnp.mean((batch["x"] * params["w"]) ** 2), {}
+        >>> mesh, optimizer = data_mesh(1), optax.sgd(0.25)
+        >>> train_step = compile_train_step(make_train_step(loss_fn, optimizer), mesh)
+        >>> state = init_state({"w": jnp.ones(())}, optimizer, seed=0, mesh=mesh)
+        >>> state, metrics = train_step(state, place_batch({"x": jnp.ones(4)}, mesh))
+        >>> float(state.params["w"])
+        0.5
     """
     everywhere = replicated(mesh)
     return jax.jit(

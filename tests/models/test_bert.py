@@ -12,8 +12,8 @@ from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import ACTIVATIONS, Bert, BertConfig, attention, layer_norm
-from hardem_jax.models.dropout import dropout, dropout_seeds, keep_mask, keep_threshold
+from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.dropout import dropout_seeds
 
 CONFIG = BertConfig(50, 16, 2, 4, 32, max_position_embeddings=12)
 BASE = BertConfig(30522, 768, 12, 12, 3072)
@@ -160,55 +160,6 @@ def test_too_long_and_wrong_configs():
         dataclasses.replace(CONFIG, num_hidden_layers=0, hidden_dropout=1.0)
 
 
-# --- dropout -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_dropout_is_unbiased(rate):
-    """Kept share and expectation within four standard errors."""
-    n = 1_000_000
-    mask = np.asarray(keep_mask(dropout_seeds(jax.random.key(3)), rate, (1000, 1000)))
-    error = 4 * math.sqrt(rate * (1 - rate) / n)
-    assert abs(mask.mean() - (1 - rate)) < error
-    dropped = dropout(jnp.ones((1000, 1000)), rate, jax.random.key(3))
-    assert abs(float(dropped.mean()) - 1) < error / (1 - rate)
-    assert float(dropped.max()) == np.float32(2**32 / keep_threshold(rate))
-    # Every row and column, each of 1000 draws; five errors, because there are 2000 of them.
-    for axis in 0, 1:
-        rates = mask.mean(axis=axis)
-        assert np.abs(rates - (1 - rate)).max() < 5 * math.sqrt(rate * (1 - rate) / 1000)
-        assert rates.std() == pytest.approx(math.sqrt(rate * (1 - rate) / 1000), rel=0.15)
-
-
-def test_dropout_masks_are_independent():
-    """Neighbours, powers of two apart, and different keys: no correlation beyond four errors."""
-    n = 2**20
-    masks = [
-        np.asarray(keep_mask(dropout_seeds(jax.random.key(k)), 0.5, (n,))) * 2.0 - 1
-        for k in range(4)
-    ]
-    for lag in [1, 2, 3, 7, 16, 128, 300, 384, 512, 4096, 2**16]:
-        assert abs((masks[0][lag:] * masks[0][:-lag]).mean()) < 4 / math.sqrt(n - lag)
-    for i in range(4):
-        for j in range(i):
-            assert abs((masks[i] * masks[j]).mean()) < 4 / math.sqrt(n)
-
-
-def test_dropout_gradient_uses_the_same_mask():
-    x = jnp.linspace(1, 2, 600).reshape(20, 30)
-    out, vjp = jax.vjp(lambda x: dropout(x, 0.3, jax.random.key(5)), x)
-    (grad,) = vjp(jnp.ones_like(x))
-    np.testing.assert_allclose(grad, out / x, rtol=1e-6)
-    assert dropout(x, 0.0, jax.random.key(5)) is x
-    assert dropout(x, 0.3, None) is x
-
-
-def test_rate_outside_its_range():
-    for rate in -0.1, 1.0, math.nan:
-        with pytest.raises(ValueError, match="dropout rate"):
-            keep_threshold(rate)
-
-
 def test_dropout_follows_the_key_and_differs_between_layers(monkeypatch):
     bert = make()
     run = [bert(IDS, where=WHERE, rngs=nnx.Rngs(dropout=k)) for k in (1, 1, 2)]
@@ -227,75 +178,6 @@ def test_dropout_follows_the_key_and_differs_between_layers(monkeypatch):
     bert(IDS, where=WHERE, rngs=nnx.Rngs(dropout=1))
     # One for the embeddings, three per layer, all different.
     assert len(seen) == len(set(seen)) == 1 + 3 * CONFIG.num_hidden_layers
-
-
-# --- operations ----------------------------------------------------------------------------------
-
-
-def plain_attention(q, k, v, where, seeds, rate):
-    scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
-    probs = jax.nn.softmax(jnp.where(where[:, None, None], scores, -jnp.inf), axis=-1)
-    if rate:
-        probs = probs * keep_mask(seeds, rate, probs.shape) * (2**32 / keep_threshold(rate))
-    return probs @ v
-
-
-def plain_layer_norm(x, scale, bias):
-    normed = (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-5)
-    return normed * scale[None] + bias[None]
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_attention_and_its_gradient(rate):
-    q, k, v, weight = RNG.normal(size=(4, 8, 2, 10, 4)).astype(np.float32)
-    seeds = dropout_seeds(jax.random.key(0)) if rate else None
-
-    def run(function):
-        def loss(q, k, v):
-            out = function(q, k, v, WHERE, seeds, rate)
-            return (out * weight).sum(), out
-
-        return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(q, k, v)
-
-    assert_trees_close(run(attention), run(plain_attention), rtol=1e-5, atol=2e-5)
-
-
-def test_layer_norm_and_its_gradient():
-    x, weight = RNG.normal(size=(2, 6, 16)).astype(np.float32)
-    scale, bias = RNG.normal(size=(2, 16)).astype(np.float32)
-
-    def run(function):
-        return jax.value_and_grad(lambda *a: (function(*a) * weight).sum(), (0, 1, 2))(
-            x, scale, bias
-        )
-
-    expected = run(plain_layer_norm)
-    assert_trees_close(run(lambda *a: layer_norm(*a, 1e-5)), expected, rtol=1e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize(
-    "name, function",
-    {
-        "gelu": lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))),
-        "gelu_new": lambda x: (
-            0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-        ),
-        "relu": lambda x: max(x, 0.0),
-    }.items(),
-)
-def test_activations_and_their_gradients(name, function):
-    x = np.linspace(-6, 6, 100)  # an even number of points: relu has no gradient at 0
-    step = 1e-5
-    expected = [function(float(v)) for v in x]
-    slopes = [(function(float(v) + step) - function(float(v) - step)) / (2 * step) for v in x]
-    x32 = jnp.asarray(x, jnp.float32)
-    np.testing.assert_allclose(ACTIVATIONS[name](x32), expected, atol=1e-6)
-    # tanh reaches 1 - 3e-6 where float32 rounds its derivative to 0.
-    np.testing.assert_allclose(jax.vmap(jax.grad(ACTIVATIONS[name]))(x32), slopes, atol=4e-6)
-    assert ACTIVATIONS[name](x32.astype(jnp.bfloat16)).dtype == jnp.bfloat16
-
-
-# --- devices -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scan", [False, True])

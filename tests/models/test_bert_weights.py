@@ -1,41 +1,29 @@
-"""Checkpoints: parity with PyTorch, the layouts that are read, and how wrong ones are refused."""
+"""Weights by name: parity with PyTorch both ways, and checkpoints that do not fit."""
 
 import dataclasses
-import json
-import sys
 import warnings
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import safetensors.numpy
 from flax import nnx
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.bert import Bert
 from hardem_jax.models.bert_weights import load_bert, load_bert_config, save_bert
-
-CONFIG = BertConfig(
-    40, 8, 3, 2, 12, max_position_embeddings=16, hidden_dropout=0.2, attention_dropout=0.3
+from tests.models.bert_checkpoints import (
+    CONFIG,
+    assert_same_parameters,
+    leaves,
+    replace_tensors,
+    tensors_of,
 )
+
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(1, 40, (3, 9))
 WHERE = np.arange(9)[None] < np.array([9, 4, 6])[:, None]
 TYPES = RNG.integers(0, 2, (3, 9))
-
-
-@pytest.fixture
-def torch_bert():
-    """`(torch, transformers)`, both imported, or a skip."""
-    with warnings.catch_warnings():
-        # torch and transformers deprecate parts of themselves at import; not ours to mend.
-        warnings.simplefilter("ignore")
-        torch = pytest.importorskip("torch", reason="parity with PyTorch needs torch")
-        import transformers
-
-        _ = transformers.BertModel
-    return torch, transformers
 
 
 def torch_states(torch_bert, model_or_folder, ids, where, types):
@@ -66,36 +54,6 @@ def assert_states_equal(bert, expected, ids, where, types, atol=1e-5):
         np.testing.assert_allclose(
             state[where], other[where], rtol=0, atol=atol, err_msg=f"level {level} (0: embeddings)"
         )
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A tiny checkpoint as `save_bert` writes it."""
-    save_bert(Bert(CONFIG, rngs=nnx.Rngs(0)), tmp_path)
-    return tmp_path
-
-
-def tensors_of(folder):
-    return safetensors.numpy.load_file(folder / "model.safetensors")
-
-
-def replace_tensors(folder, tensors):
-    safetensors.numpy.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-def edit_config(folder, remove=(), **changes):
-    path = folder / "config.json"
-    content = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps({k: v for k, v in content.items() if k not in remove}))
-
-
-def leaves(bert):
-    return jax.tree.leaves(nnx.to_pure_dict(nnx.state(bert)))
-
-
-def assert_same_parameters(a, b):
-    for x, y in zip(leaves(a), leaves(b), strict=True):
-        np.testing.assert_array_equal(x, y)
 
 
 # --- parity with PyTorch -------------------------------------------------------------------------
@@ -158,28 +116,6 @@ def test_saved_checkpoint_opens_in_pytorch(torch_bert, tmp_path, scan):
     assert (theirs.hidden_dropout_prob, theirs.attention_probs_dropout_prob) == (0.2, 0.3)
 
 
-def test_pytorch_bin_in_half_precision(torch_bert, folder):
-    torch, _ = torch_bert
-    tensors = tensors_of(folder)
-    (folder / "model.safetensors").unlink()
-    halves = {name: torch.from_numpy(x).to(torch.bfloat16) for name, x in tensors.items()}
-    torch.save(halves, folder / "pytorch_model.bin")
-    loaded = load_bert(folder)
-    for x, y in zip(leaves(loaded), leaves(Bert(CONFIG, rngs=nnx.Rngs(0))), strict=True):
-        assert x.dtype == jnp.float32
-        np.testing.assert_array_equal(x, y.astype(jnp.bfloat16).astype(jnp.float32))
-    (folder / "pytorch_model.bin").write_bytes(b"not a checkpoint")
-    with pytest.raises(InputError, match="pytorch_model.bin: not a readable PyTorch checkpoint"):
-        load_bert(folder)
-
-
-def test_pytorch_bin_without_torch(folder, monkeypatch):
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match="pytorch_model.bin: .*needs torch"):
-        load_bert(folder)
-
-
 # --- layouts that are read -----------------------------------------------------------------------
 
 
@@ -199,31 +135,6 @@ def test_prefixed_and_old_names(folder):
     assert any(name.endswith("gamma") for name in old)
     replace_tensors(folder, old)
     assert_same_parameters(load_bert(folder), expected)
-
-
-def test_sharded_files(folder):
-    expected = load_bert(folder)
-    tensors = tensors_of(folder)
-    (folder / "model.safetensors").unlink()
-    names = sorted(tensors)
-    shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
-    for file, part in shards.items():
-        safetensors.numpy.save_file({name: tensors[name] for name in part}, folder / file)
-    index = {name: file for file, part in shards.items() for name in part}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    assert_same_parameters(load_bert(folder), expected)
-    (folder / "b.safetensors").unlink()
-    with pytest.raises(InputError, match="index.json: names files that are missing: b.safetensors"):
-        load_bert(folder)
-
-
-@pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16])
-def test_half_precision_becomes_float32(folder, dtype):
-    full = leaves(load_bert(folder))
-    replace_tensors(folder, {name: x.astype(dtype) for name, x in tensors_of(folder).items()})
-    for x, y in zip(leaves(load_bert(folder)), full, strict=True):
-        assert x.dtype == jnp.float32
-        np.testing.assert_array_equal(x, y.astype(dtype).astype(jnp.float32))
 
 
 def test_options_reach_the_encoder(folder):
@@ -280,71 +191,3 @@ def test_all_faults_in_one_message(folder):
         "not used: classifier.weight",
     ]:
         assert part in message
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"model_type": "roberta"}, "model_type: expected 'bert', found 'roberta'"),
-        ({"position_embedding_type": "relative_key"}, "expected 'absolute', found 'relative_key'"),
-        ({"is_decoder": True}, "is_decoder: expected False, found True"),
-        ({"hidden_act": "swish"}, "hidden_act: expected one of .*, found 'swish'"),
-        ({"hidden_size": "8"}, "hidden_size: expected a positive integer, found '8'"),
-        (
-            {"remove": ("vocab_size", "model_type")},
-            "config.json: missing keys model_type, vocab_size$",
-        ),
-    ],
-    ids=lambda value: None if isinstance(value, str) else next(iter(value)),
-)
-def test_wrong_configs(folder, change, message):
-    edit_config(folder, **change)
-    with pytest.raises(InputError, match=message):
-        load_bert_config(folder)
-
-
-def test_broken_and_missing_files(folder):
-    (folder / "model.safetensors").write_bytes(b"not a checkpoint")
-    with pytest.raises(InputError, match="model.safetensors: not a readable safetensors file"):
-        load_bert(folder)
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="expected model.safetensors, .*found none"):
-        load_bert(folder)
-    for content, message in ("{", "expected JSON"), ("[]", "expected a JSON object, found list"):
-        (folder / "config.json").write_text(content)
-        with pytest.raises(InputError, match=f"config.json: {message}"):
-            load_bert(folder)
-    (folder / "config.json").unlink()
-    with pytest.raises(InputError, match="config.json: no such file"):
-        load_bert_config(folder)
-    for absent in folder / "absent", str(folder / "absent"), "./absent":
-        with pytest.raises(InputError, match="absent: expected a folder with a BERT checkpoint"):
-            load_bert(absent)
-
-
-def test_download(folder, monkeypatch):
-    """The hub is asked for safetensors first; a failure names the checkpoint."""
-    import huggingface_hub
-
-    asked = []
-
-    def snapshot(name, *, allow_patterns):
-        asked.append((name, allow_patterns))
-        return str(folder)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
-    assert load_bert("someone/tiny-bert").config == CONFIG
-    assert [name for name, _ in asked] == ["someone/tiny-bert"]
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="found none"):
-        load_bert("someone/tiny-bert")
-    assert asked[-1][1] == ["config.json", "pytorch_model*"]
-
-    def fail(name, *, allow_patterns):
-        raise ConnectionError("no route\nto host")
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
-    with pytest.raises(
-        InputError, match=r"someone/tiny-bert: .*\(ConnectionError: no route to host\)"
-    ):
-        load_bert_config("someone/tiny-bert")

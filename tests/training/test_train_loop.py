@@ -17,7 +17,7 @@ from tests.training import toy_problem as toy
 CONFIG = LoopConfig(
     num_steps=30,
     monitor="score",
-    eval_every=10,
+    eval_every=12,
     checkpoint_every=4,
     log_every=7,
     patience=None,
@@ -81,10 +81,10 @@ def undisturbed(tmp_path_factory):
 def test_a_run_learns_and_keeps_its_best(undisturbed):
     folder, result = undisturbed
     assert int(result.state.step) == CONFIG.num_steps and not result.stopped_early
-    assert [entry["step"] for entry in result.history] == [10, 20, 30]
+    assert [entry["step"] for entry in result.history] == [12, 24, 30]
     scores = [entry["score"] for entry in result.history]
     assert result.best_metric == max(scores) > toy.evaluate(toy.init_params())["score"]
-    assert result.best_step == 10 * (1 + int(np.argmax(scores)))
+    assert result.best_step == [12, 24, 30][int(np.argmax(scores))]
     best = load_params(folder / "best", toy.init_params())
     assert toy.evaluate(best)["score"] == result.best_metric
     last = load_params(folder / "last", toy.init_params())
@@ -94,7 +94,7 @@ def test_a_run_learns_and_keeps_its_best(undisturbed):
 def test_log_lines_are_averages_over_their_steps(undisturbed):
     folder, result = undisturbed
     assert [line["step"] for line in lines(folder, "train")] == [7, 14, 21, 28, 30]
-    assert [line["step"] for line in lines(folder, "eval")] == [10, 20, 30]
+    assert [line["step"] for line in lines(folder, "eval")] == [12, 24, 30]
     assert lines(folder, "eval")[-1] == {"kind": "eval", **result.history[-1]}
     every_step = folder.parent / "every-step"
     run(every_step, dataclasses.replace(CONFIG, log_every=1))
@@ -108,7 +108,7 @@ def test_log_lines_are_averages_over_their_steps(undisturbed):
 
 
 # Before the first checkpoint, on an evaluation, between two checkpoints and two log lines.
-@pytest.mark.parametrize("steps", [2, 10, 13])
+@pytest.mark.parametrize("steps", [2, 12, 13])
 def test_a_resumed_run_is_the_undisturbed_one(tmp_path, undisturbed, steps):
     folder, expected = undisturbed
     with pytest.raises(Killed):
@@ -139,7 +139,7 @@ def falling(values):
 
 
 def test_patience_stops_at_once_and_for_good(tmp_path):
-    config = dataclasses.replace(CONFIG, num_steps=100, patience=2)
+    config = dataclasses.replace(CONFIG, num_steps=100, eval_every=10, patience=2)
     result = run(tmp_path, config, evaluate=falling([1.0, 2.0, 1.5, 2.0]))
     assert result.stopped_early and int(result.state.step) == 40
     assert (result.best_metric, result.best_step) == (2.0, 20)
@@ -148,7 +148,7 @@ def test_patience_stops_at_once_and_for_good(tmp_path):
 
 
 def test_patience_counts_across_a_resumption(tmp_path):
-    config = dataclasses.replace(CONFIG, num_steps=100, patience=2)
+    config = dataclasses.replace(CONFIG, num_steps=100, eval_every=10, patience=2)
     with pytest.raises(Killed):
         run(tmp_path, config, batches=killed_after(32), evaluate=falling([1.0, 2.0, 1.5]))
     result = run(tmp_path, config, evaluate=falling([2.0]))

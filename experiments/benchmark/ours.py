@@ -1,0 +1,146 @@
+"""Our training step, and the loss alone: the code that `experiments.span_qa` trains with."""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from experiments.benchmark.setting import (
+    HEADS,
+    HEADS_FILE,
+    NUM_STEPS,
+    OPTIMIZER,
+    Setting,
+    random_batch,
+)
+from hardem_jax.distributions.span import SpanDistribution
+from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.bert_weights import load_bert, save_bert
+from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.objectives import MML, FirstOnly, HardEM
+from hardem_jax.tasks.span_qa import make_loss
+from hardem_jax.training.mesh import data_mesh, place_batch
+from hardem_jax.training.names import leaf_name
+from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
+from hardem_jax.training.state import init_state
+from hardem_jax.training.step import compile_train_step, make_train_step
+
+OPTIMIZER_CONFIG = OptimizerConfig(warmup_fraction=0.0, **OPTIMIZER)
+OBJECTIVES = {
+    "first-only": FirstOnly(),
+    "mml": MML(),
+    "hard-em": HardEM(),
+    "hard-em, annealed": HardEM(tau=10_000),
+}
+
+
+def set_precision(setting: Setting) -> None:
+    """Float32 products in float32, unless the setting asks for TensorFloat-32."""
+    precision = "tensorfloat32" if setting.tf32 else "float32"
+    jax.config.update(
+        "jax_default_matmul_precision", precision if setting.dtype == "float32" else None
+    )
+
+
+class ReaderStep:
+    """The compiled step of hard EM on a `SpanReader`, and its state.
+
+    Args:
+        setting: sizes and batch.
+        folder: weights, from `write_weights`.
+    """
+
+    def __init__(self, setting: Setting, folder: Path):
+        set_precision(setting)
+        encoder = load_bert(
+            folder,
+            dtype=jnp.dtype(setting.dtype),
+            hidden_dropout=setting.dropout,
+            attention_dropout=setting.dropout,
+        )
+        reader = SpanReader(encoder, rngs=nnx.Rngs(0))
+        with np.load(folder / HEADS_FILE) as heads:
+            for name in HEADS:
+                getattr(reader, name).kernel[...] = jnp.asarray(heads[f"{name}.kernel"])
+                getattr(reader, name).bias[...] = jnp.asarray(heads[f"{name}.bias"])
+        graphdef, params = nnx.split(reader, nnx.Param)
+        mesh = data_mesh(1)
+        optimizer = make_optimizer(OPTIMIZER_CONFIG, params, NUM_STEPS)
+        schedule = learning_rate_schedule(OPTIMIZER_CONFIG, NUM_STEPS)
+        step = make_train_step(make_loss(graphdef, HardEM()), optimizer, schedule)
+        self._state = init_state(params, optimizer, setting.seed, mesh)
+        self._step = compile_train_step(step, mesh)
+        self._batch = place_batch(random_batch(setting), mesh)
+
+    def run(self, steps: int) -> list[tuple[float, float]]:
+        """Make so many steps; returns ``(loss, norm of the gradient)`` of each."""
+        metrics = []
+        for _ in range(steps):
+            self._state, now = self._step(self._state, self._batch)
+            metrics.append(now)
+        jax.block_until_ready(self._state)
+        return [(float(m["loss"]), float(m["grad_norm"])) for m in metrics]
+
+
+class LossStep:
+    """What depends on Z, and nothing else: from span logits to loss and their gradient.
+
+    That is softmax, gathering of the mentions, and objective, called on their own. In a training
+    step the call is not paid for and XLA may fuse across, so this is an upper bound.
+    """
+
+    def __init__(self, setting: Setting, objective: str):
+        self._batch = {name: jnp.asarray(x) for name, x in random_batch(setting).items()}
+        logits = np.random.default_rng(setting.seed).normal(size=(2, setting.rows, setting.tokens))
+        self._arguments = jnp.asarray(logits, jnp.float32), jnp.int32(5_000), jax.random.key(0)
+
+        @jax.jit
+        def value_and_grad(logits, step, key, batch):
+            def loss(logits):
+                spans = SpanDistribution.from_logits(*logits, where=batch["context"])
+                return OBJECTIVES[objective](
+                    spans.log_prob(batch["solutions"]),
+                    where=batch["solutions_where"],
+                    step=step,
+                    key=key,
+                )
+
+            return jax.value_and_grad(loss)(logits)
+
+        self._value_and_grad = value_and_grad
+
+    def run(self, steps: int) -> list[tuple[float, float]]:
+        """Compute it so many times; returns ``(loss, norm of the gradient)`` of the last."""
+        for _ in range(steps):
+            out = self._value_and_grad(*self._arguments, self._batch)
+            jax.block_until_ready(out)
+        return [(float(out[0]), float(jnp.linalg.norm(out[1])))]
+
+
+def write_weights(setting: Setting, folder: Path) -> None:
+    """Random weights of encoder (Hugging Face layout) and heads (``heads.npz``).
+
+    Biases and LayerNorm are random too: a weight that is lost on the way to PyTorch then changes
+    the loss. Drawn by numpy on abstract modules, so that no device is touched.
+    """
+    sizes, rng = setting.sizes, np.random.default_rng(setting.seed)
+    config = BertConfig(
+        *(sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate),
+        max_position_embeddings=setting.positions,
+    )
+    reader = nnx.eval_shape(lambda: SpanReader(Bert(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0)))
+    graphdef, shapes = nnx.split(reader, nnx.Param)
+
+    def draw(path, leaf):
+        values = 0.02 * rng.standard_normal(leaf.shape, np.float32)
+        return values + 1 if leaf_name(path).endswith(".scale") else values
+
+    reader = nnx.merge(graphdef, jax.tree_util.tree_map_with_path(draw, shapes))
+    save_bert(reader.encoder, folder)
+    heads = {}
+    for name in HEADS:
+        heads[f"{name}.kernel"] = np.asarray(getattr(reader, name).kernel[...])
+        heads[f"{name}.bias"] = np.asarray(getattr(reader, name).bias[...])
+    np.savez(folder / HEADS_FILE, **heads)

@@ -1,0 +1,119 @@
+"""What is computed: sizes of the reader, a random batch, random weights. Imports numpy alone.
+
+Every process of the benchmark makes the same batch from the same seed, so none has to travel.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+# The longest mention, in tokens (released code: 10).
+MAX_MENTION = 10
+MIN_TOKENS = 16
+# AdamW as in fine-tuning BERT, decaying linearly to 0. There is no warmup: the very first update
+# then moves the weights, and the second loss checks it.
+OPTIMIZER: dict[str, Any] = {
+    "learning_rate": 1e-5,
+    "weight_decay": 0.01,
+    "clip_norm": 1.0,
+    "b1": 0.9,
+    "b2": 0.999,
+    "eps": 1e-6,
+}
+NUM_STEPS = 100_000
+# File beside the encoder's checkpoint: `HEAD.kernel` [D, 2] and `HEAD.bias` [2] of each head.
+HEADS_FILE = "heads.npz"
+HEADS = ("span_scores", "selector")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """An encoder: vocabulary, hidden width, layers, heads, feed-forward width."""
+
+    vocabulary: int
+    hidden: int
+    layers: int
+    heads: int
+    intermediate: int
+
+
+PRESETS = {
+    "tiny": Sizes(1000, 32, 2, 2, 64),  # to see that everything runs
+    "minilm": Sizes(30522, 384, 6, 12, 1536),
+    "bert-base": Sizes(30522, 768, 12, 12, 3072),
+    "bert-large": Sizes(30522, 1024, 24, 16, 4096),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One training step.
+
+    Attributes:
+        sizes: of the encoder.
+        rows: R; the first half has mentions, the second half none, as in training.
+        tokens: T.
+        solutions: Z, mentions in every row of the first half.
+        shortest: length of the shortest row as a share of T; lengths are uniform from there to T.
+        dropout: rate, of hidden units and of attention.
+        dtype: of the computation in the encoder; weights, heads and loss are float32.
+        tf32: allow TensorFloat-32 in float32 matrix products, where the device has it.
+        device: "cpu" or "gpu".
+        seed: of batch and dropout.
+    """
+
+    sizes: Sizes
+    rows: int
+    tokens: int
+    solutions: int
+    shortest: float = 1.0
+    dropout: float = 0.1
+    dtype: str = "float32"
+    tf32: bool = False
+    device: str = "cpu"
+    seed: int = 0
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> "Setting":
+        """What `dataclasses.asdict` took apart."""
+        return cls(**{**fields, "sizes": Sizes(**fields["sizes"])})
+
+    @property
+    def positions(self) -> int:
+        """Rows of the position table."""
+        return max(512, self.tokens)
+
+
+def random_batch(setting: Setting) -> dict[str, np.ndarray]:
+    """A batch in the layout of `hardem_jax.data.batches`, without the entries of the host.
+
+    A question of an eighth of the row, then context; mentions drawn anywhere in the context.
+
+    Example:
+        >>> batch = random_batch(Setting(PRESETS["tiny"], rows=2, tokens=16, solutions=3))
+        >>> batch["solutions"].shape, batch["solutions_where"].any(axis=1).tolist()
+        ((2, 3, 2), [True, False])
+    """
+    rng = np.random.default_rng(setting.seed)
+    shape = rows, tokens = setting.rows, setting.tokens
+    lengths = rng.integers(int(np.ceil(setting.shortest * tokens)), tokens + 1, (rows, 1))
+    begin = tokens // 8 + 2  # [CLS] question [SEP]
+    position = np.arange(tokens)[None]
+    where = position < lengths
+    after_question = where & (position >= begin)
+    answerable = np.arange(rows)[:, None] < rows // 2
+    end = lengths - 1  # the last real token is [SEP]
+    first = rng.integers(begin, end, (rows, setting.solutions))
+    last = np.minimum(first + rng.integers(0, MAX_MENTION, first.shape), end - 1)
+    return {
+        "token_ids": np.where(where, rng.integers(1, setting.sizes.vocabulary, shape), 0).astype(
+            np.int32
+        ),
+        "token_type_ids": after_question.astype(np.int32),
+        "where": where,
+        "context": after_question & (position < end),
+        "solutions": (np.stack([first, last], axis=-1) * answerable[..., None]).astype(np.int32),
+        "solutions_where": np.broadcast_to(answerable, first.shape).copy(),
+        "row_where": np.ones(rows, bool),
+    }

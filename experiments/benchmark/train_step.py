@@ -1,0 +1,199 @@
+"""Our training step against PyTorch's: ``python -m experiments.benchmark.train_step --help``.
+
+One step is forward, loss over Z and selector loss, backward, clipping by the global norm and
+AdamW, with dropout: `hardem_jax.training` on a `SpanReader`, and the same written for
+`transformers` BertModel with SDPA, eager and through `torch.compile`. Weights (random), batch,
+rates and hyperparameters are the same; before anything is measured, losses and gradient norms of
+two steps without dropout must agree.
+
+The variants take turns, each in a process of its own, for several rounds. Reported are medians
+over rounds and, round by round, the speed relative to the faster PyTorch variant. Beside the wall
+clock stands the CPU time of the process, all threads together: on a machine that others use too it
+is the steadier figure, because waiting for a turn costs none. An example is a row of the batch. The
+first step includes compilation; peak memory is of the device on a GPU, else of the whole process,
+the libraries' own code included.
+"""
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.table import Table
+
+from experiments.benchmark.flags import BenchmarkFlags
+from experiments.benchmark.measure import (
+    Times,
+    interleave,
+    machine_line,
+    measure_all,
+    median_ratio,
+    quartiles,
+    wide_console,
+    with_quartiles,
+)
+from experiments.benchmark.processes import Worker, WorkerError, worker_pool
+from experiments.benchmark.setting import Setting
+from experiments.cli import run_command
+from hardem_jax.errors import InputError
+
+Variant = Literal["ours", "pytorch", "pytorch-compile"]
+VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
+# Largest difference between our and PyTorch's loss or gradient norm, relative where above 1.
+TOLERANCE = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainStep(BenchmarkFlags):
+    """Measure complete training steps, ours and PyTorch's, in turns.
+
+    Attributes:
+        solutions: Z of the rows that have mentions.
+        variants: what to measure.
+    """
+
+    solutions: int = 32
+    variants: tuple[Variant, ...] = VARIANTS
+
+    def run(self) -> None:
+        settings = self.settings(self.solutions)
+        if self.solutions < 1:
+            raise InputError(f"--solutions: expected at least 1, found {self.solutions}")
+        if not self.variants or len(set(self.variants)) != len(self.variants):
+            raise InputError(f"--variants: expected distinct variants, found {self.variants}")
+        content = measure_all(self, settings, self._measure)
+        console = wide_console()
+        console.print(table(content["results"]))
+        for line in notes(content):
+            console.print(line, highlight=False, markup=False)
+
+    def _measure(self, setting: Setting, folder: Path) -> dict[str, Any]:
+        """All variants at one length."""
+        variants: dict[str, dict[str, Any]] = {}
+        turns: dict[str, tuple[Worker, int]] = {}
+        libraries: dict[str, Any] = {}
+        with worker_pool(folder, device=self.device, threads=self.threads) as new_worker:
+            for variant in self.variants:
+                worker = new_worker()
+                try:
+                    check = worker.check(variant, setting)
+                    first_step = worker.build(variant, variant, setting)
+                    libraries |= worker.ask("describe")
+                except WorkerError as error:
+                    variants[variant] = {"error": str(error), "traceback": error.traceback}
+                else:
+                    variants[variant] = {"without_dropout": check, "first_step_s": first_step}
+                    turns[variant] = worker, self.steps
+            if not turns:
+                said = "; ".join(f"{name}: {row['error']}" for name, row in variants.items())
+                raise InputError(f"nothing could be measured: {said}")
+            check_agreement({name: variants[name]["without_dropout"] for name in turns}, setting)
+            times = interleave(turns, rounds=self.rounds, label=f"T={setting.tokens}")
+        for variant in turns:
+            variants[variant] |= summarize(variant, times, setting.rows)
+        return {"tokens": setting.tokens, "libraries": libraries, "variants": variants}
+
+
+def summarize(variant: str, times: dict[str, Times], rows: int) -> dict[str, Any]:
+    """The figures of one variant.
+
+    Args:
+        variant: which.
+        times: of all variants.
+        rows: examples in a step.
+
+    Returns:
+        Quartiles of seconds per step; examples per second, from the median; and the speed
+        relative to the fastest PyTorch variant, within rounds (None without one).
+    """
+    own = times[variant]
+    result: dict[str, Any] = {"rounds": dataclasses.asdict(own), "peak_mib": own.peak_mib}
+    result["examples_per_s"] = rows / statistics.median(own.wall_s)
+    for measure in ("wall_s", "cpu_s"):
+        theirs = [getattr(t, measure) for name, t in times.items() if name.startswith("pytorch")]
+        fastest = min(theirs, key=statistics.median, default=None)
+        mine = getattr(own, measure)
+        result[measure] = quartiles(mine)
+        result[f"speed_{measure}"] = None if fastest is None else median_ratio(fastest, mine)
+    return result
+
+
+def table(results: Sequence[dict[str, Any]]) -> Table:
+    """Medians, with quartiles where there is room for them."""
+    result = Table(title="One complete training step, medians over rounds (quartiles)")
+    for name in ("T", "variant"):
+        result.add_column(name)
+    for name in (
+        *("examples/s", "ms per step", "speed relative to\nfaster PyTorch", "CPU ms\nper step"),
+        *("the same,\nCPU time", "first\nstep, s", "peak\nMiB"),
+    ):
+        result.add_column(name, justify="right")
+    for measured in results:
+        for variant, row in measured["variants"].items():
+            head = (str(measured["tokens"]), variant)
+            if "error" in row:
+                result.add_row(*head, "failed")
+                continue
+            result.add_row(
+                *head,
+                f"{row['examples_per_s']:.1f}",
+                with_quartiles(row["wall_s"], factor=1000, digits=0),
+                with_quartiles(row["speed_wall_s"], factor=1, digits=2),
+                f"{1000 * row['cpu_s']['median']:.0f}",
+                with_quartiles(row["speed_cpu_s"], factor=1, digits=2),
+                f"{row['first_step_s']:.1f}",
+                "?" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}",
+            )
+        result.add_section()
+    return result
+
+
+def notes(content: dict[str, Any]) -> list[str]:
+    """What must be known to read the table."""
+    flags_used = content["flags"]
+    libraries = {k: v for result in content["results"] for k, v in result["libraries"].items()}
+    lines = [
+        machine_line(content["machine"]),
+        f"{flags_used['preset']}, {flags_used['dtype']}, {flags_used['rows']} rows, "
+        f"|Z| = {flags_used['solutions']}, dropout {flags_used['dropout']}; "
+        + ", ".join(f"{name} {version}" for name, version in libraries.items()),
+    ]
+    for result in content["results"]:
+        for variant, row in result["variants"].items():
+            said = f"T={result['tokens']}, {variant}: "
+            if "error" in row:
+                lines.append(f"{said}failed, {row['error']}")
+            else:
+                losses = " ".join(f"{loss:.6f}" for loss in row["without_dropout"]["loss"])
+                lines.append(f"{said}losses of the first steps without dropout {losses}")
+    return lines
+
+
+def check_agreement(checks: dict[str, dict[str, list[float]]], setting: Setting) -> None:
+    """Both must compute the same thing, or comparing their speed means nothing.
+
+    Args:
+        checks: losses and gradient norms of the first steps, by variant.
+        setting: of all of them.
+
+    Raises:
+        RuntimeError: if a variant differs from ours by more than `TOLERANCE`.
+    """
+    kind = "tf32" if setting.tf32 and setting.dtype == "float32" else setting.dtype
+    for variant, theirs in checks.items():
+        for measure, values in checks.get("ours", {}).items():
+            for mine, other in zip(values, theirs[measure], strict=True):
+                if not abs(mine - other) <= TOLERANCE[kind] * max(1.0, abs(mine)):
+                    raise RuntimeError(
+                        f"T={setting.tokens}: {measure} of ours is {mine}, of {variant} {other}; "
+                        f"expected a difference of at most {TOLERANCE[kind]}"
+                    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    run_command(TrainStep, prog="python -m experiments.benchmark.train_step", argv=argv)
+
+
+if __name__ == "__main__":
+    main()

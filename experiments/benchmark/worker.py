@@ -1,0 +1,152 @@
+"""One process of the benchmark: ``python -m experiments.benchmark.worker FOLDER [THREADS]``.
+
+Reads one JSON request per line, answers each with one line. Every library gets a process of its
+own, so that neither its threads nor its memory nor its death touch the others; the process that
+sends the requests (`experiments.benchmark.processes`) decides whose turn it is.
+
+A request holds ``do`` and
+    check      variant, setting: losses and gradient norms of the first steps;
+    build      name, variant, setting: makes a step and runs it, returns the time of the first;
+    run        name, steps: seconds of wall clock and of CPU per step;
+    describe   versions and threads.
+The answer to what went wrong is ``error``, one line, and ``traceback``.
+"""
+
+import gc
+import importlib.metadata
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Protocol
+
+from experiments.benchmark.setting import Setting
+
+CHECKED_STEPS = 2
+_CLEAR_PEAK = "5"  # Linux, proc(5): resets the peak resident set size
+
+
+class Step(Protocol):
+    """What is measured: so many steps, finished when it returns; loss and gradient norm."""
+
+    def run(self, steps: int) -> list[tuple[float, float]]: ...
+
+
+class Bench:
+    """The steps that this process holds.
+
+    Args:
+        folder: weights, from `ours.write_weights`.
+        threads: CPUs to use; None leaves it to the libraries.
+    """
+
+    def __init__(self, folder: Path, threads: int | None):
+        self._folder, self._threads = folder, threads
+        self._steps: dict[str, Step] = {}
+        self._device = "cpu"
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request."""
+        do = {"check": self._check, "build": self._build, "run": self._run}
+        do["describe"] = self._describe
+        return do[request.pop("do")](**request)
+
+    def _check(self, variant: str, setting: dict[str, Any]) -> dict[str, Any]:
+        step = self._make(variant, setting)
+        metrics = step.run(CHECKED_STEPS)
+        del step
+        gc.collect()  # models hold reference cycles; their memory is not to be measured later
+        return {"loss": [loss for loss, _ in metrics], "grad_norm": [norm for _, norm in metrics]}
+
+    def _build(self, name: str, variant: str, setting: dict[str, Any]) -> dict[str, Any]:
+        step = self._steps[name] = self._make(variant, setting)
+        began = time.perf_counter()
+        step.run(1)
+        first_step = time.perf_counter() - began
+        step.run(1)  # buffers of the second step come from what the first one gave back
+        self._reset_peak()
+        return {"first_step_s": first_step}
+
+    def _run(self, name: str, steps: int) -> dict[str, Any]:
+        step = self._steps[name]
+        wall, cpu = time.perf_counter(), time.process_time()
+        step.run(steps)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        return {"wall_s": wall / steps, "cpu_s": cpu / steps, "peak_mib": self._peak_mib()}
+
+    def _make(self, variant: str, setting: dict[str, Any]) -> Step:
+        what = Setting.from_fields(setting)
+        self._device = what.device
+        if variant.startswith("pytorch"):
+            import torch  # pyright: ignore[reportMissingImports]
+
+            from experiments.benchmark import pytorch
+
+            if self._threads is not None:
+                torch.set_num_threads(self._threads)
+            return pytorch.ReaderStep(what, self._folder, compiled=variant == "pytorch-compile")
+        import jax
+
+        from experiments.benchmark import ours
+
+        jax.devices(what.device)  # says clearly what is missing; without it JAX takes another
+        if variant == "ours":
+            return ours.ReaderStep(what, self._folder)
+        return ours.LossStep(what, variant.removeprefix("loss "))
+
+    def _describe(self) -> dict[str, Any]:
+        if torch := sys.modules.get("torch"):
+            about = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
+            about["torch threads"] = torch.get_num_threads()
+            if self._device == "gpu":
+                about["torch device"] = torch.cuda.get_device_name()
+            return about
+        about = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "flax")}
+        return about | {"jax device": sys.modules["jax"].devices()[0].device_kind}
+
+    def _reset_peak(self) -> None:
+        if self._device == "gpu":
+            if torch := sys.modules.get("torch"):
+                torch.cuda.reset_peak_memory_stats()
+        elif Path("/proc/self/clear_refs").exists():
+            Path("/proc/self/clear_refs").write_text(_CLEAR_PEAK)
+
+    def _peak_mib(self) -> float | None:
+        """Peak memory: of the device on a GPU, resident on a CPU (None where it is not known)."""
+        if self._device == "gpu":
+            if torch := sys.modules.get("torch"):
+                return torch.cuda.max_memory_allocated() / 2**20
+            return sys.modules["jax"].devices()[0].memory_stats()["peak_bytes_in_use"] / 2**20
+        status = Path("/proc/self/status")
+        if not status.exists():
+            return None
+        [line] = [x for x in status.read_text().splitlines() if x.startswith("VmHWM:")]
+        return int(line.split()[1]) / 2**10
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    threads = int(sys.argv[2]) if len(sys.argv) > 2 else None
+    if threads is not None:
+        # Before JAX or PyTorch counts the CPUs and starts its threads.
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what libraries print is no answer
+    bench = Bench(folder, threads)
+    for line in sys.stdin:
+        try:
+            answer = bench.answer(json.loads(line))
+        except Exception as error:
+            # Any type: the compilers of both libraries have many, and the answer reports it.
+            said = str(error).strip().splitlines() or [""]
+            answer = {
+                "error": f"{type(error).__name__}: {said[0]}".removesuffix(": "),
+                "traceback": traceback.format_exc(),
+            }
+        print(json.dumps(answer), file=answers)
+
+
+if __name__ == "__main__":
+    main()

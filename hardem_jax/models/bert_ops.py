@@ -1,0 +1,159 @@
+"""Operations of a BERT layer with derivatives of their own: attention, layer norm, activations.
+
+Each keeps its inputs (attention: the probabilities too) and recomputes the rest inside the fused
+backward loop: what automatic differentiation would store (centred inputs, error functions, dropped
+probabilities, masks) costs more memory traffic than the arithmetic it saves. Statistics, softmax
+and activations are in float32 whatever the compute dtype.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from hardem_jax.models.dropout import drop_and_scale
+
+# Added to the scores of masked keys: far enough that exp gives exactly 0 beside any real score,
+# finite so that a row without any real key stays free of NaN.
+MASK = -1e9
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
+def attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    where: jax.Array,
+    seeds: jax.Array | None,
+    rate: float,
+) -> jax.Array:
+    """Scaled dot-product attention with dropout on the probabilities (Vaswani et al., 2017, 3.2).
+
+    Args:
+        q, k, v: [B, heads, T, head size], of one dtype.
+        where: bool [B, T], true at keys that may be attended to.
+        seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
+        rate: probability of dropping a probability, `0 <= rate < 1`.
+
+    Returns:
+        [B, heads, T, head size] in the dtype of `v`.
+
+    Example:
+        >>> x = jnp.ones((1, 2, 3, 4))
+        >>> attention(x, x, x, jnp.array([[True, True, False]]), None, 0.0).shape
+        (1, 2, 3, 4)
+    """
+    return _attention_fwd(q, k, v, where, seeds, rate)[0]
+
+
+def _product(equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.einsum(equation, a, b, preferred_element_type=jnp.float32)
+
+
+def _attention_fwd(q, k, v, where, seeds, rate):
+    scores = _product("bhtd,bhsd->bhts", q, k) * (1 / math.sqrt(q.shape[-1]))
+    scores = scores + jnp.where(where, 0.0, MASK)[:, None, None, :]
+    exps = jnp.exp(scores - scores.max(axis=-1, keepdims=True))
+    # One reciprocal per row instead of one division per element.
+    probs = (exps * (1 / exps.sum(axis=-1, keepdims=True))).astype(v.dtype)
+    dropped = drop_and_scale(probs, seeds, rate) if rate else probs
+    out = _product("bhts,bhsd->bhtd", dropped, v).astype(v.dtype)
+    return out, (q, k, v, probs, out, seeds)
+
+
+def _attention_bwd(rate, saved, grad):
+    q, k, v, probs, out, seeds = saved
+    drop = functools.partial(drop_and_scale, seeds=seeds, rate=rate) if rate else lambda x: x
+    grad_v = _product("bhts,bhtd->bhsd", drop(probs), grad)
+    grad_probs = drop(_product("bhtd,bhsd->bhts", grad, v))
+    # Row sums of probs * grad_probs, at the size of the output (Dao et al., 2022, appendix B.2).
+    row = (out.astype(jnp.float32) * grad.astype(jnp.float32)).sum(axis=-1, keepdims=True)
+    grad_scores = (probs.astype(jnp.float32) * (grad_probs - row)).astype(q.dtype)
+    scale = 1 / math.sqrt(q.shape[-1])
+    grad_q = _product("bhts,bhsd->bhtd", grad_scores, k) * scale
+    grad_k = _product("bhts,bhtd->bhsd", grad_scores, q) * scale
+    return grad_q.astype(q.dtype), grad_k.astype(k.dtype), grad_v.astype(v.dtype), None, None
+
+
+attention.defvjp(_attention_fwd, _attention_bwd)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, eps: float) -> jax.Array:
+    """Layer normalisation (Ba et al., 2016), computed in float32.
+
+    Args:
+        x: [N, D].
+        scale, bias: [D].
+        eps: added to the variance.
+
+    Returns:
+        [N, D] in the dtype of `x`.
+
+    Example:
+        >>> layer_norm(jnp.array([[1.0, 3.0]]), jnp.ones(2), jnp.zeros(2), 0.0).tolist()
+        [[-1.0, 1.0]]
+    """
+    return _layer_norm_fwd(x, scale, bias, eps)[0]
+
+
+def _normalise(x, eps):
+    x = x.astype(jnp.float32)
+    centred = x - x.mean(axis=-1, keepdims=True)
+    inverse = jax.lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
+    return centred * inverse, inverse
+
+
+def _layer_norm_fwd(x, scale, bias, eps):
+    normed, _ = _normalise(x, eps)
+    return (normed * scale[None] + bias[None]).astype(x.dtype), (x, scale)
+
+
+def _layer_norm_bwd(eps, saved, grad):
+    x, scale = saved
+    normed, inverse = _normalise(x, eps)
+    grad = grad.astype(jnp.float32)
+    inner = grad * scale[None]
+    mean = inner.mean(axis=-1, keepdims=True)
+    slope = (inner * normed).mean(axis=-1, keepdims=True)
+    grad_x = (inverse * (inner - mean - normed * slope)).astype(x.dtype)
+    return grad_x, (grad * normed).sum(axis=0), grad.sum(axis=0)
+
+
+layer_norm.defvjp(_layer_norm_fwd, _layer_norm_bwd)
+
+
+def _gelu(x: jax.Array) -> jax.Array:
+    return x * 0.5 * (1 + jax.lax.erf(x * math.sqrt(0.5)))
+
+
+def _gelu_tanh(x: jax.Array) -> jax.Array:
+    return jax.nn.gelu(x, approximate=True)
+
+
+def _recomputed(function: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], jax.Array]:
+    """An element-wise function in float32 that stores only its input for the backward pass."""
+
+    def in_float32(x):
+        return function(x.astype(jnp.float32)).astype(x.dtype)
+
+    def backward(x, grad):
+        _, vjp = jax.vjp(in_float32, x)
+        return vjp(grad)
+
+    wrapped = jax.custom_vjp(in_float32)
+    wrapped.defvjp(lambda x: (in_float32(x), x), backward)
+    return wrapped
+
+
+# Keys are the values of `hidden_act` in Hugging Face configs.
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "gelu": _recomputed(_gelu),  # x * Phi(x) with the exact error function
+    "gelu_new": _recomputed(_gelu_tanh),
+    "gelu_pytorch_tanh": _recomputed(_gelu_tanh),
+    "relu": jax.nn.relu,
+}

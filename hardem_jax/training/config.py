@@ -1,0 +1,51 @@
+"""What a person chooses about the loop."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from hardem_jax.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopConfig:
+    """How long to train, and what to do on the way.
+
+    Example:
+        >>> LoopConfig(num_steps=1000, monitor="EM").patience
+        12
+    """
+
+    num_steps: int
+    """Updates of the whole run; the learning rate reaches 0 there."""
+    monitor: str
+    """Evaluation metric that decides which parameters are the best."""
+    mode: Literal["max", "min"] = "max"
+    """Whether the larger or the smaller value of `monitor` is better."""
+    eval_every: int = 500
+    """Steps between evaluations; there is one after the last step as well."""
+    patience: int | None = 12
+    """Stop after this many evaluations in a row without a gain; None: never."""
+    checkpoint_every: int = 500
+    """Steps between checkpoints; there is one after every evaluation as well."""
+    log_every: int = 50
+    """Steps over which the training metrics of one log line are averaged."""
+    seed: int = 42
+    """Seed of the run's PRNG key (dropout, annealing draws)."""
+    progress: bool = True
+    """Show progress on stderr."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files."""
+    shown: tuple[tuple[str, str], ...] = (
+        ("loss", "loss"),
+        ("hard", "hard share"),
+        ("z_size", "mean |Z|"),
+    )
+    """(metric, label) pairs of the averages to show; metrics the task has not are left out."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_steps", "eval_every", "checkpoint_every", "log_every", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name}: expected at least 1, got {value}")

@@ -1,0 +1,166 @@
+"""The benchmarks at tiny sizes: what they compute and write, never how fast."""
+
+import json
+import os
+import sys
+
+import numpy as np
+import pytest
+
+from experiments.benchmark import loss_cost, train_step
+from experiments.benchmark.measure import Times, interleave
+from experiments.benchmark.ours import OBJECTIVES
+from experiments.benchmark.setting import PRESETS, Setting, random_batch
+
+TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
+TINY += ["--rounds", "2", "--steps", "1"]
+SETTING = Setting(PRESETS["tiny"], rows=6, tokens=40, solutions=50, shortest=0.5)
+
+
+def fails(capsys, module, *arguments):
+    """Runs a command that must end with exit code 2; returns its one line."""
+    with pytest.raises(SystemExit) as stop:
+        module.main([str(argument) for argument in arguments])
+    assert stop.value.code == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    return line
+
+
+def run(module, capsys, out, *arguments):
+    """The JSON file and what was printed."""
+    module.main([*TINY, *arguments, "--out", str(out)])
+    return json.loads(out.read_text()), capsys.readouterr().out
+
+
+def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
+    """Padded rows, two processes, one CPU each; a compiler that fails is a row, not the end."""
+    pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
+    monkeypatch.setenv("CXX", str(tmp_path / "no-such-compiler"))
+    content, printed = run(
+        *(train_step, capsys, tmp_path / "out.json"),
+        *("--shortest", "0.5", "--solutions", "7", "--threads", "1"),
+    )
+    assert content["flags"]["solutions"] == 7
+    assert len(content["machine"]["load_average_after"]) == 3
+    [result] = content["results"]
+    ours, torch, compiled = (result["variants"][name] for name in train_step.VARIANTS)
+    assert result["libraries"]["torch threads"] == 1
+    for measure in ("loss", "grad_norm"):
+        mine, theirs = (row["without_dropout"][measure] for row in (ours, torch))
+        assert len(mine) == 2 and mine[0] != mine[1]
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4)
+    for row in ours, torch:
+        assert len(row["rounds"]["wall_s"]) == len(row["rounds"]["cpu_s"]) == 2
+        assert row["examples_per_s"] > 0 and row["first_step_s"] > 0
+        assert set(row["wall_s"]) == set(row["speed_cpu_s"]) == {"low", "median", "high"}
+        assert row["peak_mib"] is None or row["peak_mib"] > 1
+    assert torch["speed_wall_s"]["median"] == 1  # it is the only, hence the faster one
+    assert "no-such-compiler" in compiled["traceback"]
+    assert "failed" in printed and compiled["error"] in " ".join(printed.split())
+    for name in ("ours", "pytorch", "pytorch-compile", "load average"):
+        assert name in printed
+
+
+def test_train_step_without_pytorch(capsys, tmp_path, monkeypatch):
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('torch is away')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    content, printed = run(
+        train_step, capsys, tmp_path / "out.json", "--variants", "pytorch", "ours"
+    )
+    rows = content["results"][0]["variants"]
+    assert rows["pytorch"]["error"] == "ModuleNotFoundError: torch is away"
+    assert rows["ours"]["speed_wall_s"] is None and rows["ours"]["examples_per_s"] > 0
+    assert "torch is away" in printed
+    line = fails(capsys, train_step, *TINY, "--variants", "pytorch")
+    assert "nothing could be measured" in line and "torch is away" in line
+
+
+def test_loss_cost(capsys, tmp_path):
+    content, printed = run(
+        *(loss_cost, capsys, tmp_path / "out.json"),
+        *("--solutions", "9", "--compare", "1", "5", "--calls", "2"),
+    )
+    [result] = content["results"]
+    measured = [(row["objective"], row["solutions"]) for row in result["alone"]]
+    assert measured == [(name, 9) for name in OBJECTIVES]
+    assert all(row["share_wall"]["median"] > 0 for row in result["alone"])
+    assert result["whole"]["solutions"] == [1, 5]
+    assert len(result["rounds"]["step, |Z| = 5"]["wall_s"]) == 2
+    assert "ms, |Z| = 5" in printed and "hard-em, annealed" in printed
+
+
+def test_disagreement_stops_the_benchmark():
+    checks = {name: {"loss": [7.0], "grad_norm": [0.5]} for name in train_step.VARIANTS}
+    train_step.check_agreement(checks, SETTING)
+    checks["pytorch"]["grad_norm"] = [0.5 + 2e-4]
+    with pytest.raises(RuntimeError, match="grad_norm of ours is 0.5, of pytorch 0.5002"):
+        train_step.check_agreement(checks, SETTING)
+    checks["pytorch"]["grad_norm"] = [float("nan")]
+    with pytest.raises(RuntimeError, match="nan"):
+        train_step.check_agreement(checks, SETTING)
+
+
+def test_speed_is_relative_to_the_faster_pytorch_in_the_same_round():
+    times = {
+        "ours": Times([1.0, 4.0, 2.0], [1.0] * 3),
+        "pytorch": Times([3.0, 8.0, 5.0], [2.0] * 3),
+        "pytorch-compile": Times([2.0, 10.0, 3.0], [3.0] * 3),
+    }
+    rows = {name: train_step.summarize(name, times, 16) for name in times}
+    assert rows["ours"]["examples_per_s"] == 16 / 2.0
+    # By the wall clock the compiled one is faster (median 3 against 5), by CPU time the other.
+    assert rows["ours"]["speed_wall_s"]["median"] == sorted([2 / 1, 10 / 4, 3 / 2])[1]
+    assert rows["ours"]["speed_cpu_s"]["median"] == 2.0 / 1.0
+    assert rows["pytorch"]["speed_wall_s"]["median"] == sorted([2 / 3, 10 / 8, 3 / 5])[1]
+
+
+def test_every_round_runs_every_step_and_begins_with_another():
+    order = []
+
+    class Recorder:
+        def ask(self, do, *, name, steps):
+            order.append((name, steps))
+            return {"wall_s": len(order), "cpu_s": 0.0, "peak_mib": None}
+
+    turns = {"a": (Recorder(), 1), "b": (Recorder(), 2)}
+    times = interleave(turns, rounds=3, label="")
+    assert [name for name, _ in order] == ["a", "b", "b", "a", "a", "b"]
+    assert times["b"].wall_s == [2, 3, 6] and ("b", 2) in order
+
+
+def test_random_batch_has_the_layout_of_training():
+    batch = random_batch(SETTING)
+    lengths = batch["where"].sum(axis=1)
+    assert lengths.min() >= 20 and lengths.min() < lengths.max() <= 40
+    assert not (batch["context"] & ~batch["where"]).any()
+    assert batch["solutions_where"].any(axis=1).tolist() == [True] * 3 + [False] * 3
+    for row in range(3):
+        spans = batch["solutions"][row]
+        assert batch["context"][row][spans].all() and (spans[:, 0] <= spans[:, 1]).all()
+    np.testing.assert_array_equal(batch["solutions"], random_batch(SETTING)["solutions"])
+
+
+@pytest.mark.parametrize(
+    ("module", "flags", "culprit"),
+    [
+        (train_step, ["--rows", "3"], "--rows: expected an even number, found 3"),
+        (train_step, ["--tokens", "8"], "--tokens: expected lengths of at least 16"),
+        (train_step, ["--shortest", "0.1"], "--shortest"),
+        (train_step, ["--solutions", "0"], "--solutions"),
+        (train_step, ["--variants"], "--variants"),
+        (train_step, ["--dropout", "1"], "--dropout"),
+        (train_step, ["--out", "nowhere/out.json"], "--out: expected an existing folder"),
+        (train_step, ["--threads", str(os.cpu_count() + 1)], "--threads"),
+        (train_step, ["--dtype", "float16"], "float16"),
+        (loss_cost, ["--compare", "4", "4"], "--compare"),
+        (loss_cost, ["--calls", "0"], "--calls"),
+    ],
+)
+def test_wrong_flags_are_one_line(capsys, module, flags, culprit):
+    assert culprit in fails(capsys, module, *flags)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="CPU binding is Linux only")
+def test_more_threads_than_allowed(capsys):
+    allowed = len(os.sched_getaffinity(0))
+    assert f"at most the {allowed} CPUs" in fails(capsys, train_step, "--threads", allowed + 1)

@@ -1,0 +1,83 @@
+"""Operations with derivatives of their own, against plain ones differentiated by JAX."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hardem_jax.models.bert_ops import ACTIVATIONS, attention, layer_norm
+from hardem_jax.models.dropout import dropout_seeds, keep_mask, keep_threshold
+
+RNG = np.random.default_rng(0)
+WHERE = np.arange(10)[None] < np.array([10, 7, 1, 3, 10, 9, 5, 2])[:, None]
+
+
+def assert_trees_close(actual, expected, **tolerance):
+    assert jax.tree.structure(actual) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, **tolerance)
+
+
+def plain_attention(q, k, v, where, seeds, rate):
+    scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
+    probs = jax.nn.softmax(jnp.where(where[:, None, None], scores, -jnp.inf), axis=-1)
+    if rate:
+        probs = probs * keep_mask(seeds, rate, probs.shape) * (2**32 / keep_threshold(rate))
+    return probs @ v
+
+
+def plain_layer_norm(x, scale, bias):
+    normed = (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-5)
+    return normed * scale[None] + bias[None]
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.4])
+def test_attention_and_its_gradient(rate):
+    q, k, v, weight = RNG.normal(size=(4, 8, 2, 10, 4)).astype(np.float32)
+    seeds = dropout_seeds(jax.random.key(0)) if rate else None
+
+    def run(function):
+        def loss(q, k, v):
+            out = function(q, k, v, WHERE, seeds, rate)
+            return (out * weight).sum(), out
+
+        return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(q, k, v)
+
+    assert_trees_close(run(attention), run(plain_attention), rtol=1e-5, atol=2e-5)
+
+
+def test_layer_norm_and_its_gradient():
+    x, weight = RNG.normal(size=(2, 6, 16)).astype(np.float32)
+    scale, bias = RNG.normal(size=(2, 16)).astype(np.float32)
+
+    def run(function):
+        return jax.value_and_grad(lambda *a: (function(*a) * weight).sum(), (0, 1, 2))(
+            x, scale, bias
+        )
+
+    expected = run(plain_layer_norm)
+    assert_trees_close(run(lambda *a: layer_norm(*a, 1e-5)), expected, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "name, function",
+    {
+        "gelu": lambda x: 0.5 * x * (1 + math.erf(x / math.sqrt(2))),
+        "gelu_new": lambda x: (
+            0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        ),
+        "relu": lambda x: max(x, 0.0),
+    }.items(),
+)
+def test_activations_and_their_gradients(name, function):
+    x = np.linspace(-6, 6, 100)  # an even number of points: relu has no gradient at 0
+    step = 1e-5
+    expected = [function(float(v)) for v in x]
+    slopes = [(function(float(v) + step) - function(float(v) - step)) / (2 * step) for v in x]
+    x32 = jnp.asarray(x, jnp.float32)
+    np.testing.assert_allclose(ACTIVATIONS[name](x32), expected, atol=1e-6)
+    # tanh reaches 1 - 3e-6 where float32 rounds its derivative to 0.
+    np.testing.assert_allclose(jax.vmap(jax.grad(ACTIVATIONS[name]))(x32), slopes, atol=4e-6)
+    assert ACTIVATIONS[name](x32.astype(jnp.bfloat16)).dtype == jnp.bfloat16
