@@ -32,21 +32,24 @@ def finish(process):
     assert process.returncode == 0, err
 
 
-def kill_at_random(process, rng):
-    """Kills it at a random moment; returns the steps it was seen to begin in this life.
+def kill(process, steps, delay):
+    """Kills it `delay` seconds after it was seen to begin `steps` steps (0: while it starts).
 
-    One in five dies while starting. The others die some steps later plus a
-    moment that has nothing to do with steps, so that it falls on anything: a
+    The delay has nothing to do with steps, so the end falls on anything: a
     save, a clean-up, an evaluation.
     """
-    steps = 0 if rng.random() < 0.2 else rng.randint(1, 30)
     for _ in range(steps):
         process.stdout.readline()
-    time.sleep(rng.uniform(0.0, 0.15 if steps else 2.0))
+    time.sleep(delay)
     process.send_signal(signal.SIGKILL)
     _, err = process.communicate()
     assert process.returncode == -signal.SIGKILL, f"ended before it was killed: {err}"
-    return steps
+
+
+def newest_checkpoint(folder):
+    """Step of the newest complete checkpoint, 0 if there is none."""
+    names = [path.name for path in (folder / "last").glob("*")]
+    return max((int(name) for name in names if name.isdigit()), default=0)
 
 
 def metric_lines(folder):
@@ -58,12 +61,15 @@ def test_killed_ten_times_ends_as_if_never_killed(tmp_path):
     rng = random.Random(int(os.environ.get("HARDEM_KILL_SEED", "0")))
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
     reference = start(undisturbed)
-    lives = [kill_at_random(start(disturbed), rng) for _ in range(KILLS)]
-    assert 0 in lives and max(lives) > 0, "choose another seed: both kinds of kill are needed"
-    checkpoints = [
-        int(path.name) for path in (disturbed / "last").glob("[0-9]*") if path.suffix == ""
-    ]
-    assert max(checkpoints) > 30, "the killed runs did not get on"
+    # Two lives end while starting, the others are of all lengths, in random order.
+    lives = [0, 0] + [rng.randint(4 * i + 1, 4 * i + 4) for i in range(KILLS - 2)]
+    rng.shuffle(lives)
+    reached = [0]
+    for steps in lives:
+        kill(start(disturbed), steps, delay=rng.uniform(0.0, 0.15 if steps else 2.0))
+        reached.append(newest_checkpoint(disturbed))
+    assert reached == sorted(reached), "a kill has cost a checkpoint that was there"
+    assert len(set(reached)) > KILLS / 2, "the killed runs did not get on"
     finish(start(disturbed))
     finish(reference)
     with (
