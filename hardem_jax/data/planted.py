@@ -47,10 +47,10 @@ class PlantedConfig:
         seed: of everything.
     """
 
-    num_train: int = 4000
+    num_train: int = 10_000
     num_dev: int = 300
-    num_people: int = 2
-    num_verbs: int = 4
+    num_people: int = 3
+    num_verbs: int = 3
     max_passing: int = 2
     seed: int = 0
 

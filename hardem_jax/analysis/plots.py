@@ -1,0 +1,60 @@
+"""Figures, each a function from plain numbers to a PNG file."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")  # figures are files; no screen is needed
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+
+#: One colour per objective in every figure (Okabe and Ito's palette, safe for colour blindness).
+COLOURS = {
+    "First-only": "#E69F00",
+    "MML": "#0072B2",
+    "Hard EM": "#D55E00",
+    "MML as released in 2019": "#666666",
+}
+
+#: One evaluation: ``step`` and the metrics by name.
+History = Sequence[Mapping[str, float]]
+
+
+def learning_curves(
+    histories: Mapping[str, Sequence[History]], *, metrics: Mapping[str, str], file: Path
+) -> None:
+    """A panel for each metric: its mean over runs by training step, and the range as a band.
+
+    Args:
+        histories: objective -> its runs, each a list of evaluations at the same steps.
+        metrics: metric name -> label of the axis, with the unit.
+        file: PNG to write.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "curves.png"
+        >>> runs = {"MML": [[{"step": 1, "em": 10.0}, {"step": 2, "em": 20.0}]]}
+        >>> learning_curves(runs, metrics={"em": "exact match (%)"}, file=file)
+        >>> file.is_file()
+        True
+    """
+    figure, panels = plt.subplots(
+        1, len(metrics), figsize=(5 * len(metrics), 4), squeeze=False, layout="constrained"
+    )
+    for panel, (metric, label) in zip(panels[0], metrics.items(), strict=True):
+        for name, runs in histories.items():
+            steps = [evaluation["step"] for evaluation in runs[0]]
+            values = np.array([[evaluation[metric] for evaluation in run] for run in runs])
+            colour = COLOURS.get(name)
+            panel.plot(steps, values.mean(axis=0), color=colour, label=name, marker="o", ms=3)
+            if len(runs) > 1:
+                low, high = values.min(axis=0), values.max(axis=0)
+                panel.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
+        panel.set(xlabel="training step", ylabel=label, ylim=(0, 102))
+        panel.grid(color="#dddddd", lw=0.6)
+        panel.spines[["top", "right"]].set_visible(False)
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
