@@ -133,7 +133,7 @@ class TrainingPlan(Sequence[tuple[int, np.ndarray, np.ndarray]]):
         >>> plan = TrainingPlan(np.array([9, 30, 12, 8]), np.array([10]),
         ...     BatchConfig(batch_size=2, buckets=(16, 32)), num_steps=3, seed=0)
         >>> [(num_tokens, negatives.tolist()) for num_tokens, _, negatives in plan]
-        [(32, [0, 0]), (16, [0, 0]), (16, [0, 0])]
+        [(32, [0, 0]), (16, [0, 0]), (32, [0, 0])]
     """
 
     def __init__(
