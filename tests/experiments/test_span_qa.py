@@ -149,7 +149,7 @@ def test_squad_layout_runs_through_the_same_task(root, capsys, tmp_path):
         (["train", "--dta", "x"], "--dta"),
         (["train", "--data", "a", "--dev", "b", "--out", "c", "--loop.num-steps", "x"], "'x'"),
         (["train", "--data", "a", "--dev", "b", "--out", "c", "--batches.batch-size", "0"], "size"),
-        (["evaluate", "--run-dir", "nowhere", "--data", "b"], "nowhere"),
+        (["evaluate", "--run-dir", "b", "--data", "nowhere"], "nowhere"),
         (["prepare", "--qa-file", "nowhere.json", "--evidence", ".", "--out", "x"], "nowhere.json"),
         (["fly"], "fly"),
         ([], "prepare"),
