@@ -12,7 +12,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import jax
 import numpy as np
 from flax import nnx
 from rich.console import Console
@@ -47,14 +46,14 @@ class Quickstart:
         steps: training steps of a run.
         batch_size: questions of a step.
         learning_rate: peak of the schedule.
-        width: of the encoder, which has two layers of two heads.
+        width: of the encoder, which has two layers of two heads; even.
         out: folder for the figure.
     """
 
     corpus: PlantedConfig = PlantedConfig()
     seeds: tuple[int, ...] = (0,)
-    steps: int = 1200
-    batch_size: int = 64
+    steps: int = 300
+    batch_size: int = 32
     learning_rate: float = 2e-3
     width: int = 64
     out: Path = Path("quickstart")
@@ -156,10 +155,7 @@ class Quickstart:
             attention_dropout=0.0,
         )
         reader = SpanReader(Bert(config, rngs=nnx.Rngs(seed)), rngs=nnx.Rngs(seed + 1))
-        # BERT's initial standard deviation is made for 768 units; fewer need larger weights.
-        scale = math.sqrt(768 / self.width)
-        params = nnx.state(reader, nnx.Param)
-        nnx.update(reader, jax.tree.map(lambda x: x * scale if x.ndim > 1 else x, params))
+        start_by_matching(reader.encoder, seed=seed)
         return reader
 
     def _report(self, histories: dict[str, list[History]], seconds: dict[str, float]) -> None:
@@ -178,6 +174,67 @@ class Quickstart:
         figure = self.out / "learning_curves.png"
         learning_curves(histories, metrics=SCORES, file=figure)
         print(f"Learning curves: {figure}")
+
+
+def start_by_matching(encoder: Bert, *, seed: int, gain: float = 1.3) -> None:
+    """Initial values, in place, from which a small encoder learns to read within minutes.
+
+    BERT's own initial values leave attention uniform, and a reader this small takes thousands of
+    steps, how many varies with the seed, to find out that it has to compare words at all: what
+    pretraining has long settled when a real task begins. So it is settled here by "mimetic"
+    initialisation (Trockman and Kolter, 2023). Words take one half of the hidden units, positions
+    as sines and cosines and token types the other; queries and keys are multiples of the identity,
+    but for a rotation, and values are copied. The first head then looks for the same word, in the
+    question too, the second at the next word. Nothing says which mention to trust, and all
+    weights are trained.
+
+    Args:
+        encoder: two heads, unrolled layers.
+        seed: of the random part.
+        gain: scale of queries and keys; larger means sharper attention.
+    """
+    width = encoder.config.hidden_size
+    rng = np.random.default_rng(seed)
+    # Hidden units: words, sines, cosines, token types.
+    words, sines, cosines, types = np.split(
+        np.arange(width), np.cumsum([width // 2, 3 * width // 16, 3 * width // 16])
+    )
+    tables = encoder.embeddings
+    frequencies = np.linspace(0.1, 0.9 * np.pi, len(sines))
+    angles = np.arange(tables.position.shape[0])[:, None] * frequencies
+    _fill(tables.word, words, rng.normal(size=(tables.word.shape[0], len(words))))
+    _fill(tables.token_type, types, rng.normal(size=(tables.token_type.shape[0], len(types))))
+    waves = math.sqrt(2) * np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    _fill(tables.position, np.concatenate([sines, cosines]), waves)
+
+    same = np.zeros((width, width))
+    same[words, words] = same[sines, sines] = same[cosines, cosines] = 1
+    # From sine and cosine at one position to those at the next: the angle sum identities.
+    following = same.copy()
+    following[sines, sines] = following[cosines, cosines] = np.cos(frequencies)
+    following[cosines, sines] = np.sin(frequencies)
+    following[sines, cosines] = -np.sin(frequencies)
+    for layer in encoder.layers:
+        layer.key.kernel[...] = np.float32(gain) * same.astype(np.float32)
+        layer.query.kernel[...] = np.float32(gain) * following.astype(np.float32)
+        for part, copied, noise in (
+            (layer.value, 0.8, 0.2),
+            (layer.attention_output, 0.8, 0.2),
+            (layer.intermediate, 0.0, 0.3),
+            (layer.output, 0.0, 0.3),
+        ):
+            shape = part.kernel.shape
+            kernel = copied * np.eye(*shape) + rng.normal(
+                scale=noise / math.sqrt(width), size=shape
+            )
+            part.kernel[...] = kernel.astype(np.float32)
+
+
+def _fill(table: nnx.Param, units: np.ndarray, values: np.ndarray) -> None:
+    """Set an embedding table to ``values`` in the hidden ``units``, 0 elsewhere."""
+    start = np.zeros(table.shape, np.float32)
+    start[:, units] = 0.15 * values
+    table[...] = start
 
 
 if __name__ == "__main__":

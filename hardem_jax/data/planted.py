@@ -49,8 +49,8 @@ class PlantedConfig:
 
     num_train: int = 10_000
     num_dev: int = 300
-    num_people: int = 3
-    num_verbs: int = 3
+    num_people: int = 4
+    num_verbs: int = 4
     max_passing: int = 2
     seed: int = 0
 

@@ -69,7 +69,7 @@ def test_every_word_is_a_piece_of_the_tokenizer(train):
 
 
 @pytest.mark.parametrize(
-    "wrong", [dict(num_people=1), dict(num_verbs=4), dict(num_verbs=9), dict(max_passing=3)]
+    "wrong", [dict(num_people=1), dict(num_verbs=6), dict(num_verbs=9), dict(max_passing=3)]
 )
 def test_sizes_that_cannot_be_are_named(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):

@@ -1,9 +1,13 @@
 """The quickstart from end to end, in a size for a test."""
 
+import jax
+import numpy as np
 import pytest
+from flax import nnx
 
 from experiments.cli import run_command
-from experiments.quickstart import Quickstart
+from experiments.quickstart import Quickstart, start_by_matching
+from hardem_jax.models.bert import Bert, BertConfig
 
 
 def call(*arguments):
@@ -31,3 +35,17 @@ def test_what_a_person_got_wrong_is_one_line(flags, culprit, capsys):
     assert stop.value.code == 2
     [line] = capsys.readouterr().err.strip().splitlines()
     assert culprit in line
+
+
+def test_heads_start_by_looking_for_the_same_word_and_at_the_next():
+    encoder = Bert(BertConfig(40, 64, 2, 2, 128, 32), rngs=nnx.Rngs(0))
+    start_by_matching(encoder, seed=0)
+    words = np.array([[7, 3, 9, 3, 12, 9, 20, 21]])  # 3 and 9 occur twice
+    embedded = encoder.hidden_states(words, where=words > 0)[0].reshape(8, 64)
+    for layer in encoder.layers:
+        queries, keys = (part(embedded).reshape(8, 2, 32) for part in (layer.query, layer.key))
+        scores = jax.device_get(jax.numpy.einsum("qhd,khd->hqk", queries, keys))
+        same = words.T == words
+        for row in range(8):
+            assert scores[0, row, same[row]].min() > scores[0, row, ~same[row]].max()
+        np.testing.assert_array_equal(scores[1, :-1].argmax(axis=1), np.arange(1, 8))
