@@ -3,7 +3,8 @@
 Every run is a `experiments.span_qa.Train` in a folder of its own below ``out``; a run that
 has ended is not repeated, one that was stopped continues. What is reported are the
 scores after the last step: choosing the best evaluation would flatter whoever varies most.
-The table and ``comparison.json`` hold mean and standard deviation over seeds.
+The table and ``comparison.json`` hold mean and standard deviation over seeds,
+``learning_curves.png`` shows the way there and ``predictions.md`` some answers.
 """
 
 import dataclasses
@@ -22,12 +23,13 @@ from rich.table import Table
 from experiments.cli import flags, run_command
 from experiments.reader import ReaderConfig, TrainedReader
 from experiments.span_qa import Subset, Train
+from hardem_jax.analysis.plots import learning_curves
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.prepared import PreparedSplit
 from hardem_jax.data.records import write_json
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
-from hardem_jax.tasks.span_qa import InferenceConfig
+from hardem_jax.tasks.span_qa import METRICS, InferenceConfig
 from hardem_jax.training.loop import LoopConfig
 from hardem_jax.training.optimizer import OptimizerConfig
 
@@ -51,6 +53,7 @@ class Compare:
         dev_questions: evaluate on the first so many questions only; None for all.
         train_questions: also score the first so many training questions after training (how
             often the likeliest mention is the annotated one); 0 for none.
+        shown: questions in ``predictions.md``, answered by the runs of the first seed.
     """
 
     data: tuple[Path, ...]
@@ -66,6 +69,7 @@ class Compare:
     num_devices: int | None = None
     dev_questions: int | None = None
     train_questions: int = 0
+    shown: int = 20
 
     def objectives(self) -> dict[str, Objective]:
         """The rows of the table."""
@@ -85,15 +89,44 @@ class Compare:
                 content = {"flags": flags(self), "devices": _devices(), "runs": runs}
                 write_json(self.out / "comparison.json", content | {"summary": summary})
         Console(width=200).print(table(summary))
+        learning_curves(
+            {name: [history(self._folder(name, s)) for s in self.seeds] for name in runs},
+            metrics={"span_loss": "training loss over Z", "f1": "F1 (%)", "em": "exact match (%)"},
+            file=self.out / "learning_curves.png",
+        )
+        (self.out / "predictions.md").write_text(self._predictions(list(runs)), "utf-8")
+
+    def _folder(self, name: str, seed: int) -> Path:
+        return self.out / f"{name.lower().replace(' ', '-')}-{seed}"
+
+    def _predictions(self, names: Sequence[str]) -> str:
+        """A Markdown table: questions, golds and the answer of each objective, right ones bold."""
+        subset = Subset(PreparedSplit(self.dev), self.shown)
+        answers = {}
+        for name in names:
+            trained = TrainedReader(
+                self._folder(name, self.seeds[0]), "last", batch_size=self.inference.batch_size
+            )
+            _, answers[name] = subset.evaluate(trained.task, trained.params)
+        rows = [["question", "gold", *names], ["---"] * (2 + len(names))]
+        for question in subset.questions.values():
+            row = [question.question, question.golds[0]]
+            for name in names:
+                text = answers[name][question.id].text if question.id in answers[name] else ""
+                golds = {question.id: question.golds}
+                right = METRICS[subset.metric].score({question.id: text}, golds)["em"] > 0
+                row.append(f"**{text}**" if right else text)
+            rows.append([cell.replace("|", "\\|").replace("\n", " ") for cell in row])
+        return "".join("| " + " | ".join(row) + " |\n" for row in rows)
 
     def _run(self, name: str, objective: Any, seed: int) -> dict[str, float]:
-        folder = self.out / f"{name.lower().replace(' ', '-')}-{seed}"
+        folder = self._folder(name, seed)
         scores_file = folder / "final.json"
         if scores_file.is_file():
             return json.loads(scores_file.read_text("utf-8"))
         began = time.monotonic()
         shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        for own in ("seeds", "tau", "train_questions"):
+        for own in ("seeds", "tau", "train_questions", "shown"):
             shared.pop(own)
         shared |= {"out": folder, "loop": dataclasses.replace(self.loop, seed=seed)}
         Train(objective=objective, **shared).run()
@@ -111,9 +144,15 @@ class Compare:
 
 def last_evaluation(run_dir: Path) -> dict[str, float]:
     """The metrics of the last evaluation in a run's ``metrics.jsonl``."""
-    lines = (run_dir / "metrics.jsonl").read_text("utf-8").splitlines()
-    evaluations = [line for line in map(json.loads, lines) if line["kind"] == "eval"]
+    evaluations = [line for line in history(run_dir) if line["kind"] == "eval"]
     return {name: value for name, value in evaluations[-1].items() if name != "kind"}
+
+
+def history(run_dir: Path) -> list[dict[str, Any]]:
+    """All records of a run's ``metrics.jsonl``."""
+    return [
+        json.loads(line) for line in (run_dir / "metrics.jsonl").read_text("utf-8").splitlines()
+    ]
 
 
 def summarize(

@@ -17,7 +17,7 @@ COLOURS = {
     "MML as released in 2019": "#666666",
 }
 
-#: One evaluation: ``step`` and the metrics by name.
+#: A run: records of ``step`` and metrics by name, in order.
 History = Sequence[Mapping[str, float]]
 
 
@@ -27,8 +27,9 @@ def learning_curves(
     """A panel for each metric: its mean over runs by training step, and the range as a band.
 
     Args:
-        histories: objective -> its runs, each a list of evaluations at the same steps.
-        metrics: metric name -> label of the axis, with the unit.
+        histories: objective -> its runs, each a list of records at the same steps; a record
+            without a metric is passed over in its panel.
+        metrics: metric name -> label of the axis, with the unit; the axis starts at 0.
         file: PNG to write.
 
     Example:
@@ -44,14 +45,15 @@ def learning_curves(
     )
     for panel, (metric, label) in zip(panels[0], metrics.items(), strict=True):
         for name, runs in histories.items():
-            steps = [evaluation["step"] for evaluation in runs[0]]
-            values = np.array([[evaluation[metric] for evaluation in run] for run in runs])
+            steps = [record["step"] for record in runs[0] if metric in record]
+            values = np.array([[r[metric] for r in run if metric in r] for run in runs])
             colour = COLOURS.get(name)
             panel.plot(steps, values.mean(axis=0), color=colour, label=name, marker="o", ms=3)
             if len(runs) > 1:
                 low, high = values.min(axis=0), values.max(axis=0)
                 panel.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
-        panel.set(xlabel="training step", ylabel=label, ylim=(0, 102))
+        panel.set(xlabel="training step", ylabel=label)
+        panel.set_ylim(bottom=0)
         panel.grid(color="#dddddd", lw=0.6)
         panel.spines[["top", "right"]].set_visible(False)
     handles, labels = panels[0][0].get_legend_handles_labels()
