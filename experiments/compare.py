@@ -53,7 +53,8 @@ class Compare:
         dev_questions: evaluate on the first so many questions only; None for all.
         train_questions: also score the first so many training questions after training (how
             often the likeliest mention is the annotated one); 0 for none.
-        shown: questions in ``predictions.md``, answered by the runs of the first seed.
+        shown: questions in ``predictions.md``, answered by the runs of the first seed;
+            0 for no such file.
     """
 
     data: tuple[Path, ...]
@@ -94,7 +95,8 @@ class Compare:
             metrics={"span_loss": "training loss over Z", "f1": "F1 (%)", "em": "exact match (%)"},
             file=self.out / "learning_curves.png",
         )
-        (self.out / "predictions.md").write_text(self._predictions(list(runs)), "utf-8")
+        if self.shown:
+            (self.out / "predictions.md").write_text(self._predictions(list(runs)), "utf-8")
 
     def _folder(self, name: str, seed: int) -> Path:
         return self.out / f"{name.lower().replace(' ', '-')}-{seed}"
