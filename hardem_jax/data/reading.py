@@ -197,6 +197,50 @@ def _require_list(path: PathLike, key: str) -> None:
     raise InputError(f"{path}: {expected}, found " + (f"the keys {listing}" if keys else "no keys"))
 
 
+def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields (key, object) for every entry of one big JSON object whose values are objects.
+
+    The file is never loaded whole. Entries before a defect are yielded before it raises,
+    except the last: the parser hands over an entry when it meets the next key.
+
+    Raises:
+        InputError: as `open_bytes`; broken or truncated JSON; no object at the top; a
+            value that is not an object.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "drop.json")
+        ...     _ = file.write_text('{"nfl_1": {"passage": "..."}, "nfl_2": {}}')
+        ...     list(iter_json_entries(file))
+        [('nfl_1', {'passage': '...'}), ('nfl_2', {})]
+    """
+    count = 0
+    with open_bytes(path) as stream:
+        checked = Utf8Stream(stream, str(path))
+        try:
+            for key, value in ijson.kvitems(checked, "", use_float=True):
+                if not isinstance(value, dict):
+                    raise InputError(f"{path}: {key!r}: expected an object, found {kind_of(value)}")
+                count += 1
+                yield key, value
+        except ijson.JSONError as error:
+            raise InputError(
+                f"{path}: after {count} entries, before byte {checked.offset}: "
+                f"expected JSON, found broken or truncated text ({_first_line(error)})"
+            ) from error
+    if count == 0:
+        _require_object(path)
+
+
+def _require_object(path: PathLike) -> None:
+    """Raises `InputError` if `path`, which is JSON, holds no object at the top."""
+    with open_bytes(path) as stream:
+        _, event, _ = next(ijson.parse(Utf8Stream(stream, str(path))))
+    if event != "start_map":
+        raise InputError(f"{path}: expected an object, found {_EVENTS.get(event, event)}")
+
+
 def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (line number from 1, object) for a file with one JSON object a line.
 

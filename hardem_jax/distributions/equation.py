@@ -1,0 +1,287 @@
+r"""P(z | x) over equations: every number of a question is tagged with its operator.
+
+A question has a table of N numbers (slots). A tag says what a number does in the
+equation: nothing, be added, be subtracted, or be a percentage (Min et al., 2019,
+section 4.2 and appendix A). Tags are chosen independently, so that
+
+.. math:: \log P(z \mid x) = r + \sum_n \log P(\mathrm{none}_n)
+    + \sum_{(n, o) \in z} \log P(o_n) - \log P(\mathrm{none}_n)
+
+The first two terms are the same for every z: they are computed once, and an equation
+costs two gathers and two additions. :math:`r` holds the input positions that carry no
+number, where the product runs over those as well.
+
+Equations are rows of int32 ``(n1, o1, n2, o2)``: slots and tags, ``n1 < n2``; a lone number
+has ``n2 = -1, o2 = NONE``; a count c is ``(c, COUNT, -1, NONE)``.
+"""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+NONE, PLUS, MINUS, PERCENT, COUNT = range(5)
+NUM_TAGS = COUNT  # a number is tagged NONE to PERCENT; COUNT is no tag
+NUM_OPERATORS = NUM_TAGS - 1
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["tags", "where", "rest"], meta_fields=[]
+)
+@dataclasses.dataclass(frozen=True)
+class TagDistribution:
+    """Independent distributions over the tags of numbers.
+
+    Build it with `from_logits`.
+
+    Attributes:
+        tags: ``[B, N, 4]`` float32 log-probabilities of NONE, PLUS, MINUS, PERCENT. Outside
+            ``where``, NONE is certain: there is no number that could be an operand.
+        where: ``[B, N]`` bool, the slots that hold a number.
+        rest: ``[B]`` float32, log-probability that no other input position is tagged; 0 where
+            the product runs over numbers alone.
+
+    Example:
+        >>> logits = jnp.log(jnp.array([[[1.0, 2, 1, 0], [3, 0, 1, 0], [1, 1, 1, 1]]]))
+        >>> where = jnp.array([[True, True, False]])
+        >>> equations = TagDistribution.from_logits(logits, where=where)
+        >>> candidates = [[0, PLUS, 1, MINUS], [0, PLUS, -1, NONE], [1, MINUS, 2, PLUS]]
+        >>> print(jnp.exp(equations.log_prob(jnp.array([candidates]))).round(4))
+        [[0.125 0.375 0.   ]]
+    """
+
+    tags: Array
+    where: Array
+    rest: Array
+
+    @classmethod
+    def from_logits(
+        cls, logits: Array, *, where: Array, rest: Array | None = None
+    ) -> "TagDistribution":
+        """Normalise the logits of each number over its tags, in float32.
+
+        Args:
+            logits: ``[B, N, 4]`` float, or ``[B, N, 3]`` of a model without PERCENT, which
+                then has no mass. Of NONE they must be finite; outside ``where``, anything.
+            where: ``[B, N]`` bool, the slots that hold a number.
+            rest: ``[B]`` float, see the class; default 0.
+        """
+        where_tags = where[..., None]
+        # Masked on the way in as well: an infinite logit of padding would make gradients NaN.
+        logits = jnp.where(where_tags, logits.astype(jnp.float32), 0.0)
+        tags = jax.nn.log_softmax(logits, axis=-1)
+        missing = NUM_TAGS - logits.shape[-1]
+        tags = jnp.pad(tags, ((0, 0), (0, 0), (0, missing)), constant_values=-jnp.inf)
+        certainly_none = jnp.where(jnp.arange(NUM_TAGS) == NONE, 0.0, -jnp.inf)[None, None]
+        tags = jnp.where(where_tags, tags, certainly_none)
+        if rest is None:
+            rest = jnp.zeros(logits.shape[0])
+        return cls(tags, where, rest.astype(jnp.float32))
+
+    def log_prob(self, equations: Array) -> Array:
+        """log P(z | x) of given equations.
+
+        Probabilities of all taggings of the N numbers add up to exp(rest); equations, with their
+        one or two operands, are some of them.
+
+        Args:
+            equations: ``[B, Z, 4]`` int. A row without operands, such as (-1, NONE, -1, NONE),
+                stands for the tagging with NONE throughout; its value makes padding harmless.
+
+        Returns:
+            ``[B, Z]`` float32; -inf where an operand is no number of the table, and for counts.
+        """
+        operands = equations.reshape(*equations.shape[:2], 2, 2)
+        slots, tags = operands[..., 0], operands[..., 1]
+        # An absent operand (slot -1) has tag NONE, whose gain is 0 in every slot.
+        flat = jnp.maximum(slots, 0) * (NUM_TAGS + 1) + tags
+        batch = flat.shape[0]
+        gains = jnp.take_along_axis(
+            self._gains().reshape(batch, -1),
+            flat.reshape(batch, -1),
+            axis=-1,
+            mode="fill",
+            fill_value=-jnp.inf,
+        ).reshape(flat.shape)
+        return self._untagged()[:, None] + (gains[..., 0] + gains[..., 1])
+
+    def top(self, k: int, *, pairs: Array, lone: Array) -> tuple[Array, Array]:
+        """The ``k`` likeliest well-formed equations, best first, by exhaustive search.
+
+        Ties go to the row ``(n1, o1, n2, o2)`` that is smaller, compared from left to right: to
+        the earlier slot, and to the lone number before its pairs.
+
+        Args:
+            k: number of equations, static.
+            pairs: ``[B, N, 3, N, 3]`` bool by n1, o1, n2, o2 (operators PLUS to PERCENT), which
+                pairs are well-formed; looked at only where n1 < n2.
+            lone: ``[B, N, 3]`` bool, which lone numbers are.
+
+        Returns:
+            ``[B, k, 4]`` int32 equations and their ``[B, k]`` float32 log-probabilities. If
+            fewer than ``k`` are possible, the rest is (-1, NONE, -1, NONE) with -inf.
+
+        Example:
+            >>> logits = jnp.array([[[0.0, 3, 0, 0], [0, 2, 1, 0]]])
+            >>> equations = TagDistribution.from_logits(logits, where=jnp.ones((1, 2), bool))
+            >>> pairs, lone = jnp.ones((1, 2, 3, 2, 3), bool), jnp.zeros((1, 2, 3), bool)
+            >>> equations.top(2, pairs=pairs, lone=lone)[0].tolist()
+            [[[0, 1, 1, 1], [0, 1, 1, 2]]]
+        """
+        table = self._table(pairs, lone)
+        batch, num_first, num_second = table.shape
+        found = min(k, num_first * num_second)
+        gains, flat = jax.lax.top_k(table.reshape(batch, -1), found)
+        first, second = flat // num_second, flat % num_second - 1
+        equations = jnp.stack(
+            [
+                first // NUM_OPERATORS,
+                first % NUM_OPERATORS + PLUS,
+                second // NUM_OPERATORS,  # -1 of a lone number stays -1
+                jnp.where(second < 0, NONE, second % NUM_OPERATORS + PLUS),
+            ],
+            axis=-1,
+        )
+        missing = ((0, 0), (0, k - found))
+        gains = jnp.pad(gains, missing, constant_values=-jnp.inf)
+        equations = jnp.pad(equations, (*missing, (0, 0)))
+        nothing = jnp.array([-1, NONE, -1, NONE], jnp.int32)[None, None]
+        equations = jnp.where(jnp.isfinite(gains)[..., None], equations, nothing)
+        # Added after the ranking: beside a large sum, small differences are rounded away.
+        return equations, self._untagged()[:, None] + gains
+
+    def mode(self, *, pairs: Array, lone: Array) -> Array:
+        """The likeliest well-formed equation, ``[B, 4]`` int32. Arguments as in `top`."""
+        return self.top(1, pairs=pairs, lone=lone)[0][:, 0]
+
+    def argmax_tags(self) -> Array:
+        """The likeliest tag of every number by itself, ``[B, N]`` int32; NONE outside ``where``.
+
+        How NAQANet decodes. Nothing makes the outcome well-formed: any number of operands is
+        possible, none included. Ties go to the smaller tag.
+        """
+        return jnp.argmax(self.tags, axis=-1).astype(jnp.int32)
+
+    def _untagged(self) -> Array:
+        """``[B]``, log-probability that nothing is tagged."""
+        return self.rest + jnp.sum(self.tags[..., NONE], axis=-1)
+
+    def _gains(self) -> Array:
+        """``[B, N, 5]``, what tagging a number adds to `_untagged`, by tag; -inf for COUNT."""
+        gains = self.tags - self.tags[..., NONE, None]
+        return jnp.pad(gains, ((0, 0), (0, 0), (0, 1)), constant_values=-jnp.inf)
+
+    def _table(self, pairs: Array, lone: Array) -> Array:
+        """``[B, 3N, 1 + 3N]``, gains of all equations, -inf if not well-formed.
+
+        By first operand, the lone number and then its pairs: in the order of ties.
+        """
+        batch, num_slots = self.where.shape
+        size = num_slots * NUM_OPERATORS
+        gains = self._gains()[..., PLUS : PERCENT + 1].reshape(batch, size)
+        slots = jnp.arange(size) // NUM_OPERATORS
+        pairs = pairs.reshape(batch, size, size) & (slots[:, None] < slots[None, :])[None]
+        pair_gains = jnp.where(pairs, gains[:, :, None] + gains[:, None, :], -jnp.inf)
+        lone_gains = jnp.where(lone.reshape(batch, size), gains, -jnp.inf)
+        return jnp.concatenate([lone_gains[..., None], pair_gains], axis=-1)
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["ability", "signs", "counts"], meta_fields=[]
+)
+@dataclasses.dataclass(frozen=True)
+class AbilityDistribution:
+    r"""Either an equation of added and subtracted numbers, or a count, as in NAQANet.
+
+    .. math:: \log P(z \mid x) = \log P(a \mid x) + \log P(z \mid a, x)
+
+    with the ability :math:`a` that z takes. The abilities are those that Min et al. (2019,
+    section 5.2) keep of the model. Build it with `from_logits`.
+
+    Attributes:
+        ability: ``[B, 2]`` float32 log-probabilities of add_sub and count.
+        signs: tags of the numbers, without PERCENT.
+        counts: ``[B, C]`` float32 log-probabilities of the counts 0, 1, ... C - 1.
+
+    Example:
+        >>> abilities = AbilityDistribution.from_logits(
+        ...     jnp.log(jnp.array([[3.0, 1.0]])), jnp.zeros((1, 2, 3)), jnp.zeros((1, 10)),
+        ...     where=jnp.array([[True, True]]))
+        >>> candidates = jnp.array([[[0, PLUS, 1, MINUS], [7, COUNT, -1, NONE]]])
+        >>> [f"{p:.4f}" for p in jnp.exp(abilities.log_prob(candidates))[0]]
+        ['0.0833', '0.0250']
+    """
+
+    ability: Array
+    signs: TagDistribution
+    counts: Array
+
+    @classmethod
+    def from_logits(
+        cls, ability_logits: Array, sign_logits: Array, count_logits: Array, *, where: Array
+    ) -> "AbilityDistribution":
+        """Normalise the logits of abilities, signs and counts, each in float32.
+
+        Args:
+            ability_logits: ``[B, 2]`` float, add_sub and count.
+            sign_logits: ``[B, N, 3]`` float, NONE, PLUS and MINUS of each number.
+            count_logits: ``[B, C]`` float.
+            where: ``[B, N]`` bool, the slots that hold a number.
+        """
+        return cls(
+            jax.nn.log_softmax(ability_logits.astype(jnp.float32), axis=-1),
+            TagDistribution.from_logits(sign_logits, where=where),
+            jax.nn.log_softmax(count_logits.astype(jnp.float32), axis=-1),
+        )
+
+    def log_prob(self, equations: Array) -> Array:
+        """log P(z | x) of given equations and counts, told apart by their operator.
+
+        Args:
+            equations: ``[B, Z, 4]`` int.
+
+        Returns:
+            ``[B, Z]`` float32; -inf where an operand is no number of the table, or a count is
+            one the model does not have.
+        """
+        is_count = equations[..., 1] == COUNT
+        counts = jnp.take_along_axis(
+            self.counts,
+            jnp.where(is_count, equations[..., 0], 0),
+            axis=-1,
+            mode="fill",
+            fill_value=-jnp.inf,
+        )
+        return jnp.where(
+            is_count,
+            self.ability[:, 1:] + counts,
+            self.ability[:, :1] + self.signs.log_prob(equations),
+        )
+
+    def top(self, k: int, *, pairs: Array, lone: Array) -> tuple[Array, Array]:
+        """The ``k`` likeliest well-formed equations and counts, best first.
+
+        All counts are well-formed. An example without numbers has nothing else, however likely
+        add_sub may be. Ties go to equations, in the order of `TagDistribution.top`, then to the
+        smaller count. Arguments and result as there.
+        """
+        equations, log_probs = self.signs.top(k, pairs=pairs, lone=lone)
+        batch, num_counts = self.counts.shape
+        counts = jnp.stack(
+            [jnp.arange(num_counts)] + [jnp.full(num_counts, code) for code in (COUNT, -1, NONE)],
+            axis=-1,
+        )
+        counts = jnp.broadcast_to(counts[None], (batch, num_counts, 4))
+        rows = jnp.concatenate([equations, counts], axis=1)
+        log_probs = jnp.concatenate(
+            [self.ability[:, :1] + log_probs, self.ability[:, 1:] + self.counts], axis=1
+        )
+        log_probs, order = jax.lax.top_k(log_probs, k)
+        return jnp.take_along_axis(rows, order[..., None], axis=1), log_probs
+
+    def mode(self, *, pairs: Array, lone: Array) -> Array:
+        """The likeliest well-formed equation or count, ``[B, 4]`` int32. Arguments as in `top`."""
+        return self.top(1, pairs=pairs, lone=lone)[0][:, 0]

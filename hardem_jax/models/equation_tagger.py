@@ -1,0 +1,123 @@
+"""The tagger for discrete reasoning: the operator of every number, on an encoder.
+
+Min et al., 2019, appendix A ("Sequence Tagging model for discrete reasoning"): a number of
+the text is tagged from the last layer at its position, a special number (1, 2, ... 1000,
+in no text) from the max-pooled last layer.
+"""
+
+import functools
+from collections.abc import Mapping
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from hardem_jax.distributions.equation import NONE, NUM_TAGS, TagDistribution
+from hardem_jax.models.bert import Bert
+
+Array = jax.Array
+
+
+class EquationTagger(nnx.Module):
+    """BERT with tags for the numbers of the text and for special numbers.
+
+    A number's position is its first wordpiece. Two numbers that begin in the same wordpiece
+    are two slots with the same tag probabilities, each with a factor of its own.
+
+    Args:
+        encoder: gives ``[B, T, D]`` from token ids.
+        num_special: |S|, special numbers that every question has.
+        rngs: stream ``params`` initialises the heads, N(0, 0.02) as in BERT. They are
+            matrices without bias, W1 and W2 of the paper.
+        product_over: the positions whose tags make up P(z | x). "tokens" is the paper's formula:
+            all real tokens, those that carry no number being tagged NONE. It differs from
+            "numbers" by a factor that all equations of a question share, and that shrinks with
+            the length of its text. The default conditions on it: no equation tags a word, so
+            probabilities of equations then compare between texts of any length, and the gradient
+            comes from numbers alone, not from hundreds of words that say NONE.
+
+    Calling it takes a batch with ``token_ids`` ``[B, T]`` int32, ``token_type_ids`` ``[B, T]``
+    int32, ``where`` ``[B, T]`` bool (real tokens), ``number_tokens`` ``[B, M]`` int32 (first
+    wordpiece of each number of the text) and ``numbers_where`` ``[B, M]`` bool (real numbers),
+    and returns a `TagDistribution` over |S| + M slots, special numbers first. ``rngs`` with the
+    stream ``dropout`` turns dropout on.
+
+    Raises:
+        ValueError: an unknown ``product_over``.
+
+    Example:
+        >>> from hardem_jax.models.bert import BertConfig
+        >>> config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1,
+        ...     num_attention_heads=2, intermediate_size=16)
+        >>> tagger = EquationTagger(Bert(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
+        >>> tokens = jnp.ones((1, 4), int)
+        >>> equations = tagger(dict(token_ids=tokens, token_type_ids=0 * tokens,
+        ...     where=tokens > 0, number_tokens=jnp.array([[1, 3]]),
+        ...     numbers_where=jnp.array([[True, True]])))
+        >>> print(equations.tags.shape, equations.log_prob(jnp.array([[[0, 1, 11, 2]]])).shape)
+        (1, 12, 4) (1, 1)
+    """
+
+    def __init__(
+        self,
+        encoder: Bert,
+        *,
+        num_special: int = 10,
+        product_over: Literal["numbers", "tokens"] = "numbers",
+        rngs: nnx.Rngs,
+    ):
+        if product_over not in ("numbers", "tokens"):
+            raise ValueError(f"product_over must be 'numbers' or 'tokens', got {product_over!r}")
+        head = functools.partial(
+            nnx.Linear,
+            encoder.config.hidden_size,
+            use_bias=False,
+            kernel_init=nnx.initializers.normal(0.02),
+            rngs=rngs,
+        )
+        self.encoder = encoder
+        self.tag_scores = head(NUM_TAGS)
+        self.special_scores = head(num_special * NUM_TAGS)
+        self.num_special = num_special
+        self.product_over = product_over
+
+    def __call__(
+        self, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None = None
+    ) -> TagDistribution:
+        where, numbers_where = batch["where"], batch["numbers_where"]
+        hidden = self.encoder(
+            batch["token_ids"],
+            where=where,
+            token_type_ids=batch["token_type_ids"],
+            rngs=rngs,
+        ).astype(jnp.float32)
+        scores = self.tag_scores(hidden)
+        tokens = jnp.where(numbers_where, batch["number_tokens"], 0)
+        of_text = jnp.take_along_axis(scores, tokens[..., None], axis=1)
+        # Padding takes no part in the maximum; a row of nothing but padding pools to zeros.
+        pooled = jnp.max(hidden, axis=1, where=where[..., None], initial=-jnp.inf)
+        pooled = jnp.where(jnp.any(where, axis=1, keepdims=True), pooled, 0.0)
+        special = self.special_scores(pooled).reshape(len(where), self.num_special, NUM_TAGS)
+        special_where = jnp.ones(special.shape[:2], bool)
+        rest = None
+        if self.product_over == "tokens":
+            rest = _log_prob_untagged(
+                scores, where & ~_carries_number(where, tokens, numbers_where)
+            )
+        return TagDistribution.from_logits(
+            jnp.concatenate([special, of_text], axis=1),
+            where=jnp.concatenate([special_where, numbers_where], axis=1),
+            rest=rest,
+        )
+
+
+def _carries_number(where: Array, tokens: Array, numbers_where: Array) -> Array:
+    """``[B, T]`` bool, the positions at which at least one number begins."""
+    positions = jnp.arange(where.shape[1])[None, None]
+    return jnp.any((tokens[..., None] == positions) & numbers_where[..., None], axis=1)
+
+
+def _log_prob_untagged(scores: Array, where: Array) -> Array:
+    """``[B]``, log-probability that all positions ``where`` are tagged NONE."""
+    return jnp.sum(jax.nn.log_softmax(scores, axis=-1)[..., NONE], axis=1, where=where)

@@ -1,0 +1,282 @@
+"""Equations over the numbers of a text as solutions (Min et al., 2019, section 4.2, appendix A).
+
+A question has a table of N numbers: the special numbers S, then those of the passage,
+then those of the question, each mention with a slot of its own. A solution is a row
+of int32 ``(n1, o1, n2, o2)``, two slots n1 < n2 with an operator each:
+
+    f(n1, o1, n2, o2) = o1(n1) + o2(n2),  where PLUS(n) = n, MINUS(n) = -n, PERCENT(n) = 0.01 n
+
+or, where a percentage multiplies (``percent="factor"``), f = 0.01 * n1 * n2 with the other
+operator's sign. A lone number is ``(n1, o1, -1, NONE)`` and a count c, as of NAQANet (Dua et
+al., 2019), is ``(c, COUNT, -1, NONE)`` with f = c.
+
+When f(z) is y: to as many decimals as `EquationRules.digits` says, |f(z) - y| <= 10^-digits / 2,
+with f in float64. So 2.3 - 1.1 is 1.2, though float64 has it a little less. With five digits
+that holds up to 10^10; beyond, fractions are lost to float64, and a solution may be.
+
+Document order is that of reading: operands in the passage come first, then those in
+the question, then special numbers. Equations are sorted by their operand that comes
+first, then by the other (a lone number before all pairs that begin with it), then by the
+operator of the one that comes first, then by the other's, in the order +, -, 0.01.
+Counts come last. "First-only" is the first of Z in this order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.equation_rules import (
+    COUNT,
+    MINUS,
+    NONE,
+    PASSAGE,
+    PERCENT,
+    PLUS,
+    QUESTION,
+    SPECIAL,
+    SPECIAL_NUMBERS,
+    EquationRules,
+)
+from hardem_jax.solutions.numbers import NumberMention
+
+__all__ = [
+    "COUNT",
+    "MINUS",
+    "NONE",
+    "PASSAGE",
+    "PERCENT",
+    "PLUS",
+    "QUESTION",
+    "SPECIAL",
+    "SPECIAL_NUMBERS",
+    "EquationRules",
+    "NumberTable",
+    "enumerate_equations",
+    "execute_equation",
+    "format_number",
+    "number_table",
+]
+
+# Of a temporary array, whatever N is: 8 MiB of float64.
+_MAX_ELEMENTS = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class NumberTable:
+    """The numbers of one question, by slot; from `number_table`.
+
+    Attributes:
+        values: ``[N]`` float64, finite.
+        kinds: ``[N]`` int8, SPECIAL, PASSAGE or QUESTION, in this order.
+    """
+
+    values: np.ndarray
+    kinds: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 1 or self.values.shape != self.kinds.shape:
+            shapes = f"{self.values.shape} and {self.kinds.shape}"
+            raise ValueError(f"values and kinds: expected one length N, found shapes {shapes}")
+        if not np.isfinite(self.values).all():
+            found = self.values[~np.isfinite(self.values)][0]
+            raise ValueError(f"values: expected finite numbers, found {found}")
+        if (np.diff(self.kinds) < 0).any():
+            raise ValueError("kinds: expected special, then passage, then question numbers")
+
+
+def number_table(
+    passage: Sequence[NumberMention],
+    question: Sequence[NumberMention],
+    special: Sequence[float] = SPECIAL_NUMBERS,
+) -> NumberTable:
+    """The table of a question: ``special``, ``passage`` and ``question`` one behind the other.
+
+    Args:
+        passage: from `hardem_jax.solutions.numbers.find_numbers`.
+        question: likewise.
+        special: S, distinct.
+
+    Raises:
+        ValueError: a number is not finite.
+
+    Example:
+        >>> from hardem_jax.solutions.numbers import find_numbers
+        >>> table = number_table(find_numbers("41, then 38"), find_numbers("by 3?"), special=(1, 2))
+        >>> table.values.tolist(), table.kinds.tolist()
+        ([1.0, 2.0, 41.0, 38.0, 3.0], [0, 0, 1, 1, 2])
+    """
+    values = [*special, *(m.value for m in passage), *(m.value for m in question)]
+    sizes = (len(special), len(passage), len(question))
+    kinds = np.repeat(np.array([SPECIAL, PASSAGE, QUESTION], np.int8), sizes)
+    return NumberTable(np.array(values, np.float64), kinds)
+
+
+def enumerate_equations(
+    table: NumberTable, answer: float, rules: EquationRules | None = None
+) -> np.ndarray:
+    """Z: every equation of Z_tot whose value is the answer.
+
+    Time grows with N^2. Memory does so only as far as Z itself does: pairs are tried in
+    blocks, of which each temporary array takes up 8 MiB at the most.
+
+    Args:
+        table: the numbers of the question.
+        answer: y.
+        rules: Z_tot, and when f(z) is y; None for the default.
+
+    Returns:
+        ``[Z, 4]`` int32 rows ``(n1, o1, n2, o2)`` in document order, without duplicates.
+
+    Raises:
+        InputError: the answer is not finite.
+
+    Example:
+        >>> from hardem_jax.solutions.numbers import find_numbers
+        >>> table = number_table(find_numbers("41, then 38, then 40 and 37"), [], special=(3,))
+        >>> enumerate_equations(table, 3).tolist()  # 41 - 38 and 40 - 37
+        [[1, 1, 2, 2], [3, 1, 4, 2]]
+    """
+    answer = float(answer)
+    if not math.isfinite(answer):
+        raise InputError(f"answer: expected a finite number, found {answer}")
+    rules = rules or EquationRules()
+    with np.errstate(over="ignore"):
+        found = np.concatenate([_lone(table, answer, rules), *_pairs(table, answer, rules)])
+    found = found[_document_order(found, table)]
+    if rules.distinct_values:
+        found = found[_first_of_values(found, table)]
+    return np.concatenate([found, _counts(answer, rules)])
+
+
+def execute_equation(
+    equations: np.ndarray, table: NumberTable, rules: EquationRules | None = None
+) -> np.ndarray:
+    """f: the values of equations, as float64 has them; `format_number` rounds them.
+
+    Args:
+        equations: ``[Z, 4]`` integers.
+        table: the numbers that the slots of the equations mean.
+        rules: says what PERCENT means; None for the default.
+
+    Returns:
+        ``[Z]`` float64; inf where a value is too large.
+
+    Raises:
+        ValueError: a slot or an operator does not exist.
+
+    Example:
+        >>> table = NumberTable(np.array([41.0, 38.0]), np.array([PASSAGE, PASSAGE], np.int8))
+        >>> equations = np.array([[0, PLUS, 1, MINUS], [1, PLUS, -1, NONE], [7, COUNT, -1, NONE]])
+        >>> execute_equation(equations, table).tolist()
+        [3.0, 38.0, 7.0]
+    """
+    _check(equations, len(table.values))
+    rules = rules or EquationRules()
+    n1, o1, n2, o2 = equations.T
+    # The 0 at the end is the other term of lone numbers, whose n2 is -1.
+    values = np.append(table.values, 0.0)
+    left, right = _term(values[np.where(o1 == COUNT, -1, n1)], o1), _term(values[n2], o2)
+    with np.errstate(over="ignore"):
+        result = np.where(rules.is_product(o1, o2), left * right, left + right)
+    return np.where(o1 == COUNT, n1, result)
+
+
+def format_number(value: float, digits: int = 5) -> str:
+    """The text of an answer: rounded to ``digits`` decimals, no exponent, no trailing zeros.
+
+    Raises:
+        InputError: the value is not finite.
+
+    Example:
+        >>> format_number(2.3 - 1.1), format_number(53000.0), format_number(-0.0)
+        ('1.2', '53000', '0')
+    """
+    if not math.isfinite(value):
+        raise InputError(f"value of an equation: expected a finite number, found {value}")
+    # Adding 0 turns -0 into 0.
+    return np.format_float_positional(round(float(value), digits) + 0.0, trim="-")
+
+
+def _lone(table: NumberTable, answer: float, rules: EquationRules) -> np.ndarray:
+    allowed = rules.alone(table.kinds)
+    found = []
+    for operator in rules.operators_of_lone():
+        is_answer = _is_answer(_term(table.values, operator), answer, rules)
+        found.append(_rows(np.flatnonzero(allowed & is_answer), operator, -1, NONE))
+    return np.concatenate(found)
+
+
+def _pairs(table: NumberTable, answer: float, rules: EquationRules) -> Iterator[np.ndarray]:
+    """The pairs, in blocks of some n1 and one choice of operators."""
+    terms = {operator: _term(table.values, operator) for operator in (PLUS, MINUS, PERCENT)}
+    step = max(1, _MAX_ELEMENTS // max(1, len(table.values)))
+    for start in range(0, len(table.values), step):
+        block = slice(start, start + step)
+        allowed = rules.pairs(table.kinds, block)
+        for o1, o2 in rules.operators_of_pairs():
+            left, right = terms[o1][block, None], terms[o2]
+            result = left * right if rules.is_product(o1, o2) else left + right
+            n1, n2 = np.nonzero(allowed & _is_answer(result, answer, rules))
+            yield _rows(n1 + start, o1, n2, o2)
+
+
+def _counts(answer: float, rules: EquationRules) -> np.ndarray:
+    counts = np.arange(-1 if rules.max_count is None else rules.max_count + 1)
+    return _rows(counts[_is_answer(counts, answer, rules)], COUNT, -1, NONE)
+
+
+def _is_answer(result: np.ndarray, answer: float, rules: EquationRules) -> np.ndarray:
+    return np.abs(result - answer) <= 0.5 * 10.0**-rules.digits
+
+
+def _term(values: np.ndarray, operators: Any) -> np.ndarray:
+    """o(n). Dividing by 100 gives the nearest float64, multiplying by 0.01 need not."""
+    values = np.where(operators == MINUS, -values, values)
+    return np.where(operators == PERCENT, values / 100, values)
+
+
+def _document_order(equations: np.ndarray, table: NumberTable) -> np.ndarray:
+    n1, o1, n2, o2 = equations.T
+    num_special = np.count_nonzero(table.kinds == SPECIAL)
+    size = len(table.values)
+    rank = np.append((np.arange(size) - num_special) % max(1, size), -1)
+    r1, r2 = rank[n1], rank[n2]
+    swapped = (n2 >= 0) & (r2 < r1)
+    first, second = np.where(swapped, r2, r1), np.where(swapped, r1, r2)
+    first_o, second_o = np.where(swapped, o2, o1), np.where(swapped, o1, o2)
+    return np.lexsort((second_o, first_o, second, first))
+
+
+def _first_of_values(equations: np.ndarray, table: NumberTable) -> np.ndarray:
+    """Indices of the first equation with each pair of values and operators."""
+    n1, o1, n2, o2 = equations.T
+    values = np.append(table.values, 0.0)
+    keys = np.stack([values[n1], o1, values[n2], o2], axis=-1)
+    swapped = (keys[:, 0] > keys[:, 2]) | ((keys[:, 0] == keys[:, 2]) & (o1 > o2))
+    keys[swapped] = keys[swapped][:, [2, 3, 0, 1]]
+    return np.sort(np.unique(keys, axis=0, return_index=True)[1])
+
+
+def _rows(n1: np.ndarray, o1: Any, n2: Any, o2: Any) -> np.ndarray:
+    rows = np.empty((len(n1), 4), np.int32)
+    rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] = n1, o1, n2, o2
+    return rows
+
+
+def _check(equations: np.ndarray, num_numbers: int) -> None:
+    """Raises ValueError if a row is none of pair, lone number and count."""
+    n1, o1, n2, o2 = equations.reshape(-1, 4).T
+    slot = (n1 >= 0) & (n1 < num_numbers) & (o1 >= PLUS) & (o1 <= PERCENT)
+    pair = slot & (n1 < n2) & (n2 < num_numbers) & (o2 >= PLUS) & (o2 <= PERCENT)
+    single = (slot | ((o1 == COUNT) & (n1 >= 0))) & (n2 == -1) & (o2 == NONE)
+    if equations.ndim != 2 or not (pair | single).all():
+        found = equations[~(pair | single)][:1].tolist() or f"shape {equations.shape}"
+        raise ValueError(
+            f"equations: expected rows (n1, o1, n2, o2) over {num_numbers} numbers, found {found}"
+        )

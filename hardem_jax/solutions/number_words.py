@@ -1,0 +1,99 @@
+"""English number words, and how they make up one number ("two hundred and thirty-fifth")."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_UNITS = "zero one two three four five six seven eight nine ten eleven twelve thirteen"
+_UNITS += " fourteen fifteen sixteen seventeen eighteen nineteen"
+_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_NTHS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh"
+_NTHS += " twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"
+
+CARDINALS = {word: float(value) for value, word in enumerate(_UNITS.split())}
+CARDINALS |= {word: 10.0 * value for value, word in enumerate(_TENS.split(), start=2)}
+SCALES = {"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+ORDINALS = {word: float(value) for value, word in enumerate(_NTHS.split())}
+ORDINALS |= {f"{word[:-1]}ieth": value for word, value in CARDINALS.items() if value >= 20}
+ORDINAL_SCALES = {f"{word}th": value for word, value in SCALES.items()}
+# Denominators: the singular goes with one ("one third"), the plural with the others.
+PARTS = {"half": 2.0, "quarter": 4.0} | {k: v for k, v in ORDINALS.items() if 3 <= v <= 10}
+PLURAL_PARTS = {"halves" if word == "half" else f"{word}s": v for word, v in PARTS.items()}
+
+VALUES = PARTS | PLURAL_PARTS | CARDINALS | SCALES | ORDINALS | ORDINAL_SCALES
+
+
+class Word(NamedTuple):
+    """A number word in lower case, and whether "and" stands between it and the one before."""
+
+    form: str
+    after_and: bool = False
+
+
+class Compound(NamedTuple):
+    """What a run of number words begins with.
+
+    Attributes:
+        used: how many words it takes up, at least 1.
+        value: its value; None for a lone denominator such as "quarters".
+        ordinal: whether it ends in an ordinal.
+    """
+
+    used: int
+    value: float | None
+    ordinal: bool
+
+
+def read_compound(words: Sequence[Word]) -> Compound:
+    """The longest number that ``words``, which stand side by side, begin with.
+
+    Example:
+        >>> read_compound([Word("two"), Word("hundred"), Word("five", after_and=True)])
+        Compound(used=3, value=205.0, ordinal=False)
+        >>> read_compound([Word("twenty"), Word("first"), Word("two")])
+        Compound(used=2, value=21.0, ordinal=True)
+        >>> read_compound([Word("nine"), Word("eight")]).used
+        1
+    """
+    total, group = 0.0, None  # of "two million five hundred": 2e6, and 500 below the last scale
+    room, limit = math.inf, math.inf  # what is added to the group, or the next scale, is less
+    used = 0
+    for at, (form, after_and) in enumerate(words):
+        if after_and and (group is None or room <= 10) and not (used and group is None):
+            break  # "and" follows hundreds and scales only
+        if at + 1 < len(words) and _begins_another(after_and, words[at + 1].form, limit):
+            break  # "two hundred and three hundred" are two numbers
+        value = VALUES[form]
+        if form in CARDINALS or form in ORDINALS:
+            if group is not None and not 0 < value < room:
+                break
+            group = (group or 0.0) + value
+            room = 10 if value >= 20 else 1
+        elif form in SCALES or form in ORDINAL_SCALES:
+            if (used and group is None) or not _fits(value, group) or group == 0:
+                break
+            scaled = (1.0 if group is None else group) * value
+            if value == 100:
+                group, room = scaled, 100
+            else:
+                total, group, room, limit = total + scaled, None, math.inf, value
+        else:
+            break
+        used = at + 1
+        if form in ORDINALS or form in ORDINAL_SCALES:
+            return Compound(used, total + (group or 0.0), True)
+    if used == 0:
+        return Compound(1, None, False)
+    return Compound(used, total + (group or 0.0), False)
+
+
+def _fits(scale: float, group: float | None) -> bool:
+    """Whether a scale may follow: "nineteen hundred" is a number, "thirty hundred" is two."""
+    return scale > 100 or group is None or group < 20
+
+
+def _begins_another(after_and: bool, next_form: str, limit: float) -> bool:
+    """Whether a word is multiplied by the next, though the number so far can take no such scale."""
+    return SCALES.get(next_form, 0.0) >= limit or (after_and and next_form == "hundred")

@@ -1,0 +1,339 @@
+"""P(z|x) over equations: the product of tags, nothing for what is no number, the true best."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hardem_jax.distributions.equation import (
+    COUNT,
+    MINUS,
+    NONE,
+    NUM_TAGS,
+    PERCENT,
+    PLUS,
+    AbilityDistribution,
+    TagDistribution,
+)
+from hardem_jax.losses import first_only_loss, hard_em_loss, mml_loss
+
+OPERATORS = (PLUS, MINUS, PERCENT)
+NOTHING = (-1, NONE, -1, NONE)
+
+
+def all_equations(num_slots):
+    """Every row with one or two operands, smallest row first: the order of ties."""
+    operands = list(itertools.product(range(num_slots), OPERATORS))
+    lone = [(*operand, -1, NONE) for operand in operands]
+    pairs = [a + b for a, b in itertools.product(operands, operands) if a[0] < b[0]]
+    return sorted(lone + pairs)
+
+
+def allowed(row, pairs, lone):
+    n1, o1, n2, o2 = row
+    return bool(lone[n1, o1 - 1] if n2 < 0 else pairs[n1, o1 - 1, n2, o2 - 1])
+
+
+def gain(tags, row):
+    """What the operands of a row add to the tagging without any, in float32 like the code."""
+    gains = tags - tags[..., :1]
+    n1, o1, n2, o2 = row
+    return gains[n1, o1] if n2 < 0 else gains[n1, o1] + gains[n2, o2]
+
+
+def softmax(logits):
+    return np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+
+
+@pytest.fixture
+def example():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(3, 5, 4)) * 3
+    where = rng.random((3, 5)) < 0.6
+    where[2] = False  # a row of padding
+    rest = rng.normal(size=3)
+    tags = TagDistribution.from_logits(
+        jnp.array(logits), where=jnp.array(where), rest=jnp.array(rest)
+    )
+    return logits, where, rest, tags
+
+
+def test_log_prob_is_the_product_of_the_tags_of_all_numbers(example):
+    logits, where, rest, tags = example
+    rows = all_equations(5)
+    got = np.asarray(tags.log_prob(jnp.array([rows] * 3)))
+    for b, (z, row) in itertools.product(range(3), enumerate(rows)):
+        n1, o1, n2, o2 = row
+        tagging = np.zeros(5, int)
+        tagging[n1] = o1
+        if n2 >= 0:
+            tagging[n2] = o2
+        factors = np.where(where[b], softmax(logits[b])[np.arange(5), tagging], tagging == NONE)
+        if np.all(factors > 0):
+            np.testing.assert_allclose(got[b, z], rest[b] + np.log(factors).sum(), rtol=1e-5)
+        else:
+            assert got[b, z] == -np.inf
+    assert np.isfinite(got[:2]).any() and np.all(got[2] == -np.inf)
+
+
+@pytest.mark.parametrize("numbers", [[], [2], [0, 3]])
+def test_probabilities_of_all_taggings_add_up_to_that_of_the_rest(numbers):
+    # With at most two numbers, every tagging has a row.
+    logits = np.random.default_rng(1).normal(size=(1, 4, 4)) * 2
+    where = np.isin(np.arange(4), numbers)[None]
+    rows = jnp.array([[NOTHING, *all_equations(4)]])
+    for rest in (0.0, -2.5):
+        tags = TagDistribution.from_logits(
+            jnp.array(logits), where=jnp.array(where), rest=jnp.array([rest])
+        )
+        log_probs = np.asarray(tags.log_prob(rows))
+        assert np.isfinite(log_probs).sum() == NUM_TAGS ** len(numbers)
+        np.testing.assert_allclose(np.exp(log_probs).sum(), np.exp(rest), rtol=1e-5)
+    without = TagDistribution.from_logits(jnp.array(logits), where=jnp.array(where))
+    np.testing.assert_allclose(np.exp(without.log_prob(rows)).sum(), 1.0, rtol=1e-5)
+
+
+def test_what_the_table_does_not_hold_is_impossible():
+    tags = TagDistribution.from_logits(jnp.zeros((1, 3, 4)), where=jnp.ones((1, 3), bool))
+    rows = [(0, COUNT, -1, NONE), (2, COUNT, -1, NONE), (3, PLUS, -1, NONE), (0, PLUS, 9, MINUS)]
+    assert np.all(np.asarray(tags.log_prob(jnp.array([rows]))) == -np.inf)
+
+
+def test_a_model_without_percent_gives_it_no_mass():
+    logits = np.random.default_rng(2).normal(size=(2, 3, 3))
+    tags = TagDistribution.from_logits(jnp.array(logits), where=jnp.ones((2, 3), bool))
+    np.testing.assert_allclose(np.exp(tags.tags[..., :PERCENT]), softmax(logits), rtol=1e-5)
+    assert np.all(np.asarray(tags.tags[..., PERCENT]) == -np.inf)
+
+
+def test_low_precision_logits_are_normalised_in_float32():
+    logits = jnp.linspace(-4, 4, 400, dtype=jnp.bfloat16).reshape(1, 100, 4)
+    tags = TagDistribution.from_logits(
+        logits, where=jnp.ones((1, 100), bool), rest=jnp.zeros(1, jnp.bfloat16)
+    )
+    assert tags.tags.dtype == tags.rest.dtype == jnp.float32
+    np.testing.assert_allclose(np.exp(tags.tags).sum(axis=-1), 1.0, rtol=1e-6)
+    assert tags.log_prob(jnp.array([[NOTHING]])).dtype == jnp.float32
+
+
+def test_hard_em_pulls_at_the_tags_of_one_equation():
+    logits = np.random.default_rng(3).normal(size=(3, 5, 4))
+    tags = TagDistribution.from_logits(jnp.array(logits), where=jnp.ones((3, 5), bool))
+    candidates = [(0, PLUS, 1, MINUS), (1, MINUS, 4, PERCENT), (2, PLUS, -1, NONE), NOTHING]
+    # The last one is padding, and would be the best.
+    where = jnp.array([[True, True, True, False]] * 3)
+
+    def loss(table):
+        log_probs = dataclasses.replace(tags, tags=table).log_prob(jnp.array([candidates] * 3))
+        return hard_em_loss(log_probs, where=where, reduce_fn=jnp.sum)
+
+    gradient = np.asarray(jax.jit(jax.grad(loss))(tags.tags))
+    for b in range(3):
+        best = max(candidates[:3], key=lambda row: float(gain(np.asarray(tags.tags[b]), row)))
+        expected = np.zeros((5, 4))
+        expected[:, NONE] = -1
+        for slot, tag in (best[:2], best[2:]):
+            if slot >= 0:
+                expected[slot] = np.where(np.arange(4) == tag, -1, 0)
+        np.testing.assert_array_equal(gradient[b], expected)
+
+
+@pytest.mark.parametrize("loss", [hard_em_loss, mml_loss, first_only_loss])
+@pytest.mark.parametrize("filler", [NOTHING, (0, 0, 0, 0), (4, PLUS, 4, PLUS)])
+def test_gradients_are_finite_and_none_reaches_what_is_no_number(example, loss, filler):
+    logits, where, rest, _ = example
+    where = where.copy()
+    where[:2, :2] = True
+    # Whatever stands in padding, infinities included, must stay there.
+    logits = np.where(where[..., None], logits, [np.inf, -np.inf, 1e30, 0.0])
+    candidates = jnp.array([[(0, PLUS, 1, MINUS), (0, MINUS, -1, NONE), filler, filler]] * 3)
+    solutions = jnp.array([[True, True, False, False]] * 2 + [[False] * 4])
+
+    def total(logits, rest):
+        tags = TagDistribution.from_logits(logits, where=jnp.array(where), rest=rest)
+        return loss(tags.log_prob(candidates), where=solutions)
+
+    args = jnp.array(logits), jnp.array(rest)
+    value = jax.jit(total)(*args)
+    of_logits, of_rest = jax.jit(jax.grad(total, argnums=(0, 1)))(*args)
+    assert np.isfinite(value) and np.all(np.isfinite(of_logits))
+    assert np.all(np.asarray(of_logits)[~where] == 0)
+    assert np.all(np.any(np.asarray(of_logits)[where] != 0, axis=-1))
+    np.testing.assert_allclose(of_rest, [-0.5, -0.5, 0.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("num_slots", [0, 1, 2, 5])
+@pytest.mark.parametrize("ties", [False, True])
+def test_top_equals_exhaustive_search(num_slots, ties):
+    batch, k = 60, 12
+    rng = np.random.default_rng(num_slots)
+    logits = rng.normal(size=(batch, num_slots, 4)) * 2
+    if ties:
+        logits = np.round(logits / 2)
+    where = rng.random((batch, num_slots)) < 0.8
+    density = rng.random((batch, 1)) ** 0.5
+    # Entries with n1 >= n2 are set as well: they mean nothing.
+    pairs = rng.random((batch, (3 * num_slots) ** 2)) < density
+    pairs = pairs.reshape(batch, num_slots, 3, num_slots, 3)
+    lone = (rng.random((batch, 3 * num_slots)) < density).reshape(batch, num_slots, 3)
+    tags = TagDistribution.from_logits(
+        jnp.array(logits), where=jnp.array(where), rest=jnp.array(rng.normal(size=batch) * 9)
+    )
+    if ties:  # log-probabilities that are whole numbers: equal sums are equal to the last bit
+        tags = dataclasses.replace(
+            tags, tags=jnp.where(tags.where[..., None], jnp.array(logits, jnp.float32), tags.tags)
+        )
+    tables = {"pairs": jnp.array(pairs), "lone": jnp.array(lone)}
+    got, log_probs = tags.top(k, **tables)
+    table = np.asarray(tags.tags)
+    for b in range(batch):
+        rows = [row for row in all_equations(num_slots) if allowed(row, pairs[b], lone[b])]
+        rows = [row for row in rows if np.isfinite(gain(table[b], row))]
+        rows.sort(key=lambda row: -gain(table[b], row))  # stable: ties stay in order
+        expected = rows[:k] + [NOTHING] * (k - len(rows))
+        assert [tuple(row) for row in got[b].tolist()] == expected
+        assert np.all(np.asarray(log_probs[b, len(rows) :]) == -np.inf)
+    assert got.dtype == jnp.int32
+    possible = np.asarray(got)[..., 0] >= 0
+    np.testing.assert_array_equal(
+        log_probs, np.where(possible, np.asarray(tags.log_prob(got)), -np.inf)
+    )
+    np.testing.assert_array_equal(jax.jit(lambda tags: tags.mode(**tables))(tags), got[:, 0])
+
+
+def test_ties_go_to_the_earlier_slot_and_to_the_lone_number_first():
+    tags = TagDistribution.from_logits(jnp.zeros((1, 2, 4)), where=jnp.ones((1, 2), bool))
+    pairs = jnp.zeros((1, 2, 3, 2, 3), bool).at[:, 0, :2, 1, :2].set(True)
+    lone = jnp.ones((1, 2, 3), bool).at[..., PERCENT - 1].set(False)
+    assert tags.top(9, pairs=pairs, lone=lone)[0].tolist() == [
+        [
+            [0, PLUS, -1, NONE],
+            [0, PLUS, 1, PLUS],
+            [0, PLUS, 1, MINUS],
+            [0, MINUS, -1, NONE],
+            [0, MINUS, 1, PLUS],
+            [0, MINUS, 1, MINUS],
+            [1, PLUS, -1, NONE],
+            [1, MINUS, -1, NONE],
+            [-1, NONE, -1, NONE],
+        ]
+    ]
+
+
+def test_a_long_text_does_not_round_the_ranking_away():
+    logits = jnp.zeros((1, 3, 4)).at[0, :, PLUS].set(jnp.array([1.0, 1.0 + 1e-6, 1.0 + 2e-6]))
+    tags = TagDistribution.from_logits(
+        logits, where=jnp.ones((1, 3), bool), rest=jnp.array([-1000.0])
+    )
+    pairs, lone = jnp.zeros((1, 3, 3, 3, 3), bool), jnp.ones((1, 3, 3), bool)
+    assert tags.top(3, pairs=pairs, lone=lone)[0][0, :, 0].tolist() == [2, 1, 0]
+
+
+def test_argmax_tags_takes_every_number_by_itself(example):
+    logits, where, _, tags = example
+    got = tags.argmax_tags()
+    np.testing.assert_array_equal(got, np.where(where, logits.argmax(axis=-1), NONE))
+    assert got.dtype == jnp.int32
+
+
+@pytest.fixture
+def abilities():
+    """(ability, sign and count logits), where, and their distribution; row 2 has no number."""
+    rng = np.random.default_rng(5)
+    logits = [rng.normal(size=shape) * 2 for shape in ((3, 2), (3, 2, 3), (3, 10))]
+    logits[0][2] = [9, 0]
+    where = np.array([[True, True], [False, True], [False, False]])
+    distribution = AbilityDistribution.from_logits(*map(jnp.array, logits), where=jnp.array(where))
+    return logits, where, distribution
+
+
+COUNTS = [(count, COUNT, -1, NONE) for count in range(10)]
+
+
+def test_ability_and_what_it_takes_are_multiplied(abilities):
+    (ability, signs, counts), _, distribution = abilities
+    rows = [(0, PLUS, 1, MINUS), (1, PLUS, -1, NONE), *COUNTS]
+    got = np.exp(distribution.log_prob(jnp.array([rows] * 3)))
+    p_sign = softmax(signs[0])
+    expected = [p_sign[0, PLUS] * p_sign[1, MINUS], p_sign[0, NONE] * p_sign[1, PLUS]]
+    np.testing.assert_allclose(got[0, :2], softmax(ability)[0, 0] * np.array(expected), rtol=1e-5)
+    np.testing.assert_allclose(got[:, 2:], softmax(ability)[:, 1:] * softmax(counts), rtol=1e-5)
+
+
+def test_probabilities_of_both_abilities_add_up_to_one(abilities):
+    *_, distribution = abilities
+    rows = [NOTHING, *all_equations(2), *COUNTS]
+    total = np.exp(distribution.log_prob(jnp.array([rows] * 3))).sum(axis=-1)
+    np.testing.assert_allclose(total, 1.0, rtol=1e-5)
+
+
+def test_a_count_the_model_does_not_have_is_impossible(abilities):
+    *_, distribution = abilities
+    rows = [(10, COUNT, -1, NONE), (1, COUNT, -1, NONE), (1, PERCENT, -1, NONE)]
+    assert (
+        np.isfinite(distribution.log_prob(jnp.array([rows] * 3))).tolist()
+        == [[False, True, False]] * 3
+    )
+
+
+@pytest.mark.parametrize("k", [4, 40])
+def test_top_merges_both_abilities(abilities, k):
+    *_, where, distribution = abilities
+    rng = np.random.default_rng(6)
+    pairs, lone = rng.random((3, 2, 3, 2, 3)) < 0.7, rng.random((3, 2, 3)) < 0.7
+    tables = {"pairs": jnp.array(pairs), "lone": jnp.array(lone)}
+    got, log_probs = distribution.top(k, **tables)
+    for b in range(3):
+        rows = [row for row in all_equations(2) if allowed(row, pairs[b], lone[b])] + COUNTS
+        scores = np.asarray(distribution.log_prob(jnp.array([rows] * 3)))[b]
+        scored = [pair for pair in zip(scores, rows, strict=True) if np.isfinite(pair[0])]
+        scored = sorted(scored, key=lambda pair: -pair[0])[:k]
+        missing = k - len(scored)
+        expected = [row for _, row in scored] + [NOTHING] * missing
+        assert [tuple(row) for row in got[b].tolist()] == expected
+        np.testing.assert_array_equal(
+            log_probs[b], [score for score, _ in scored] + [-np.inf] * missing
+        )
+    np.testing.assert_array_equal(distribution.mode(**tables), got[:, 0])
+
+
+def test_equal_equations_and_counts_are_ranked_in_that_order():
+    zeros = np.log([0.5, 0.5]), np.log([[[0.5, 0.25, 0.25]]]), np.log(np.full((1, 4), 0.25))
+    distribution = AbilityDistribution.from_logits(
+        jnp.array(zeros[0])[None], *map(jnp.array, zeros[1:]), where=jnp.ones((1, 1), bool)
+    )
+    top, _ = distribution.top(
+        4, pairs=jnp.zeros((1, 1, 3, 1, 3), bool), lone=jnp.ones((1, 1, 3), bool)
+    )
+    assert top.tolist() == [
+        [[0, PLUS, -1, NONE], [0, MINUS, -1, NONE], [0, COUNT, -1, NONE], [1, COUNT, -1, NONE]]
+    ]
+
+
+def test_without_numbers_only_counts_are_left_however_unlikely(abilities):
+    (ability, _, counts), _, distribution = abilities
+    assert softmax(ability)[2, 0] > 0.99
+    mode = distribution.mode(pairs=jnp.ones((3, 2, 3, 2, 3), bool), lone=jnp.ones((3, 2, 3), bool))
+    assert mode[2].tolist() == [counts[2].argmax(), COUNT, -1, NONE]
+
+
+@pytest.mark.parametrize("loss", [hard_em_loss, mml_loss, first_only_loss])
+def test_gradients_of_both_abilities_are_finite(abilities, loss):
+    logits, where, _ = abilities
+    rows = [(1, PLUS, -1, NONE), (3, COUNT, -1, NONE), NOTHING, (12, COUNT, -1, NONE)]
+    solutions = jnp.array([[True, True, False, False], [True, True, False, False], [False] * 4])
+
+    def total(logits):
+        distribution = AbilityDistribution.from_logits(*logits, where=jnp.array(where))
+        log_probs = distribution.log_prob(jnp.array([rows] * 3))
+        return loss(log_probs, where=solutions)
+
+    gradients = jax.jit(jax.grad(total))([jnp.array(part) for part in logits])
+    for gradient in map(np.asarray, gradients):
+        assert np.all(np.isfinite(gradient))
+        assert np.all(gradient[2] == 0)
+    assert np.all(np.asarray(gradients[0])[:2] != 0)
+    assert np.all(np.asarray(gradients[1])[~where] == 0)

@@ -1,0 +1,160 @@
+"""Heads of the equation tagger: the paper's formula, and padding takes no part."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax.distributions.equation import MINUS, NONE, PLUS
+from hardem_jax.losses import hard_em_loss
+from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.equation_tagger import EquationTagger
+
+CONFIG = BertConfig(
+    vocab_size=20,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+)
+NUM_SPECIAL = 10
+
+
+def make(**options):
+    return EquationTagger(Bert(CONFIG, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1), **options)
+
+
+@pytest.fixture
+def batch():
+    """Three texts of 9, 6 and no tokens; two numbers of the first begin in the same wordpiece."""
+    where = jnp.arange(9)[None, :] < jnp.array([[9], [6], [0]])
+    return dict(
+        token_ids=jax.random.randint(jax.random.key(0), (3, 9), 0, 20),
+        token_type_ids=jnp.zeros((3, 9), jnp.int32),
+        where=where,
+        number_tokens=jnp.array([[2, 5, 5], [4, 0, 0], [0, 0, 0]]),
+        numbers_where=jnp.array([[True] * 3, [True, False, False], [False] * 3]),
+    )
+
+
+def last_layer(tagger, batch):
+    return tagger.encoder(
+        batch["token_ids"], where=batch["where"], token_type_ids=batch["token_type_ids"]
+    )
+
+
+def test_numbers_are_tagged_at_their_wordpiece_and_special_ones_from_the_pooled_text(batch):
+    tagger = make()
+    hidden = last_layer(tagger, batch)
+    tags = tagger(batch)
+    w1, w2 = tagger.tag_scores.kernel[...], tagger.special_scores.kernel[...]
+    assert w1.shape == (16, 4) and w2.shape == (16, NUM_SPECIAL * 4)
+    assert tagger.tag_scores.bias is None and tagger.special_scores.bias is None
+    for row, length, positions in ((0, 9, [2, 5, 5]), (1, 6, [4])):
+        pooled = hidden[row, :length].max(axis=0)
+        expected = jax.nn.log_softmax(jnp.einsum("D,DST->ST", pooled, w2.reshape(16, -1, 4)))
+        np.testing.assert_allclose(tags.tags[row, :NUM_SPECIAL], expected, rtol=1e-4)
+        expected = jax.nn.log_softmax(hidden[row, jnp.array(positions)] @ w1)
+        of_text = tags.tags[row, NUM_SPECIAL : NUM_SPECIAL + len(positions)]
+        np.testing.assert_allclose(of_text, expected, rtol=1e-4)
+    expected = np.concatenate([np.ones((3, NUM_SPECIAL), bool), batch["numbers_where"]], axis=1)
+    np.testing.assert_array_equal(tags.where, expected)
+    assert np.all(np.isfinite(tags.tags[:, :NUM_SPECIAL]))
+
+
+def test_the_two_products_differ_by_the_words_that_say_none(batch):
+    numbers, tokens = make()(batch), make(product_over="tokens")(batch)
+    tagger = make()
+    scores = jax.nn.log_softmax(last_layer(tagger, batch) @ tagger.tag_scores.kernel[...])
+    # Position 5 carries two numbers and is left out once; padding numbers carry no position 0.
+    words = [[0, 1, 3, 4, 6, 7, 8], [0, 1, 2, 3, 5], []]
+    expected = [float(scores[row, jnp.array(at, int), NONE].sum()) for row, at in enumerate(words)]
+    np.testing.assert_allclose(tokens.rest, expected, rtol=1e-5)
+    np.testing.assert_array_equal(numbers.rest, [0, 0, 0])
+    np.testing.assert_array_equal(numbers.tags, tokens.tags)
+
+
+def test_numbers_in_one_wordpiece_are_two_operands_alike(batch):
+    tags = make()(batch)
+    first, second = NUM_SPECIAL + 1, NUM_SPECIAL + 2
+    rows = [(0, PLUS, first, MINUS), (0, PLUS, second, MINUS), (first, PLUS, second, MINUS)]
+    log_probs = np.asarray(tags.log_prob(jnp.array([rows] * 3)))[0]
+    assert log_probs[0] == log_probs[1] and np.all(np.isfinite(log_probs))
+    assert np.all(log_probs < 0)
+
+
+@pytest.mark.parametrize("product_over", ["numbers", "tokens"])
+def test_padding_gets_no_gradient_from_any_head(batch, product_over):
+    graphdef, params = nnx.split(make(product_over=product_over), nnx.Param)
+    candidates = jnp.array([[(0, PLUS, NUM_SPECIAL, MINUS), (1, PLUS, -1, NONE)]] * 3)
+    solutions = jnp.array([[True, True], [True, False], [False, False]])
+
+    def total(params):
+        log_probs = nnx.merge(graphdef, params)(batch).log_prob(candidates)
+        return hard_em_loss(log_probs, where=solutions)
+
+    # A word that occurs in padding alone must not matter.
+    batch["token_ids"] = jnp.where(batch["where"], jnp.minimum(batch["token_ids"], 18), 19)
+    gradient = jax.jit(jax.grad(total))(params)
+    words = gradient["encoder"]["embeddings"]["word"]
+    table = np.asarray(jax.tree.leaves(words)[0])
+    assert np.all(table[19] == 0) and np.any(table[:19] != 0)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))
+
+
+class Table(nnx.Module):
+    """An encoder whose last layer is a parameter: its gradient shows who looked where."""
+
+    config = CONFIG
+
+    def __init__(self, hidden):
+        self.hidden = nnx.Param(hidden)
+
+    def __call__(self, token_ids, *, where, token_type_ids, rngs=None):
+        return self.hidden[...]
+
+
+@pytest.mark.parametrize(
+    ("product_over", "seen"),
+    [
+        ("numbers", [[2, 5], [4], []]),
+        ("tokens", [[0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 1, 2, 3, 4, 5], []]),
+    ],
+)
+def test_gradient_reaches_the_positions_of_the_product_alone(batch, product_over, seen):
+    encoder = Table(jax.random.normal(jax.random.key(1), (3, 9, 16)))
+    tagger = EquationTagger(encoder, num_special=0, product_over=product_over, rngs=nnx.Rngs(1))
+    graphdef, params = nnx.split(tagger, nnx.Param)
+    candidates = jnp.array([[(0, PLUS, 1, MINUS), (0, PLUS, -1, NONE)]] * 3)
+    solutions = jnp.array([[True, True], [False, True], [False, False]])
+
+    def total(params):
+        log_probs = nnx.merge(graphdef, params)(batch).log_prob(candidates)
+        return hard_em_loss(log_probs, where=solutions)
+
+    gradient = np.asarray(jax.jit(jax.grad(total))(params)["encoder"]["hidden"][...])
+    for row in range(3):
+        assert np.flatnonzero(np.any(gradient[row] != 0, axis=-1)).tolist() == seen[row]
+
+
+def test_heads_stay_in_float32_under_bfloat16(batch):
+    encoder = Bert(CONFIG, rngs=nnx.Rngs(0), dtype=jnp.bfloat16)
+    tagger = EquationTagger(encoder, product_over="tokens", rngs=nnx.Rngs(1))
+    hidden, tags = last_layer(tagger, batch), tagger(batch)
+    assert hidden.dtype == jnp.bfloat16 and tags.tags.dtype == tags.rest.dtype == jnp.float32
+    scores = hidden.astype(jnp.float32) @ tagger.tag_scores.kernel[...]
+    expected = jax.nn.log_softmax(scores[1, 4])
+    np.testing.assert_allclose(tags.tags[1, NUM_SPECIAL], expected, rtol=1e-5)
+
+
+def test_dropout_needs_a_key(batch):
+    tagger = make()
+    np.testing.assert_array_equal(tagger(batch).tags, tagger(batch).tags)
+    dropped = tagger(batch, rngs=nnx.Rngs(dropout=2))
+    assert np.any(np.asarray(dropped.tags) != np.asarray(tagger(batch).tags))
+
+
+def test_unknown_option_is_named():
+    with pytest.raises(ValueError, match="product_over must be"):
+        make(product_over="everything")

@@ -1,0 +1,370 @@
+"""Equations: Z against brute force in exact arithmetic, its order, and f."""
+
+import itertools
+import time
+from fractions import Fraction
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hardem_jax.data.drop import read_drop
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.equations import (
+    COUNT,
+    MINUS,
+    NONE,
+    PASSAGE,
+    PERCENT,
+    PLUS,
+    QUESTION,
+    SPECIAL,
+    SPECIAL_NUMBERS,
+    EquationRules,
+    NumberTable,
+    enumerate_equations,
+    execute_equation,
+    format_number,
+    number_table,
+)
+from hardem_jax.solutions.numbers import NumberMention, find_numbers
+
+FLAGS = ("special_numbers", "special_pairs", "lone_special", "lone_text", "question_numbers")
+FLAGS += ("negative", "distinct_values")
+OPERATORS = {PLUS: Fraction(1), MINUS: Fraction(-1), PERCENT: Fraction(1, 100)}
+
+
+def table_of(special, passage, question=()):
+    return number_table(
+        *([NumberMention(float(v), 0, 1) for v in part] for part in (passage, question)),
+        special=[float(v) for v in special],
+    )
+
+
+def random_rules(rng):
+    options = {flag: bool(rng.integers(2)) for flag in FLAGS}
+    percent = ("off", "term", "factor")[rng.integers(3)]
+    max_count = (None, 0, 3, 9)[rng.integers(4)]
+    return EquationRules(percent=percent, max_count=max_count, **options)
+
+
+def random_problem(rng):
+    """Special, passage and question numbers with one decimal, as exact fractions."""
+    sizes = rng.integers(0, (4, 8, 4))
+    numbers = [[Fraction(int(n), 10) for n in 5 * rng.integers(0, 9, size)] for size in sizes]
+    numbers[0] = list(dict.fromkeys(numbers[0]))
+    return numbers
+
+
+def brute_values(values, kinds, rules):
+    """{equation: its exact value} for all of Z_tot without counts, by trying every row."""
+    result = {}
+    taking_part = [
+        (k == SPECIAL and rules.special_numbers)
+        or k == PASSAGE
+        or (k == QUESTION and rules.question_numbers)
+        for k in kinds
+    ]
+    for n1 in range(len(values)):
+        if not taking_part[n1]:
+            continue
+        lone_allowed = rules.lone_special if kinds[n1] == SPECIAL else rules.lone_text
+        for o1 in OPERATORS:
+            if not lone_allowed or (o1 == MINUS and not rules.negative):
+                continue
+            if o1 == PERCENT and rules.percent != "term":
+                continue
+            result[n1, o1, -1, NONE] = OPERATORS[o1] * values[n1]
+        for n2 in range(n1 + 1, len(values)):
+            if not taking_part[n2]:
+                continue
+            if kinds[n1] == kinds[n2] == SPECIAL and not rules.special_pairs:
+                continue
+            for o1, o2 in itertools.product(OPERATORS, OPERATORS):
+                if PERCENT in (o1, o2) and rules.percent == "off":
+                    continue
+                left, right = OPERATORS[o1] * values[n1], OPERATORS[o2] * values[n2]
+                if PERCENT in (o1, o2) and rules.percent == "factor":
+                    if o1 == o2 or (MINUS in (o1, o2) and not rules.negative):
+                        continue
+                    result[n1, o1, n2, o2] = left * right
+                elif o1 == o2 == MINUS and not rules.negative:
+                    continue
+                else:
+                    result[n1, o1, n2, o2] = left + right
+    return result
+
+
+def reading_order(equation, kinds):
+    """Sort key: operands as they are read, passage, question, special; lone before its pairs."""
+    n1, o1, n2, o2 = equation
+    place = {PASSAGE: 0, QUESTION: 1, SPECIAL: 2}
+    operands = [((place[kinds[n]], n), o) for n, o in ((n1, o1), (n2, o2)) if n >= 0]
+    operands.sort()
+    return [where for where, _ in operands], [o for _, o in operands]
+
+
+def brute_force(values, kinds, answer, rules):
+    found = [z for z, value in brute_values(values, kinds, rules).items() if value == answer]
+    found.sort(key=lambda z: reading_order(z, kinds))
+    if rules.distinct_values:
+        first = {}
+        for n1, o1, n2, o2 in found:
+            key = [(values[n], o) for n, o in ((n1, o1), (n2, o2)) if n >= 0]
+            first.setdefault(tuple(sorted(key)), (n1, o1, n2, o2))
+        found = list(first.values())
+    counts = range(rules.max_count + 1) if rules.max_count is not None else []
+    return found + [(c, COUNT, -1, NONE) for c in counts if c == answer]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_equals_brute_force(seed):
+    """A thousand problems in all, with every option drawn anew for each."""
+    rng = np.random.default_rng(seed)
+    sizes = []
+    for _ in range(100):
+        rules, numbers = random_rules(rng), random_problem(rng)
+        values = [v for part in numbers for v in part]
+        kinds = [k for k, part in enumerate(numbers) for _ in part]
+        # Mostly an answer that some equation has; in a tenth of the cases perhaps none.
+        reachable = [*brute_values(values, kinds, rules).values(), Fraction(3)]
+        answer = reachable[rng.integers(len(reachable))]
+        answer += Fraction(1, 10) if rng.random() < 0.1 else 0
+        table = table_of(*numbers)
+        found = enumerate_equations(table, float(answer), rules)
+        expected = brute_force(values, kinds, answer, rules)
+        assert found.dtype == np.int32 and found.shape == (len(expected), 4)
+        assert [tuple(z) for z in found.tolist()] == expected
+        np.testing.assert_allclose(
+            execute_equation(found, table, rules), float(answer), atol=0.5e-5, rtol=0
+        )
+        sizes.append(len(expected))
+    assert np.mean(np.array(sizes) > 1) > 0.4  # most problems are not trivial
+
+
+@pytest.mark.parametrize("library", [np, jnp])
+@pytest.mark.parametrize("seed", range(20))
+def test_table_and_lone_are_all_equations(library, seed):
+    rng = np.random.default_rng(seed)
+    rules = random_rules(rng)
+    kinds = np.concatenate([np.sort(rng.integers(0, 3, 6)), [-1]])  # the last is padding
+    expected = set(brute_values([Fraction(1)] * 7, kinds.tolist(), rules))
+    batch = library.asarray(np.stack([kinds, np.full(7, -1)]))
+    pairs, lone = rules.table(batch), rules.lone(batch)
+    assert isinstance(pairs, type(batch)) and pairs.dtype == lone.dtype == bool
+    assert pairs.shape == (2, 7, 3, 7, 3) and lone.shape == (2, 7, 3)
+    assert not pairs[1].any() and not lone[1].any()
+    found = [(a, b + 1, c, d + 1) for a, b, c, d in np.argwhere(pairs[0]).tolist()]
+    found += [(a, b + 1, -1, NONE) for a, b in np.argwhere(lone[0]).tolist()]
+    assert len(found) == len(expected) and set(found) == expected
+    np.testing.assert_array_equal(rules.table(library.asarray(kinds)), pairs[0])
+
+
+def test_document_order():
+    table = table_of(special=[1, 2], passage=[5, 3, 3], question=[4])
+    assert enumerate_equations(table, 3).tolist() == [
+        [1, MINUS, 2, PLUS],  # passage 5 with special 2
+        [3, PLUS, -1, NONE],  # passage 3 alone
+        [4, PLUS, -1, NONE],
+        [0, MINUS, 5, PLUS],  # question 4 with special 1
+    ]
+    # An operand earlier in the text comes first, whatever its partner.
+    assert enumerate_equations(table, 8).tolist() == [[2, PLUS, 3, PLUS], [2, PLUS, 4, PLUS]]
+    assert enumerate_equations(table_of([], [0, 3]), 3).tolist() == [
+        [0, PLUS, 1, PLUS],
+        [0, MINUS, 1, PLUS],
+        [1, PLUS, -1, NONE],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("passage", "answer", "special"),
+    [
+        ([2.3, 1.1], 1.2, []),  # 2.3 - 1.1 is 1.1999999999999997
+        ([0.1, 0.2], 0.3, []),
+        ([100.1, 27.7], 72.4, []),
+        ([12.8], 87.2, [100]),
+    ],
+)
+def test_rounding_of_float64_hides_no_solution(passage, answer, special):
+    assert len(enumerate_equations(table_of(special, passage), answer)) == 1
+
+
+@pytest.mark.parametrize(
+    ("digits", "answer", "agrees"),
+    [
+        (5, 3.000004, True),
+        (5, 3.000006, False),
+        (1, 3.04, True),
+        (1, 3.06, False),
+        (0, 3.4, True),
+    ],
+)
+def test_digits(digits, answer, agrees):
+    rules = EquationRules(digits=digits, max_count=9)
+    found = enumerate_equations(table_of([], [41, 38]), answer, rules)
+    expected = [[0, PLUS, 1, MINUS], [3, COUNT, -1, NONE]] if agrees else []
+    assert found.tolist() == expected
+
+
+def test_large_integers_stay_apart():
+    table = table_of([], [10.0**15, 10.0**15 + 1, 1e15 + 7])
+    assert enumerate_equations(table, 10.0**15 + 1).tolist() == [[1, PLUS, -1, NONE]]
+
+
+@pytest.mark.parametrize("percent", ["off", "term", "factor"])
+def test_overflow_is_no_solution(percent):
+    table = table_of([], [1.7e308, 1.7e308, 5e307, 2])
+    rules = EquationRules(percent=percent, negative=True)
+    found = enumerate_equations(table, 2, rules)
+    assert found.tolist() == [[3, PLUS, -1, NONE]]
+    assert enumerate_equations(table, 1.7e308, rules)[:1].tolist() != []
+    every = np.array([[0, PLUS, 1, PLUS], [0, MINUS, 1, MINUS], [0, PLUS, 1, MINUS]])
+    assert execute_equation(every, table, rules).tolist() == [np.inf, -np.inf, 0]
+
+
+def test_percent_as_term_and_as_factor():
+    table = table_of([], [250, 8])
+    term, factor = EquationRules(percent="term"), EquationRules(percent="factor")
+    assert enumerate_equations(table, 250 + 0.08, term).tolist() == [[0, PLUS, 1, PERCENT]]
+    assert enumerate_equations(table, 20, term).tolist() == []
+    eight_percent_of_it = [[0, PLUS, 1, PERCENT], [0, PERCENT, 1, PLUS]]
+    assert enumerate_equations(table, 20, factor).tolist() == eight_percent_of_it
+    assert enumerate_equations(table, 2.5, term).tolist() == [[0, PERCENT, -1, NONE]]
+    assert enumerate_equations(table, 2.5, factor).tolist() == []
+
+
+def test_blocks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    table = table_of([1, 2], rng.integers(0, 9, 40), [3])
+    whole = enumerate_equations(table, 4)
+    monkeypatch.setattr("hardem_jax.solutions.equations._MAX_ELEMENTS", 100)
+    np.testing.assert_array_equal(enumerate_equations(table, 4), whole)
+    assert len(whole) > 50
+
+
+def test_many_numbers():
+    # 3,000 numbers make 13.5 million pairs; only blocks of them are in memory at once.
+    table = table_of(SPECIAL_NUMBERS, 7.0 * np.arange(2, 3002))
+    found = enumerate_equations(table, 7.0 * (3001 + 3000))
+    assert found.tolist() == [[10 + 2998, PLUS, 10 + 2999, PLUS]]
+
+
+def test_no_numbers():
+    empty = table_of([], [])
+    assert enumerate_equations(empty, 3).shape == (0, 4)
+    assert enumerate_equations(empty, 3, EquationRules(max_count=3)).tolist() == [[3, COUNT, -1, 0]]
+    assert execute_equation(np.zeros((0, 4), np.int32), empty).shape == (0,)
+
+
+@pytest.mark.parametrize("answer", [np.inf, -np.inf, np.nan])
+def test_an_answer_has_to_be_finite(answer):
+    with pytest.raises(InputError, match=f"answer: expected a finite number, found {answer}"):
+        enumerate_equations(table_of([], [1]), answer)
+    with pytest.raises(InputError, match=f"expected a finite number, found {answer}"):
+        format_number(answer)
+
+
+@pytest.mark.parametrize("options", [{"max_count": -1}, {"digits": -1}, {"digits": 16}])
+def test_rules_out_of_range(options):
+    [name] = options
+    with pytest.raises(InputError, match=f"{name}: expected .* found {options[name]}"):
+        EquationRules(**options)
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds", "message"),
+    [
+        ([1.0, np.inf], [0, 1], "expected finite numbers, found inf"),
+        ([1.0], [0, 1], r"expected one length N, found shapes \(1,\) and \(2,\)"),
+        ([1.0, 2.0], [1, 0], "expected special, then passage"),
+    ],
+)
+def test_broken_tables(values, kinds, message):
+    with pytest.raises(ValueError, match=message):
+        NumberTable(np.array(values), np.array(kinds, np.int8))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (0, PLUS, 2, PLUS),  # no such slot
+        (1, PLUS, 0, PLUS),  # n1 < n2
+        (0, PLUS, 0, PLUS),
+        (-1, PLUS, 1, PLUS),
+        (2, PLUS, -1, NONE),
+        (0, COUNT, 1, PLUS),
+        (0, PLUS, 1, NONE),
+        (0, PLUS, -1, PLUS),
+        (0, 5, 1, PLUS),
+        (-3, COUNT, -1, NONE),
+    ],
+)
+def test_execution_of_what_is_no_equation(row):
+    with pytest.raises(ValueError, match="expected rows .* over 2 numbers"):
+        execute_equation(np.array([(0, PLUS, 1, PLUS), row]), table_of([], [1, 2]))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2.3 - 1.1, "1.2"),
+        (53000.0, "53000"),
+        (-0.0, "0"),
+        (-1e-9, "0"),
+        (0.000014, "0.00001"),
+        (1e16, "10000000000000000"),
+        (-0.09, "-0.09"),
+        (1 / 3, "0.33333"),
+    ],
+)
+def test_format_number(value, text):
+    assert format_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (EquationRules(), (0.930, 9.1, 4)),
+        (EquationRules(percent="term"), (0.937, 10.3, 4)),
+        (EquationRules(percent="factor"), (0.933, 11.0, 5)),
+    ],
+)
+def test_every_solution_of_real_questions_is_one(shared_dir, rules, expected):
+    """f(z) = y, computed from the text again in exact arithmetic; and the speed of it all."""
+    examples = []
+    for split in ("train", "dev"):
+        file = shared_dir / f"data/drop/drop_dataset_{split}.json"
+        examples += read_drop(file, skips=ExclusionCounts())
+    assert len(examples) == 4170 + 742
+    started = time.process_time()
+    solved = []
+    for passage, group in itertools.groupby(examples, key=lambda example: example.passage):
+        mentions = find_numbers(passage)
+        for example in group:
+            table = number_table(mentions, find_numbers(example.question))
+            solved.append((example, table, enumerate_equations(table, example.answer, rules)))
+    assert time.process_time() - started < 10
+    for example, table, equations in solved:
+        result = execute_equation(equations, table, rules)
+        assert (np.abs(result - example.answer) <= 0.5e-5).all()
+        assert len(set(map(tuple, equations.tolist()))) == len(equations)
+        for n1, o1, n2, o2 in equations.tolist():
+            exact = exact_value(table, n1, o1, n2, o2, rules)
+            assert abs(exact - Fraction(str(example.answer))) <= Fraction(5, 10**6)
+    sizes = np.array([len(equations) for _, _, equations in solved])
+    sizes, covered = sizes[sizes > 0], (sizes > 0).mean()
+    # The figures that docstrings give.
+    assert round(covered, 3) == expected[0] and round(sizes.mean(), 1) == expected[1]
+    assert np.median(sizes) == expected[2]
+
+
+def exact_value(table, n1, o1, n2, o2, rules):
+    if o1 == COUNT:
+        return Fraction(n1)
+    left = OPERATORS[o1] * Fraction(str(table.values[n1]))
+    if n2 < 0:
+        return left
+    right = OPERATORS[o2] * Fraction(str(table.values[n2]))
+    return left * right if rules.percent == "factor" and PERCENT in (o1, o2) else left + right
