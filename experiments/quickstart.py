@@ -7,6 +7,7 @@ mention in Z is the true one, which no real data set can tell for sure.
 """
 
 import dataclasses
+import functools
 import math
 import tempfile
 import time
@@ -24,7 +25,7 @@ from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.planted import PlantedConfig, planted_examples, planted_tokenizer
 from hardem_jax.data.prepared import PreparedSplit, prepare_split
-from hardem_jax.data.windows import WindowConfig
+from hardem_jax.data.windows import WindowConfig, pad_windows
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
@@ -112,8 +113,11 @@ class Quickstart:
             data.positives,
             data.negatives,
             plan,
-            num_solutions=shapes.num_solutions(data.positives.sizes),
-            pad_id=data.tokenizer.pad_id,
+            pad=functools.partial(
+                pad_windows,
+                num_solutions=shapes.num_solutions(data.positives.sizes),
+                pad_id=data.tokenizer.pad_id,
+            ),
         )
         task = SpanQA(
             graphdef,

@@ -21,13 +21,12 @@ from hardem_jax.training.checkpoint import load_params
 
 
 @dataclasses.dataclass(frozen=True)
-class ReaderConfig:
-    """The model.
+class EncoderConfig:
+    """A pretrained encoder.
 
     Attributes:
         encoder: Hugging Face name or folder of a BERT-family checkpoint.
         num_layers: keep the first so many layers; None keeps all.
-        softmax_over: "context" (default) or, as the paper's formula has it, all "tokens".
         dtype: of the computation in the encoder; parameters and losses stay float32.
         remat: recompute activations in the backward pass, to save memory.
         scan_layers: compile one layer and loop over it, to save compile time.
@@ -35,30 +34,49 @@ class ReaderConfig:
 
     encoder: str = "bert-base-uncased"
     num_layers: int | None = None
-    softmax_over: Literal["context", "tokens"] = "context"
     dtype: Literal["float32", "bfloat16"] = "float32"
     remat: bool = False
     scan_layers: bool = False
+
+    def load(self, tokenizer: Wordpieces) -> Bert:
+        """The encoder with its weights.
+
+        Raises:
+            InputError: if the checkpoint cannot be loaded or its vocabulary is too small.
+        """
+        encoder = load_bert(
+            self.encoder,
+            num_layers=self.num_layers,
+            dtype=jnp.dtype(self.dtype),
+            remat=self.remat,
+            scan_layers=self.scan_layers,
+        )
+        if encoder.config.vocab_size < tokenizer.vocab_size:
+            raise InputError(
+                f"{self.encoder}: vocabulary of {encoder.config.vocab_size} entries, but the data "
+                f"was prepared with a tokenizer of {tokenizer.vocab_size}"
+            )
+        return encoder
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderConfig(EncoderConfig):
+    """The model.
+
+    Attributes:
+        softmax_over: "context" (default) or, as the paper's formula has it, all "tokens".
+    """
+
+    softmax_over: Literal["context", "tokens"] = "context"
 
 
 def new_reader(config: ReaderConfig, tokenizer: Wordpieces, *, seed: int) -> SpanReader:
     """A reader with the pretrained encoder and fresh heads.
 
     Raises:
-        InputError: if the checkpoint cannot be loaded or its vocabulary is too small.
+        InputError: see `EncoderConfig.load`.
     """
-    encoder = load_bert(
-        config.encoder,
-        num_layers=config.num_layers,
-        dtype=jnp.dtype(config.dtype),
-        remat=config.remat,
-        scan_layers=config.scan_layers,
-    )
-    if encoder.config.vocab_size < tokenizer.vocab_size:
-        raise InputError(
-            f"{config.encoder}: vocabulary of {encoder.config.vocab_size} entries, but the data "
-            f"was prepared with a tokenizer of {tokenizer.vocab_size}"
-        )
+    encoder = config.load(tokenizer)
     return SpanReader(encoder, rngs=nnx.Rngs(seed), softmax_over=config.softmax_over)
 
 
@@ -91,14 +109,7 @@ class TrainedReader:
     """
 
     def __init__(self, run_dir: Path, checkpoint: str, *, batch_size: int):
-        try:
-            config = json.loads((run_dir / "config.json").read_text("utf-8"))
-        except OSError as error:
-            raise InputError(
-                f"{run_dir}: expected the folder of a run, found no config.json ({error.strerror})"
-            ) from error
-        except ValueError as error:
-            raise InputError(f"{run_dir}/config.json: expected JSON, found {error}") from error
+        config = read_run_config(run_dir)
         model = config["flags"]["model"]
         self.tokenizer = load_tokenizer(run_dir)
         self.windows = WindowConfig(**config["windows"])
@@ -112,17 +123,33 @@ class TrainedReader:
         )
         graphdef, shapes = nnx.split(abstract, nnx.Param)
         self.params = load_params(run_dir / checkpoint, shapes)
-        inference = _fields(config["flags"]["inference"])
+        inference = fields_of(config["flags"]["inference"])
         inference["batch_size"] = batch_size
         self.task = SpanQA(
             graphdef,
             InferenceConfig(**inference),
-            batches=BatchConfig(**_fields(config["flags"]["batches"])),
+            batches=BatchConfig(**fields_of(config["flags"]["batches"])),
             pad_id=self.tokenizer.pad_id,
         )
 
 
-def _fields(flags: dict[str, Any]) -> dict[str, Any]:
+def read_run_config(run_dir: Path) -> dict[str, Any]:
+    """``config.json`` of a run.
+
+    Raises:
+        InputError: if the folder holds no run.
+    """
+    try:
+        return json.loads((run_dir / "config.json").read_text("utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{run_dir}: expected the folder of a run, found no config.json ({error.strerror})"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{run_dir}/config.json: expected JSON, found {error}") from error
+
+
+def fields_of(flags: dict[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass from what `experiments.cli.flags` made of it."""
     fields = {name: value for name, value in flags.items() if name != "type"}
     return {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}

@@ -7,6 +7,7 @@ shape of the model), ``tokenizer.json``, ``metrics.jsonl`` and the checkpoints
 """
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,7 +27,7 @@ from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
 from hardem_jax.data.prepared import Concatenated, PreparedSplit, Question, prepare_split
 from hardem_jax.data.records import write_json
 from hardem_jax.data.tokenizer import load_tokenizer
-from hardem_jax.data.windows import WindowConfig, make_windows
+from hardem_jax.data.windows import WindowConfig, make_windows, pad_windows
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import MML, FirstOnly, HardEM
 from hardem_jax.tasks.span_qa import Answer, InferenceConfig, SpanQA, evaluate, make_loss
@@ -93,8 +94,11 @@ class Train:
             positives,
             negatives,
             plan,
-            num_solutions=self.batches.num_solutions(positives.sizes),
-            pad_id=dev.tokenizer.pad_id,
+            pad=functools.partial(
+                pad_windows,
+                num_solutions=self.batches.num_solutions(positives.sizes),
+                pad_id=dev.tokenizer.pad_id,
+            ),
             shard=(jax.process_index(), jax.process_count()),
         )
         task = SpanQA(

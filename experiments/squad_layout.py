@@ -13,8 +13,8 @@ from typing import Literal
 from experiments.cli import run_command
 from experiments.span_qa import Evaluate, Predict, Train, prepare
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
-from hardem_jax.data.prepared import file_digest
 from hardem_jax.data.qa_hard_em import read_qa_hard_em
+from hardem_jax.data.records import file_digest
 from hardem_jax.data.squad_layout import read_squad_layout
 from hardem_jax.data.windows import WindowConfig
 

@@ -21,7 +21,7 @@ from typing import Literal
 from experiments.cli import run_command
 from experiments.span_qa import Evaluate, Predict, Train, prepare
 from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.prepared import file_digest
+from hardem_jax.data.records import file_digest
 from hardem_jax.data.triviaqa import read_triviaqa
 from hardem_jax.data.windows import WindowConfig
 

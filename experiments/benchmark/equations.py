@@ -6,7 +6,6 @@ reading of it is a row here, beside the same figures for the whole development s
 """
 
 import dataclasses
-import itertools
 import os
 import statistics
 import time
@@ -20,11 +19,12 @@ from rich.table import Table
 from experiments.benchmark.measure import machine, machine_line, wide_console
 from experiments.cli import flags, run_command
 from hardem_jax.data.drop import NumericExample, read_drop
+from hardem_jax.data.equations import numeric_question
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.equations import EquationRules, enumerate_equations, number_table
-from hardem_jax.solutions.numbers import NumberConfig, find_numbers
+from hardem_jax.solutions.equations import EquationRules
+from hardem_jax.solutions.numbers import NumberConfig
 
 # Training questions of the whole data set, and those of them whose answer is a number.
 FULL_QUESTIONS, FULL_NUMERIC = 77_409, 46_973
@@ -114,13 +114,9 @@ def measure(variant: Variant, examples: Sequence[NumericExample]) -> dict[str, A
     """Size of Z and seconds it takes; the numbers of a passage are looked for once."""
     sizes = []
     wall, cpu = time.perf_counter(), time.process_time()
-    for _, group in itertools.groupby(examples, key=lambda example: example.passage_id):
-        passage = None
-        for example in group:
-            if passage is None:
-                passage = find_numbers(example.passage, variant.numbers)
-            table = number_table(passage, find_numbers(example.question, variant.numbers))
-            sizes.append(len(enumerate_equations(table, example.answer, variant.rules)))
+    for example in examples:
+        question = numeric_question(example, variant.numbers, variant.rules)
+        sizes.append(len(question.equations))
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return {"name": variant.name, **size_of(sizes), "wall_s": wall, "cpu_s": cpu} | {
         "numeric": len(sizes),

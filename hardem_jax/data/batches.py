@@ -1,36 +1,27 @@
-"""From windows to padded batches of few fixed shapes.
+"""From examples to padded batches of few fixed shapes.
 
-Training draws one positive window (with mentions) and one negative window (without)
-per item, as the paper's open-domain reader does. A batch of B items is ``2 B`` rows:
+Training on windows draws one positive (with mentions) and one negative (without)
+per item, as the paper's open-domain reader does. A batch of B items is then ``2 B`` rows:
 its positives, then its negatives. Rows are padded to the smallest *bucket* that holds
 the longest of them, so that a step is compiled once per bucket and never again.
 
-What a batch holds, with R rows, T tokens and Z solutions:
-
-==================  ================  ==============================================
-``token_ids``       ``[R, T]`` int32  [CLS] question [SEP] context [SEP], padded
-``token_type_ids``  ``[R, T]`` int32  1 from the context on
-``where``           ``[R, T]`` bool   real tokens
-``context``         ``[R, T]`` bool   tokens of the document
-``solutions``       ``[R, Z, 2]``     int32 first and last token of each mention
-``solutions_where`` ``[R, Z]`` bool   real mentions
-``true_solution``   ``[R]`` int32     index of the annotated mention or -1; not trained on
-``row_where``       ``[R]`` bool      real rows
-``ids``             list of R str     example ids, kept on the host
-==================  ================  ==============================================
+What a batch holds is up to the task: it brings a `Pad`. In all of them ``row_where`` ``[R]`` bool
+marks the real rows and ``ids`` lists R example ids, which stay on the host.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import grain
 import numpy as np
 
-from hardem_jax.data.windows import Window
 from hardem_jax.errors import InputError
 
+T = TypeVar("T")
 Batch = dict[str, Any]
+#: R rows, None for one of padding, and the number of tokens T to pad to -> a batch.
+Pad = Callable[[Sequence[T | None], int], Batch]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,57 +49,11 @@ class BatchConfig:
             raise InputError(f"{self}: buckets must be distinct lengths in ascending order")
 
     def num_solutions(self, sizes: np.ndarray) -> int:
-        """Z for windows of these ``sizes`` (``[N, 2]``, see `records.WindowSource`)."""
+        """Z for windows of these ``sizes`` (``[N, 2]``, see `records.RecordSource`)."""
         if self.max_solutions is not None:
             return self.max_solutions
         largest = int(sizes[:, 1].max(initial=1))
         return 1 << max(0, largest - 1).bit_length()
-
-
-def pad_windows(
-    windows: Sequence[Window | None], *, num_tokens: int, num_solutions: int, pad_id: int
-) -> Batch:
-    """A batch of the given windows; None is a row of padding.
-
-    Args:
-        windows: R of them.
-        num_tokens: T, at least the longest window.
-        num_solutions: Z; further mentions of a row are cut.
-        pad_id: of the tokenizer.
-
-    Example:
-        >>> window = Window("q1", 0, "Oslo", 0, np.array([2, 7, 3, 8, 3]), 3,
-        ...     np.array([[0, 4]]), np.array([[3, 3]]))
-        >>> batch = pad_windows([window, None], num_tokens=6, num_solutions=1, pad_id=0)
-        >>> batch["token_ids"].tolist(), batch["context"][0].astype(int).tolist()
-        ([[2, 7, 3, 8, 3, 0], [0, 0, 0, 0, 0, 0]], [0, 0, 0, 1, 0, 0])
-    """
-    rows = len(windows)
-    batch: Batch = {
-        "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
-        "token_type_ids": np.zeros((rows, num_tokens), np.int32),
-        "where": np.zeros((rows, num_tokens), bool),
-        "context": np.zeros((rows, num_tokens), bool),
-        "solutions": np.zeros((rows, num_solutions, 2), np.int32),
-        "solutions_where": np.zeros((rows, num_solutions), bool),
-        "true_solution": np.full(rows, -1, np.int32),
-        "row_where": np.array([window is not None for window in windows]),
-        "ids": ["" if window is None else window.example_id for window in windows],
-    }
-    for row, window in enumerate(windows):
-        if window is None:
-            continue
-        length, start = window.num_tokens, window.context_start
-        solutions = window.solutions[:num_solutions]
-        batch["token_ids"][row, :length] = window.token_ids
-        batch["token_type_ids"][row, start:length] = 1
-        batch["where"][row, :length] = True
-        batch["context"][row, start : length - 1] = True
-        batch["solutions"][row, : len(solutions)] = solutions
-        batch["solutions_where"][row, : len(solutions)] = True
-        if window.true_solution < num_solutions:
-            batch["true_solution"][row] = window.true_solution
-    return batch
 
 
 class TrainingPlan(Sequence[tuple[int, np.ndarray, np.ndarray]]):
@@ -205,53 +150,45 @@ class TrainingPlan(Sequence[tuple[int, np.ndarray, np.ndarray]]):
 
 
 def training_batches(
-    positives: Sequence[Window],
-    negatives: Sequence[Window],
+    positives: Sequence[T],
+    negatives: Sequence[T],
     plan: TrainingPlan,
     *,
-    num_solutions: int,
-    pad_id: int,
+    pad: Pad[T],
     shard: tuple[int, int] = (0, 1),
 ) -> grain.IterDataset:
     """The batches of a plan, read and padded in background threads; resumable at any step.
 
     Args:
-        positives, negatives: windows by index.
+        positives, negatives: examples by index.
         plan: which of them go into which step.
-        num_solutions: Z.
-        pad_id: of the tokenizer.
+        pad: makes a batch of rows.
         shard: index and number of this process; each reads its part of the rows.
     """
     index, count = shard
 
     def read(step: tuple[int, np.ndarray, np.ndarray]) -> Batch:
-        num_tokens, with_mention, without = step
-        rows = [positives[i] for i in np.array_split(with_mention, count)[index]]
-        rows += [negatives[i] for i in np.array_split(without, count)[index]]
-        return pad_windows(rows, num_tokens=num_tokens, num_solutions=num_solutions, pad_id=pad_id)
+        num_tokens, chosen, others = step
+        rows = [positives[i] for i in np.array_split(chosen, count)[index]]
+        rows += [negatives[i] for i in np.array_split(others, count)[index]]
+        return pad(rows, num_tokens)
 
     return grain.MapDataset.source(plan).map(read).to_iter_dataset()
 
 
 def evaluation_batches(
-    windows: Sequence[Window],
-    lengths: np.ndarray,
-    *,
-    config: BatchConfig,
-    num_solutions: int,
-    pad_id: int,
+    examples: Sequence[T], lengths: np.ndarray, *, config: BatchConfig, pad: Pad[T]
 ) -> Iterator[tuple[np.ndarray, Batch]]:
-    """All windows once, in batches of ``config.batch_size`` rows of similar length.
+    """All examples once, in batches of ``config.batch_size`` rows of similar length.
 
     Args:
-        windows: by index.
+        examples: by index.
         lengths: ``[N]`` int tokens of each.
-        config: batch size and buckets; a window longer than the last bucket is an error.
-        num_solutions: Z.
-        pad_id: of the tokenizer.
+        config: batch size and buckets; an example longer than the last bucket is an error.
+        pad: makes a batch of rows.
 
     Yields:
-        The indices of the windows and their batch. The last batch of a bucket is filled up
+        The indices of the examples and their batch. The last batch of a bucket is filled up
         with rows of padding, for which there is no index.
     """
     if lengths.max(initial=0) > config.buckets[-1]:
@@ -264,11 +201,6 @@ def evaluation_batches(
         members = np.flatnonzero(bucket_of == bucket)
         for begin in range(0, len(members), config.batch_size):
             chosen = members[begin : begin + config.batch_size]
-            rows: list[Window | None] = [windows[i] for i in chosen]
+            rows: list[T | None] = [examples[i] for i in chosen]
             rows += [None] * (config.batch_size - len(rows))
-            yield (
-                chosen,
-                pad_windows(
-                    rows, num_tokens=num_tokens, num_solutions=num_solutions, pad_id=pad_id
-                ),
-            )
+            yield chosen, pad(rows, num_tokens)

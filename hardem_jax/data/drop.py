@@ -55,17 +55,20 @@ class NumericExample:
         passage_id: shared by the questions on one passage, which follow one another.
         passage: non-empty text, perhaps cut; offsets are those of the whole text.
         question: non-empty text.
-        answer: y, finite.
+        answer: y, finite; None for a question that is only asked.
         golds: the answer and the validated answers as the file has them, for
             `hardem_jax.metrics.drop`: objects with "number", "date" and "spans".
+        true_equation: the row ``(n1, o1, n2, o2)`` that is meant, where it is known, as in a
+            generated corpus. For measuring, never for training.
     """
 
     id: str
     passage_id: str
     passage: str
     question: str
-    answer: float
+    answer: float | None
     golds: tuple[dict[str, Any], ...]
+    true_equation: tuple[int, int, int, int] | None = None
 
 
 def read_drop(

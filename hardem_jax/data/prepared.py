@@ -14,9 +14,7 @@ error, never a stale cache.
 """
 
 import dataclasses
-import hashlib
 import json
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,10 +23,16 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
-from hardem_jax.data.records import WindowSource, WindowWriter, write_json
+from hardem_jax.data.records import (
+    RecordSource,
+    RecordWriter,
+    new_folder,
+    read_meta,
+    size_summary,
+    write_json,
+)
 from hardem_jax.data.tokenizer import Wordpieces
-from hardem_jax.data.windows import Window, WindowConfig, make_windows
-from hardem_jax.errors import InputError
+from hardem_jax.data.windows import WINDOWS, Window, WindowConfig, make_windows
 
 FORMAT = 1
 
@@ -63,23 +67,10 @@ class PreparedSplit:
     """
 
     def __init__(self, folder: Path):
-        try:
-            self.meta: dict[str, Any] = json.loads((folder / "meta.json").read_text("utf-8"))
-        except OSError as error:
-            raise InputError(
-                f"{folder}: expected a prepared split (run `prepare` first), found no readable "
-                f"meta.json ({error.strerror})"
-            ) from error
-        except ValueError as error:
-            raise InputError(f"{folder}/meta.json: expected JSON, found {error}") from error
-        if self.meta.get("format") != FORMAT:
-            raise InputError(
-                f"{folder}: expected format {FORMAT}, found {self.meta.get('format')}; "
-                "prepare it again"
-            )
+        self.meta = read_meta(folder, format=FORMAT)
         self.folder = folder
-        self.positives = WindowSource(folder / "positives")
-        self.negatives = WindowSource(folder / "negatives")
+        self.positives = RecordSource(folder / "positives", WINDOWS)
+        self.negatives = RecordSource(folder / "negatives", WINDOWS)
         self.tokenizer = Wordpieces(Tokenizer.from_file(str(folder / "tokenizer.json")))
         with open(folder / "questions.jsonl", encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
@@ -103,7 +94,7 @@ class Concatenated(Sequence[Window]):
         0
     """
 
-    def __init__(self, sources: Sequence[WindowSource]):
+    def __init__(self, sources: Sequence[RecordSource[Window]]):
         self._sources = list(sources)
         self._ends = np.cumsum([len(source) for source in sources])
         self.sizes: np.ndarray = np.concatenate(
@@ -146,68 +137,48 @@ def prepare_split(
     Returns:
         The content of ``meta.json``.
     """
-    if folder.exists() and not (folder / "meta.json").is_file():
-        raise InputError(f"{folder}: exists and is not a prepared split; choose another folder")
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    writers = {name: WindowWriter(partial / name) for name in ("positives", "negatives")}
     set_sizes: list[int] = []
     num_examples = 0
-    with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
-        for example in examples:
-            num_examples += 1
-            windows = make_windows(example, tokenizer, config)
-            num_solutions = _num_distinct_solutions(windows)
-            if not windows:
-                exclusions.add("no words in any document", example.id)
-                continue
-            if not num_solutions and not keep_without_mention:
-                exclusions.add("answer not in any window", example.id)
-                continue
-            for window in windows:
-                writers["positives" if len(window.solutions) else "negatives"].write(window)
-            set_sizes.append(num_solutions)
-            row = Question(example.id, example.question, example.golds, num_solutions)
-            questions.write(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n")
-    for writer in writers.values():
-        writer.close()
-    tokenizer.save(partial)
-    sizes = [len(np.load(f"{partial / name}.sizes.npy")) for name in writers]
-    found = np.array([size for size in set_sizes if size])
-    meta = {
-        "format": FORMAT,
-        "windows": dataclasses.asdict(config),
-        "metric": metric,
-        "tokenizer": tokenizer.fingerprint,
-        "sources": dict(sources),
-        "counts": {
-            "examples read": num_examples,
-            "questions": len(set_sizes),
-            "questions with a mention": len(found),
-            "windows with a mention": sizes[0],
-            "windows without": sizes[1],
-        },
-        "excluded": exclusions.as_dict(),
-        "solutions per question": {
-            "mean": round(float(found.mean()), 2) if len(found) else None,
-            "median": float(np.median(found)) if len(found) else None,
-            "max": int(found.max()) if len(found) else None,
-        },
-    }
-    write_json(partial / "meta.json", meta)
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    with new_folder(folder) as partial:
+        writers = {n: RecordWriter(partial / n, WINDOWS) for n in ("positives", "negatives")}
+        with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
+            for example in examples:
+                num_examples += 1
+                windows = make_windows(example, tokenizer, config)
+                num_solutions = _num_distinct_solutions(windows)
+                if not windows:
+                    exclusions.add("no words in any document", example.id)
+                    continue
+                if not num_solutions and not keep_without_mention:
+                    exclusions.add("answer not in any window", example.id)
+                    continue
+                for window in windows:
+                    writers["positives" if len(window.solutions) else "negatives"].write(window)
+                set_sizes.append(num_solutions)
+                row = Question(example.id, example.question, example.golds, num_solutions)
+                questions.write(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n")
+        for writer in writers.values():
+            writer.close()
+        tokenizer.save(partial)
+        sizes = [len(np.load(f"{partial / name}.sizes.npy")) for name in writers]
+        meta = {
+            "format": FORMAT,
+            "windows": dataclasses.asdict(config),
+            "metric": metric,
+            "tokenizer": tokenizer.fingerprint,
+            "sources": dict(sources),
+            "counts": {
+                "examples read": num_examples,
+                "questions": len(set_sizes),
+                "questions with a mention": sum(size > 0 for size in set_sizes),
+                "windows with a mention": sizes[0],
+                "windows without": sizes[1],
+            },
+            "excluded": exclusions.as_dict(),
+            "solutions per question": size_summary(set_sizes),
+        }
+        write_json(partial / "meta.json", meta)
     return meta
-
-
-def file_digest(file: Path) -> str:
-    """SHA-256 of a file, the first 16 hexadecimal digits."""
-    try:
-        with open(file, "rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest()[:16]
-    except OSError as error:
-        raise InputError(f"{file}: expected a file, found {error.strerror}") from error
 
 
 def _num_distinct_solutions(windows: Sequence[Window]) -> int:

@@ -1,75 +1,90 @@
-"""Windows on disk: ArrayRecord files with random access, one window a record."""
+"""Records on disk: ArrayRecord files with random access, and the folders they lie in."""
 
+import contextlib
 import dataclasses
+import hashlib
 import json
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
 
 import msgpack
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
 from grain.sources import ArrayRecordDataSource
 
-from hardem_jax.data.windows import Window
+from hardem_jax.errors import InputError
 
-_ARRAYS = {"token_ids": (-1,), "offsets": (-1, 2), "solutions": (-1, 2)}
-
-
-def window_to_bytes(window: Window) -> bytes:
-    """A window as msgpack, its arrays as little-endian int32."""
-    fields = dataclasses.asdict(window)
-    for name in _ARRAYS:
-        fields[name] = np.asarray(fields[name], "<i4").tobytes()
-    return cast(bytes, msgpack.packb(fields))
+T = TypeVar("T")
 
 
-def window_from_bytes(record: bytes) -> Window:
-    """The inverse of `window_to_bytes`.
+@dataclasses.dataclass(frozen=True)
+class Codec(Generic[T]):
+    """How a dataclass becomes bytes: msgpack, with arrays in their own binary form.
+
+    Attributes:
+        type: the dataclass; fields other than ``arrays`` must be what msgpack can hold.
+        arrays: field -> (little-endian dtype, shape with one -1).
+        sizes: record -> (tokens, solutions), which plan batches before any record is read.
 
     Example:
-        >>> none = np.zeros((0, 2), np.int32)
-        >>> window = Window("q1", 0, "", 0, np.array([2, 3, 3], np.int32), 2, none, none)
-        >>> window_from_bytes(window_to_bytes(window)).token_ids.tolist()
-        [2, 3, 3]
-    """
-    fields: dict[str, Any] = msgpack.unpackb(record)
-    for name, shape in _ARRAYS.items():
-        fields[name] = np.frombuffer(fields[name], "<i4").reshape(shape)
-    return Window(**fields)
-
-
-class WindowWriter:
-    """Appends windows to ``<stem>.array_record`` and remembers their sizes in ``<stem>.sizes.npy``.
-
-    The sizes (``[N, 2]`` int32: tokens and solutions of each window) let batches be planned
-    without reading a record.
+        >>> @dataclasses.dataclass
+        ... class Row:
+        ...     name: str
+        ...     ids: np.ndarray
+        >>> rows = Codec(Row, {"ids": ("<i4", (-1,))}, sizes=lambda row: (len(row.ids), 0))
+        >>> rows.decode(rows.encode(Row("a", np.array([3, 4]))))
+        Row(name='a', ids=array([3, 4], dtype=int32))
     """
 
-    def __init__(self, stem: Path):
-        self._stem = stem
-        # One record a group: windows are read one by one, in any order.
+    type: type[T]
+    arrays: Mapping[str, tuple[str, tuple[int, ...]]]
+    sizes: Callable[[T], tuple[int, int]]
+
+    def encode(self, record: T) -> bytes:
+        """The bytes of a record."""
+        fields = {f.name: getattr(record, f.name) for f in dataclasses.fields(cast(Any, record))}
+        for name, (dtype, _) in self.arrays.items():
+            fields[name] = np.asarray(fields[name], dtype).tobytes()
+        return cast(bytes, msgpack.packb(fields))
+
+    def decode(self, data: bytes) -> T:
+        """The inverse of `encode`."""
+        fields: dict[str, Any] = msgpack.unpackb(data)
+        for name, (dtype, shape) in self.arrays.items():
+            fields[name] = np.frombuffer(fields[name], dtype).reshape(shape)
+        return self.type(**fields)
+
+
+class RecordWriter(Generic[T]):
+    """Appends to ``<stem>.array_record``, and on closing writes ``<stem>.sizes.npy``."""
+
+    def __init__(self, stem: Path, codec: Codec[T]):
+        self._stem, self._codec = stem, codec
+        # One record a group: records are read one by one, in any order.
         self._writer = ArrayRecordWriter(f"{stem}.array_record", "group_size:1")
         self._sizes: list[tuple[int, int]] = []
 
-    def write(self, window: Window) -> None:
-        self._writer.write(window_to_bytes(window))
-        self._sizes.append((window.num_tokens, len(window.solutions)))
+    def write(self, record: T) -> None:
+        self._writer.write(self._codec.encode(record))
+        self._sizes.append(self._codec.sizes(record))
 
     def close(self) -> None:
         self._writer.close()
         np.save(f"{self._stem}.sizes.npy", np.array(self._sizes, np.int32).reshape(-1, 2))
 
 
-class WindowSource(Sequence[Window]):
-    """Windows of a file that `WindowWriter` wrote, by index.
+class RecordSource(Sequence[T]):
+    """Records of a file that `RecordWriter` wrote, by index.
 
     Attributes:
-        sizes: ``[N, 2]`` int32, tokens and solutions of each window.
+        sizes: ``[N, 2]`` int32, tokens and solutions of each record.
     """
 
-    def __init__(self, stem: Path):
+    def __init__(self, stem: Path, codec: Codec[T]):
         self.sizes: np.ndarray = np.load(f"{stem}.sizes.npy")
+        self._codec = codec
         # An ArrayRecord file without records cannot be opened.
         self._records = ArrayRecordDataSource(f"{stem}.array_record") if len(self.sizes) else ()
 
@@ -79,7 +94,75 @@ class WindowSource(Sequence[Window]):
     def __getitem__(self, index):
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return window_from_bytes(self._records[int(index)])
+        return self._codec.decode(self._records[int(index)])
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into, which gets its name only when the block ends without an error.
+
+    An existing folder of that name is replaced if it holds a ``meta.json``, as all
+    complete ones do.
+
+    Raises:
+        InputError: there is a folder of that name, and it holds something else.
+    """
+    if folder.exists() and not (folder / "meta.json").is_file():
+        raise InputError(f"{folder}: exists and is not a prepared split; choose another folder")
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    yield partial
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+
+
+def read_meta(folder: Path, *, format: str | int) -> dict[str, Any]:
+    """``meta.json`` of a prepared folder.
+
+    Raises:
+        InputError: it is missing or broken, or its "format" is another one.
+    """
+    try:
+        meta: dict[str, Any] = json.loads((folder / "meta.json").read_text("utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{folder}: expected a prepared split (run `prepare` first), found no readable "
+            f"meta.json ({error.strerror})"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{folder}/meta.json: expected JSON, found {error}") from error
+    if meta.get("format") != format:
+        raise InputError(
+            f"{folder}: expected format {format}, found {meta.get('format')}; prepare it again"
+        )
+    return meta
+
+
+def file_digest(file: Path) -> str:
+    """SHA-256 of a file, the first 16 hexadecimal digits."""
+    try:
+        with open(file, "rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()[:16]
+    except OSError as error:
+        raise InputError(f"{file}: expected a file, found {error.strerror}") from error
+
+
+def size_summary(sizes: Sequence[int]) -> dict[str, float | int | None]:
+    """Mean, median and maximum of |Z| over the questions that have a solution.
+
+    Example:
+        >>> size_summary([0, 1, 2, 6])
+        {'mean': 3.0, 'median': 2.0, 'max': 6}
+    """
+    found = np.array([size for size in sizes if size])
+    if not len(found):
+        return {"mean": None, "median": None, "max": None}
+    return {
+        "mean": round(float(found.mean()), 2),
+        "median": float(np.median(found)),
+        "max": int(found.max()),
+    }
 
 
 def write_json(file: Path, content: Any) -> None:

@@ -5,6 +5,7 @@ at test:  windows of a question -> the one the selector likes best -> its likeli
 """
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from flax import nnx
 
 from hardem_jax.data.batches import Batch, BatchConfig, evaluation_batches
 from hardem_jax.data.prepared import Question
-from hardem_jax.data.windows import Window
+from hardem_jax.data.windows import Window, pad_windows
 from hardem_jax.metrics import squad, triviaqa
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import Objective
@@ -164,10 +165,10 @@ class SpanQA:
             sizes: ``[N, 2]`` int, tokens and solutions of each.
         """
         num_solutions = self._batches.num_solutions(sizes)
+        pad = functools.partial(pad_windows, num_solutions=num_solutions, pad_id=self._pad_id)
         for indices, batch in evaluation_batches(
-            windows, sizes[:, 0], config=self._batches, num_solutions=num_solutions,
-            pad_id=self._pad_id,
-        ):  # fmt: skip
+            windows, sizes[:, 0], config=self._batches, pad=pad
+        ):
             arrays = {name: value for name, value in batch.items() if name != "ids"}
             out = jax.device_get(self._read(params, self._place(arrays)))
             for row, index in enumerate(indices):

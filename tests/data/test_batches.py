@@ -1,5 +1,7 @@
 """Batches: padding is explicit, plans are fair and depend on nothing but seed and step."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -7,11 +9,12 @@ from hardem_jax.data.batches import (
     BatchConfig,
     TrainingPlan,
     evaluation_batches,
-    pad_windows,
     training_batches,
 )
-from hardem_jax.data.windows import Window
+from hardem_jax.data.windows import Window, pad_windows
 from hardem_jax.errors import InputError
+
+PAD = functools.partial(pad_windows, num_solutions=2, pad_id=0)
 
 
 def window(number, length=6, mentions=1, true=-1):
@@ -30,7 +33,7 @@ def window(number, length=6, mentions=1, true=-1):
 
 def test_padding_table():
     batch = pad_windows(
-        [window(0, length=6, mentions=2, true=1), None], num_tokens=8, num_solutions=3, pad_id=99
+        [window(0, length=6, mentions=2, true=1), None], 8, num_solutions=3, pad_id=99
     )
     expected = {
         "token_ids":       [[1, 2, 3, 4, 5, 6, 99, 99], [99] * 8],
@@ -48,9 +51,7 @@ def test_padding_table():
 
 
 def test_mentions_beyond_z_are_cut_from_the_end_and_a_cut_true_mention_is_unknown():
-    batch = pad_windows(
-        [window(0, length=9, mentions=4, true=3)], num_tokens=9, num_solutions=2, pad_id=0
-    )
+    batch = pad_windows([window(0, length=9, mentions=4, true=3)], 9, num_solutions=2, pad_id=0)
     assert batch["solutions"][0].tolist() == [[3, 3], [4, 4]]
     assert batch["true_solution"].tolist() == [-1]
 
@@ -141,7 +142,7 @@ def test_training_batches_resume_at_any_step():
         num_steps=11,
         seed=0,
     )
-    data = training_batches(positives, negatives, steps, num_solutions=2, pad_id=0)
+    data = training_batches(positives, negatives, steps, pad=PAD)
     everything = list(data)
     assert len(everything) == 11
     iterator = iter(data)
@@ -161,9 +162,7 @@ def test_shards_of_a_batch_together_are_the_batch():
         np.full(8, 6), np.full(8, 6), BatchConfig(batch_size=4, buckets=(16,)), num_steps=2, seed=0
     )
     whole, *parts = (
-        next(
-            iter(training_batches(positives, negatives, steps, num_solutions=1, pad_id=0, shard=s))
-        )
+        next(iter(training_batches(positives, negatives, steps, pad=PAD, shard=s)))
         for s in ((0, 1), (0, 2), (1, 2))
     )
     assert sorted(whole["ids"]) == sorted(parts[0]["ids"] + parts[1]["ids"])
@@ -175,9 +174,7 @@ def test_evaluation_visits_every_window_once_and_marks_the_filling():
     lengths = np.array([w.num_tokens for w in windows])
     config = BatchConfig(batch_size=4, buckets=(16, 32))
     seen = []
-    for indices, batch in evaluation_batches(
-        windows, lengths, config=config, num_solutions=1, pad_id=0
-    ):
+    for indices, batch in evaluation_batches(windows, lengths, config=config, pad=PAD):
         assert batch["token_ids"].shape[0] == 4
         assert batch["row_where"].sum() == len(indices)
         assert [batch["ids"][i] for i in range(len(indices))] == [f"q{i}" for i in indices]

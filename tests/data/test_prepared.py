@@ -11,9 +11,9 @@ from hardem_jax.data.prepared import (
     Concatenated,
     PreparedSplit,
     _num_distinct_solutions,
-    file_digest,
     prepare_split,
 )
+from hardem_jax.data.records import file_digest
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.data.windows import WindowConfig, make_windows
 from hardem_jax.errors import InputError

@@ -7,9 +7,9 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hardem_jax.data.examples import Document, ReadingExample
-from hardem_jax.data.records import WindowSource, WindowWriter
+from hardem_jax.data.records import RecordSource, RecordWriter
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
-from hardem_jax.data.windows import WindowConfig, make_windows
+from hardem_jax.data.windows import WINDOWS, WindowConfig, make_windows
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 
@@ -119,11 +119,11 @@ def test_records_round_trip_in_any_order(tokenizer, tmp_path):
     windows = make_windows(
         example("Bo, naïve Bo 東京", "no", true_mention=(0, 0, 2)), tokenizer, SMALL
     )
-    writer = WindowWriter(tmp_path / "w")
+    writer = RecordWriter(tmp_path / "w", WINDOWS)
     for window in windows:
         writer.write(window)
     writer.close()
-    source = WindowSource(tmp_path / "w")
+    source = RecordSource(tmp_path / "w", WINDOWS)
     assert len(source) == len(windows)
     for i in reversed(range(len(windows))):
         assert str(source[i]) == str(windows[i])
@@ -134,8 +134,8 @@ def test_records_round_trip_in_any_order(tokenizer, tmp_path):
 
 
 def test_a_file_without_records_is_an_empty_source(tmp_path):
-    WindowWriter(tmp_path / "w").close()
-    assert len(WindowSource(tmp_path / "w")) == 0
+    RecordWriter(tmp_path / "w", WINDOWS).close()
+    assert len(RecordSource(tmp_path / "w", WINDOWS)) == 0
 
 
 def test_real_text_maps_back_exactly(minilm_dir):

@@ -9,9 +9,9 @@ import pytest
 from flax import nnx
 
 from hardem_jax import MML, FirstOnly, HardEM
-from hardem_jax.data.batches import BatchConfig, pad_windows
+from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.prepared import Question
-from hardem_jax.data.windows import Window
+from hardem_jax.data.windows import Window, pad_windows
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import Answer, InferenceConfig, SpanQA, WindowReading, evaluate
@@ -63,7 +63,7 @@ def reader():
 
 
 def arrays(windows, num_tokens=12, num_solutions=4):
-    batch = pad_windows(windows, num_tokens=num_tokens, num_solutions=num_solutions, pad_id=0)
+    batch = pad_windows(windows, num_tokens, num_solutions=num_solutions, pad_id=0)
     return {name: jnp.asarray(value) for name, value in batch.items() if name != "ids"}
 
 

@@ -7,8 +7,7 @@ import pytest
 from flax import nnx
 
 from hardem_jax import MML, HardEM
-from hardem_jax.data.batches import pad_windows
-from hardem_jax.data.windows import Window
+from hardem_jax.data.windows import Window, pad_windows
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import make_loss
@@ -46,7 +45,7 @@ def batches(buckets=(16,)):
     for step in range(STEPS):
         windows = [window(rng, mentions=2) for _ in range(8)] + [window(rng, 0) for _ in range(8)]
         num_tokens = buckets[step % len(buckets)]
-        yield pad_windows(windows, num_tokens=num_tokens, num_solutions=4, pad_id=0)
+        yield pad_windows(windows, num_tokens, num_solutions=4, pad_id=0)
 
 
 def run(objective, num_devices, **options):

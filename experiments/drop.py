@@ -1,0 +1,76 @@
+"""DROP_num, from the official files: ``python -m experiments.drop --help``.
+
+The questions of DROP (Dua et al., 2019) whose answer is a number::
+
+    python -m experiments.drop prepare --file drop_dataset_train.json --out prepared/drop-train
+    python -m experiments.drop prepare --file drop_dataset_dev.json --out prepared/drop-dev \
+        --split dev
+    python -m experiments.drop train --data prepared/drop-train --dev prepared/drop-dev \
+        --out runs/drop --model.encoder bert-base-uncased objective:hard-em --objective.tau 10000
+    python -m experiments.drop evaluate --run-dir runs/drop --data prepared/drop-dev
+    python -m experiments.drop predict --run-dir runs/drop --passage game.txt \
+        --question "How many yards longer was the first field goal?"
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from experiments.cli import run_command
+from experiments.equation_qa import Evaluate, Predict, Train
+from hardem_jax.data.drop import read_drop
+from hardem_jax.data.equations import prepare_questions
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.records import file_digest
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.equations import EquationRules
+from hardem_jax.solutions.numbers import NumberConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepare:
+    """Find the numbers of every text and every equation that gives the answer.
+
+    Attributes:
+        file: ``drop_dataset_train.json`` or ``drop_dataset_dev.json``.
+        out: folder to write.
+        split: "train" leaves out questions that no equation answers, "dev" keeps them.
+        max_words: longer passages are cut (paper: 400); None for no limit.
+        numbers: what counts as a number.
+        rules: what counts as an equation. The paper's BERT tagger also has percentages:
+            ``--rules.percent term``.
+    """
+
+    file: Path
+    out: Path
+    split: Literal["train", "dev"] = "train"
+    max_words: int | None = 400
+    numbers: NumberConfig = NumberConfig()
+    rules: EquationRules = EquationRules()
+
+    def run(self) -> None:
+        exclusions = ExclusionCounts()
+        meta = prepare_questions(
+            read_drop(self.file, skips=exclusions, max_words=self.max_words, numbers=self.numbers),
+            self.out,
+            numbers=self.numbers,
+            rules=self.rules,
+            sources={self.file.name: file_digest(self.file)},
+            exclusions=exclusions,
+            keep_without_solution=self.split == "dev",
+        )
+        for name, count in meta["counts"].items():
+            print(f"{count:>9}  {name}")
+        sizes = meta["solutions per question"]
+        print(
+            f"|Z| per question: mean {sizes['mean']}, median {sizes['median']}, max {sizes['max']}"
+        )
+        print(exclusions)
+        if self.split == "train" and not meta["counts"]["questions"]:
+            raise InputError(f"{self.out}: no equation gives any answer; nothing to train on")
+
+
+COMMANDS = {"prepare": Prepare, "train": Train, "evaluate": Evaluate, "predict": Predict}
+
+if __name__ == "__main__":
+    run_command(COMMANDS, prog="python -m experiments.drop")

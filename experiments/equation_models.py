@@ -1,0 +1,148 @@
+"""The models of discrete reasoning, each with the inputs it takes and the files it needs.
+
+A model's configuration starts it (`start`) or finds it again in the folder of a run
+(`restore`); either way the result is an `EquationModel`, and nothing beyond this module
+knows which model it has.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from experiments.reader import EncoderConfig
+from hardem_jax.data.batches import Pad
+from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
+from hardem_jax.data.equations import NumericQuestion
+from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.equation_tagger import EquationTagger
+
+
+class Inputs(Protocol):
+    """Questions as one model takes them.
+
+    Attributes:
+        sizes: ``[N, 2]`` int32, tokens and solutions of each; a question whose Z lost all of its
+            equations when the text was cut has none.
+    """
+
+    sizes: np.ndarray
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int) -> Any: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class EquationModel:
+    """A model and the way from questions to its batches.
+
+    Attributes:
+        graphdef: of the module.
+        params: values, or shapes where the run's checkpoint has the values.
+    """
+
+    graphdef: nnx.GraphDef
+    params: Any
+
+    def inputs(self, questions: Sequence[NumericQuestion]) -> Inputs:
+        """The questions as inputs, by index."""
+        raise NotImplementedError
+
+    def pad(self, inputs: Sequence[Inputs], num_solutions: int) -> Pad:
+        """Makes batches of any of the given inputs with room for so many equations."""
+        raise NotImplementedError
+
+    def save(self, run_dir: Path) -> dict[str, Any]:
+        """Write the files that `restore` needs; returns what it needs of ``config.json``."""
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggerConfig(EncoderConfig):
+    """BERT that tags every number with its operator (Min et al., 2019, appendix A).
+
+    Attributes:
+        product_over: "numbers" (default), or all "tokens" as the paper's formula has it.
+        max_tokens: wordpieces of an input; longer passages are cut.
+        max_question_tokens: longer questions are cut.
+    """
+
+    product_over: Literal["numbers", "tokens"] = "numbers"
+    max_tokens: int = 512
+    max_question_tokens: int = 64
+
+    def start(self, train: Sequence[NumericQuestion], *, seed: int) -> "Tagger":
+        """The pretrained encoder with fresh heads."""
+        tokenizer = load_tokenizer(self.encoder)
+        module = self._module(self.load(tokenizer), _num_special(train), seed)
+        return Tagger(*nnx.split(module, nnx.Param), tokenizer, self, _num_special(train))
+
+    def restore(self, run_dir: Path, content: dict[str, Any]) -> "Tagger":
+        """The shape of a run's model, from what its `Tagger.save` returned."""
+        num_special = content["num_special"]
+        abstract = nnx.eval_shape(
+            lambda: self._module(
+                Bert(
+                    BertConfig(**content["bert"]),
+                    rngs=nnx.Rngs(0),
+                    dtype=jnp.dtype(self.dtype),
+                    scan_layers=self.scan_layers,
+                ),
+                num_special,
+                seed=0,
+            )
+        )
+        split = nnx.split(abstract, nnx.Param)
+        return Tagger(*split, load_tokenizer(run_dir), self, num_special)
+
+    def _module(self, encoder: Bert, num_special: int, seed: int) -> EquationTagger:
+        return EquationTagger(
+            encoder,
+            num_special=num_special,
+            product_over=self.product_over,
+            rngs=nnx.Rngs(seed),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Tagger(EquationModel):
+    """See `TaggerConfig`."""
+
+    tokenizer: Wordpieces
+    config: TaggerConfig
+    num_special: int
+
+    def inputs(self, questions: Sequence[NumericQuestion]) -> TaggerInputs:
+        return TaggerInputs(
+            questions,
+            self.tokenizer,
+            max_tokens=self.config.max_tokens,
+            max_question_tokens=self.config.max_question_tokens,
+        )
+
+    def pad(self, inputs: Sequence[Any], num_solutions: int) -> Pad:
+        return functools.partial(
+            pad_inputs,
+            num_numbers=max(part.num_numbers for part in inputs),
+            num_special=self.num_special,
+            num_solutions=num_solutions,
+            pad_id=self.tokenizer.pad_id,
+        )
+
+    def save(self, run_dir: Path) -> dict[str, Any]:
+        self.tokenizer.save(run_dir)
+        module: EquationTagger = nnx.merge(self.graphdef, self.params)
+        bert = dataclasses.asdict(module.encoder.config)
+        return {"bert": bert, "num_special": self.num_special}
+
+
+def _num_special(questions: Sequence[NumericQuestion]) -> int:
+    """Special numbers of a data set; all of its questions have the same."""
+    return len(questions[0].values) - len(questions[0].spans)

@@ -1,0 +1,238 @@
+"""Discrete reasoning (Min et al., 2019, section 4.2): from batches to answers.
+
+question -> batch -> model -> P(z | x) over equations -> log P(z) of all of Z -> objective
+at test:  batch -> model -> the likeliest equation of Z_tot -> its value -> text
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from hardem_jax.data.batches import Batch, BatchConfig, Pad, evaluation_batches
+from hardem_jax.data.equations import NumericQuestion
+from hardem_jax.distributions.equation import AbilityDistribution, TagDistribution
+from hardem_jax.metrics import drop
+from hardem_jax.objectives import Objective
+from hardem_jax.solutions.equations import (
+    MINUS,
+    PERCENT,
+    PLUS,
+    EquationRules,
+    execute_equation,
+    format_number,
+)
+
+Array = jax.Array
+#: The paper's measure of sparsity is the share of Z below such probabilities (appendix C).
+SPARSITY_THRESHOLDS = (1e-3, 1e-4)
+
+
+def make_loss(graphdef: nnx.GraphDef, objective: Objective) -> Callable[..., tuple[Array, dict]]:
+    """The loss of a training batch as a function of the model's parameters.
+
+    Args:
+        graphdef: of a model whose call gives a distribution over equations, from `nnx.split`.
+        objective: decides which equations are trusted.
+
+    Returns:
+        ``loss(params, batch, *, step, key) -> (loss, metrics)``, both of float32 scalars.
+    """
+
+    def loss(params: Any, batch: Mapping[str, Array], *, step: Array, key: Array):
+        dropout_key, objective_key = jax.random.split(key)
+        model = nnx.merge(graphdef, params)
+        equations = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
+        where = batch["solutions_where"]
+        value = objective(
+            equations.log_prob(batch["solutions"]), where=where, step=step, key=objective_key
+        )
+        num_questions = jnp.maximum(jnp.sum(jnp.any(where, axis=-1)), 1)
+        metrics = {
+            "hard": objective.is_hard(step=step, key=objective_key).astype(jnp.float32),
+            "z_size": jnp.sum(where) / num_questions,
+        }
+        return value, metrics
+
+    return loss
+
+
+@dataclasses.dataclass(frozen=True)
+class InferenceConfig:
+    """How answers are read off.
+
+    Attributes:
+        decoding: "equation" takes the likeliest of all equations of Z_tot; "tags" takes the
+            likeliest tag of every number on its own and adds up whatever that gives, as the
+            original of NAQANet does.
+        top: equations kept per question.
+        batch_size: questions read at once.
+    """
+
+    decoding: Literal["equation", "tags"] = "equation"
+    top: int = 5
+    batch_size: int = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class EquationReading:
+    """What the model says about one question.
+
+    Attributes:
+        equations: ``[K, 4]`` int32, the likeliest of Z_tot, best first; none if it is empty.
+        log_probs: ``[K]`` float32, their log P(z | x).
+        tags: ``[N]`` int32, the likeliest tag of every number.
+        solutions: ``[Z]`` float32, log P(z | x) of Z, in its order.
+        true_solution: index of the true equation in Z, -1 if unknown.
+    """
+
+    equations: np.ndarray
+    log_probs: np.ndarray
+    tags: np.ndarray
+    solutions: np.ndarray
+    true_solution: int
+
+
+class EquationQA:
+    """A model ready to answer: compiled once per bucket, for any parameters of its shape.
+
+    Args:
+        graphdef: of the model.
+        config: how answers are read off.
+        rules: Z_tot.
+        batches: buckets to pad to; its batch size is not used.
+        pad: makes batches of the model's inputs.
+        place: puts a batch of numpy arrays on the devices.
+    """
+
+    def __init__(
+        self,
+        graphdef: nnx.GraphDef,
+        config: InferenceConfig,
+        *,
+        rules: EquationRules,
+        batches: BatchConfig,
+        pad: Pad,
+        place: Callable[[Batch], Mapping[str, Array]] = lambda batch: batch,
+    ):
+        self.config = config
+        self.rules = rules
+        self._batches = dataclasses.replace(batches, batch_size=config.batch_size)
+        self._pad = pad
+        self._place = place
+
+        @jax.jit
+        def read(params: Any, batch: Mapping[str, Array]) -> dict[str, Array]:
+            found: TagDistribution | AbilityDistribution = nnx.merge(graphdef, params)(batch)
+            signs = found.signs if isinstance(found, AbilityDistribution) else found
+            equations, log_probs = found.top(
+                config.top, pairs=rules.table(batch["kinds"]), lone=rules.lone(batch["kinds"])
+            )
+            return {
+                "equations": equations,
+                "log_probs": log_probs,
+                "tags": signs.argmax_tags(),
+                "solutions": found.log_prob(batch["solutions"]),
+            }
+
+        self._read = read
+
+    def read(
+        self, params: Any, inputs: Sequence, sizes: np.ndarray
+    ) -> Iterator[tuple[int, EquationReading]]:
+        """Yields ``(index, EquationReading)`` for every input, grouped by length.
+
+        Args:
+            params: of the model.
+            inputs: what ``pad`` takes, by index.
+            sizes: ``[N, 2]`` int, tokens and solutions of each.
+        """
+        for indices, batch in evaluation_batches(
+            inputs, sizes[:, 0], config=self._batches, pad=self._pad
+        ):
+            arrays = {name: value for name, value in batch.items() if name != "ids"}
+            out = jax.device_get(self._read(params, self._place(arrays)))
+            for row, index in enumerate(indices):
+                possible = np.isfinite(out["log_probs"][row])
+                where = batch["solutions_where"][row]
+                yield (
+                    int(index),
+                    EquationReading(
+                        equations=out["equations"][row][possible],
+                        log_probs=out["log_probs"][row][possible],
+                        tags=out["tags"][row],
+                        solutions=out["solutions"][row][where],
+                        true_solution=int(batch["true_solution"][row]),
+                    ),
+                )
+
+    def answer(self, question: NumericQuestion, reading: EquationReading) -> str | None:
+        """The answer to a question as text; None if there is no equation at all."""
+        if self.config.decoding == "tags":
+            return format_number(_sum_of_tags(question.values, reading.tags), self.rules.digits)
+        if not len(reading.equations):
+            return None
+        [value] = execute_equation(reading.equations[:1], question.table, self.rules)
+        return format_number(value, self.rules.digits)
+
+
+def evaluate(
+    task: EquationQA,
+    params: Any,
+    questions: Sequence[NumericQuestion],
+    inputs: Sequence,
+    sizes: np.ndarray,
+) -> tuple[dict[str, float], list[str | None]]:
+    """Scores of a split, and the answer to each question, in order.
+
+    Args:
+        task: a model and how to read it.
+        params: of the model.
+        questions: with their golds.
+        inputs: of the model, one for each question.
+        sizes: ``[N, 2]`` int, tokens and solutions of each.
+
+    Returns:
+        ``em`` and ``f1`` in percent of all questions, a question without answer counting 0;
+        ``em |Z|=...`` by size of Z; ``top in Z``, percent of questions with a Z where the
+        likeliest equation is in it (EM counts a right value from outside Z too); ``P<0.001`` and
+        ``P<0.0001``, percent of all equations of all Z with less probability (the paper's
+        sparsity); where the true equation is known, ``true z``, percent of questions with several
+        in Z where the likeliest of them is the true one.
+    """
+    answers: list[str | None] = [None] * len(questions)
+    groups = defaultdict(list)
+    for index, reading in task.read(params, inputs, sizes):
+        question = questions[index]
+        answer = answers[index] = task.answer(question, reading)
+        right = 0.0 if answer is None else drop.exact_match(answer, question.golds)
+        groups["em"].append(right)
+        groups["f1"].append(0.0 if answer is None else drop.f1(answer, question.golds))
+        groups[f"em |Z|={_size_group(len(question.equations))}"].append(right)
+        if len(reading.solutions):
+            best = reading.equations[:1]
+            groups["top in Z"].append((question.equations == best).all(axis=1).any())
+        for threshold in SPARSITY_THRESHOLDS:
+            groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
+        if reading.true_solution >= 0 and len(reading.solutions) > 1:
+            groups["true z"].append(int(np.argmax(reading.solutions)) == reading.true_solution)
+    order = sorted(groups, key=lambda name: ("|Z|" in name, name))
+    return {name: 100 * float(np.mean(groups[name])) for name in order}, answers
+
+
+_SIZE_GROUPS = ((0, "0"), (1, "1"), (2, "2"), (4, "3-4"), (8, "5-8"), (16, "9-16"))
+
+
+def _size_group(size: int) -> str:
+    return next((name for largest, name in _SIZE_GROUPS if size <= largest), "17+")
+
+
+def _sum_of_tags(values: np.ndarray, tags: np.ndarray) -> float:
+    tags = tags[: len(values)]
+    factor = np.select([tags == PLUS, tags == MINUS, tags == PERCENT], [1.0, -1.0, 0.01], 0.0)
+    return float(np.sum(factor * values))
