@@ -73,13 +73,18 @@ def planted_examples(
     config: PlantedConfig, split: Literal["train", "dev"]
 ) -> Iterator[ReadingExample]:
     """The questions of a split; the same for the same configuration."""
-    order = np.random.default_rng(config.seed).permutation(len(NAMES))
-    cut = len(NAMES) // 5
-    chosen = order[:cut] if split == "dev" else order[cut:]
-    names = [NAMES[i].capitalize() for i in chosen]
+    names = names_of_split(config.seed, split)
     rng = np.random.default_rng((config.seed, split == "dev"))
     for number in range(config.num_dev if split == "dev" else config.num_train):
         yield _example(rng, config, f"{split}-{number}", names)
+
+
+def names_of_split(seed: int, split: Literal["train", "dev"]) -> list[str]:
+    """Names for a split: a fifth of all for dev, the others for train."""
+    order = np.random.default_rng(seed).permutation(len(NAMES))
+    cut = len(NAMES) // 5
+    chosen = order[:cut] if split == "dev" else order[cut:]
+    return [NAMES[i].capitalize() for i in chosen]
 
 
 def planted_tokenizer() -> Wordpieces:

@@ -27,7 +27,7 @@ class EquationTagger(nnx.Module):
 
     Args:
         encoder: gives ``[B, T, D]`` from token ids.
-        num_special: |S|, special numbers that every question has.
+        num_special: |S|, special numbers that every question has; may be 0.
         rngs: stream ``params`` initialises the heads, N(0, 0.02) as in BERT. They are
             matrices without bias, W1 and W2 of the paper.
         product_over: the positions whose tags make up P(z | x). "tokens" is the paper's formula:
@@ -78,7 +78,8 @@ class EquationTagger(nnx.Module):
         )
         self.encoder = encoder
         self.tag_scores = head(NUM_TAGS)
-        self.special_scores = head(num_special * NUM_TAGS)
+        # Checkpoints cannot hold a matrix without columns.
+        self.special_scores = head(num_special * NUM_TAGS) if num_special else None
         self.num_special = num_special
         self.product_over = product_over
 
@@ -95,10 +96,7 @@ class EquationTagger(nnx.Module):
         scores = self.tag_scores(hidden)
         tokens = jnp.where(numbers_where, batch["number_tokens"], 0)
         of_text = jnp.take_along_axis(scores, tokens[..., None], axis=1)
-        # Padding takes no part in the maximum; a row of nothing but padding pools to zeros.
-        pooled = jnp.max(hidden, axis=1, where=where[..., None], initial=-jnp.inf)
-        pooled = jnp.where(jnp.any(where, axis=1, keepdims=True), pooled, 0.0)
-        special = self.special_scores(pooled).reshape(len(where), self.num_special, NUM_TAGS)
+        special = self._special_scores(hidden, where)
         special_where = jnp.ones(special.shape[:2], bool)
         rest = None
         if self.product_over == "tokens":
@@ -110,6 +108,15 @@ class EquationTagger(nnx.Module):
             where=jnp.concatenate([special_where, numbers_where], axis=1),
             rest=rest,
         )
+
+    def _special_scores(self, hidden: Array, where: Array) -> Array:
+        """[B, T, D], [B, T] -> [B, |S|, 4] from the max-pooled hidden units."""
+        if self.special_scores is None:
+            return jnp.zeros((len(hidden), 0, NUM_TAGS))
+        # Padding takes no part in the maximum; a row of nothing but padding pools to zeros.
+        pooled = jnp.max(hidden, axis=1, where=where[..., None], initial=-jnp.inf)
+        pooled = jnp.where(jnp.any(where, axis=1, keepdims=True), pooled, 0.0)
+        return self.special_scores(pooled).reshape(len(hidden), self.num_special, NUM_TAGS)
 
 
 def _carries_number(where: Array, tokens: Array, numbers_where: Array) -> Array:

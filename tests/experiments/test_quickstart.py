@@ -6,7 +6,8 @@ import pytest
 from flax import nnx
 
 from experiments.cli import run_command
-from experiments.quickstart import Quickstart, start_by_matching
+from experiments.quickstart.run import Quickstart
+from experiments.quickstart.starting_values import start_by_matching
 from hardem_jax.models.bert import Bert, BertConfig
 
 
@@ -16,18 +17,27 @@ def call(*arguments):
 
 def test_prints_a_row_for_each_objective_and_saves_the_figure(tmp_path, capsys):
     call(
-        *("--corpus.num-train", 32, "--corpus.num-dev", 20, "--steps", 4, "--batch-size", 8),
-        *("--width", 16, "--out", tmp_path / "out"),
+        *("--spans.num-train", 32, "--spans.num-dev", 20),
+        *("--equations.num-train", 32, "--equations.num-dev", 20),
+        *("--spans-training.steps", 4, "--spans-training.batch-size", 8),
+        *("--equations-training.steps", 4, "--equations-training.batch-size", 8),
+        *("--spans-training.width", 16, "--equations-training.width", 16),
+        *("--out", tmp_path / "out"),
     )
     out = capsys.readouterr().out
     for name in ("First-only", "MML", "Hard EM"):
-        assert f"│ {name}" in out
-    assert (tmp_path / "out" / "learning_curves.png").stat().st_size > 10_000
+        assert out.count(f"│ {name}") == 2
+    for name in ("spans", "equations"):
+        assert (tmp_path / "out" / f"{name}.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(
     ("flags", "culprit"),
-    [(["--fast"], "--fast"), (["--corpus.num-people", "1"], "num_people"), (["--steps", "x"], "x")],
+    [
+        (["--fast"], "--fast"),
+        (["--spans.num-people", "1"], "num_people"),
+        (["--spans-training.steps", "x"], "x"),
+    ],
 )
 def test_what_a_person_got_wrong_is_one_line(flags, culprit, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -37,9 +47,10 @@ def test_what_a_person_got_wrong_is_one_line(flags, culprit, capsys):
     assert culprit in line
 
 
-def test_heads_start_by_looking_for_the_same_word_and_at_the_next():
+@pytest.mark.parametrize("look", [1, -1])
+def test_heads_start_by_looking_for_the_same_word_and_at_a_neighbour(look):
     encoder = Bert(BertConfig(40, 64, 2, 2, 128, 32), rngs=nnx.Rngs(0))
-    start_by_matching(encoder, seed=0)
+    start_by_matching(encoder, seed=0, look=look)
     words = np.array([[7, 3, 9, 3, 12, 9, 20, 21]])  # 3 and 9 occur twice
     embedded = encoder.hidden_states(words, where=words > 0)[0].reshape(8, 64)
     for layer in encoder.layers:
@@ -48,4 +59,4 @@ def test_heads_start_by_looking_for_the_same_word_and_at_the_next():
         same = words.T == words
         for row in range(8):
             assert scores[0, row, same[row]].min() > scores[0, row, ~same[row]].max()
-        np.testing.assert_array_equal(scores[1, :-1].argmax(axis=1), np.arange(1, 8))
+        np.testing.assert_array_equal(scores[1, 1:-1].argmax(axis=1), np.arange(1, 7) + look)

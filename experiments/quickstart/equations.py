@@ -1,0 +1,81 @@
+"""The quickstart's second problem: which equation over the numbers is the true one?"""
+
+import functools
+
+import numpy as np
+from flax import nnx
+
+from experiments.quickstart.problem import Problem, Settings
+from experiments.quickstart.starting_values import small_encoder
+from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
+from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
+from hardem_jax.data.equations import NumericQuestion, numeric_question
+from hardem_jax.data.planted_equations import (
+    RULES,
+    PlantedEquationsConfig,
+    planted_numeric_examples,
+    planted_numeric_tokenizer,
+)
+from hardem_jax.data.records import size_summary
+from hardem_jax.models.equation_tagger import EquationTagger
+from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
+
+
+def equation_problem(corpus: PlantedEquationsConfig, settings: Settings) -> Problem:
+    """Generate the corpus of `hardem_jax.data.planted_equations`."""
+    tokenizer = planted_numeric_tokenizer(corpus)
+    questions, dev_questions = (_generate(corpus, split) for split in ("train", "dev"))
+    inputs, dev_inputs = (
+        TaggerInputs(part, tokenizer, max_tokens=64, max_question_tokens=12)
+        for part in (questions, dev_questions)
+    )
+    sizes = np.concatenate([inputs.sizes, dev_inputs.sizes])
+    shapes = BatchConfig(
+        batch_size=settings.batch_size, buckets=(int(sizes[:, 0].max()),), negatives=0
+    )
+    pad = functools.partial(
+        pad_inputs,
+        num_numbers=corpus.num_people,
+        num_special=0,
+        num_solutions=shapes.num_solutions(sizes),
+        pad_id=tokenizer.pad_id,
+    )
+
+    def start(seed: int):
+        encoder = small_encoder(tokenizer.vocab_size, settings.width, seed=seed, look=-1)
+        tagger = EquationTagger(encoder, num_special=0, rngs=nnx.Rngs(seed + 1))
+        return nnx.split(tagger, nnx.Param)
+
+    def batches(seed: int):
+        none = np.zeros(0, np.int32)
+        plan = TrainingPlan(inputs.sizes[:, 0], none, shapes, num_steps=settings.steps, seed=seed)
+        return iter(training_batches(inputs, [], plan, pad=pad))
+
+    def evaluate_on_dev(graphdef: nnx.GraphDef):
+        config = InferenceConfig(batch_size=100, top=1)
+        task = EquationQA(graphdef, config, rules=RULES, batches=shapes, pad=pad)
+        return lambda params: evaluate(task, params, dev_questions, dev_inputs, dev_inputs.sizes)[0]
+
+    return Problem(
+        name="equations",
+        title=f"Which equation? {corpus.num_dev} unseen questions",
+        scores={"em": "exact match (%)", "true z": "likeliest equation of Z is the true one (%)"},
+        settings=settings,
+        note="Without reading the question, the commonest difference is the best guess.",
+        start=start,
+        make_loss=make_loss,
+        batches=batches,
+        evaluate=evaluate_on_dev,
+    )
+
+
+def _generate(corpus: PlantedEquationsConfig, split: str) -> list[NumericQuestion]:
+    examples = planted_numeric_examples(corpus, "dev" if split == "dev" else "train")
+    questions = [numeric_question(example, NumberConfig(), RULES) for example in examples]
+    sizes = size_summary([len(question.equations) for question in questions])
+    print(
+        f"equations, {split}: {len(questions)} questions, |Z| mean {sizes['mean']}, "
+        f"at most {sizes['max']}"
+    )
+    return questions

@@ -1,0 +1,85 @@
+"""What the quickstart needs to know of a planted problem, and how it trains on one."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import grain
+from flax import nnx
+
+from hardem_jax.analysis.plots import History
+from hardem_jax.objectives import Objective
+from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.mesh import data_mesh
+from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.step import LossFn
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How the runs on a problem are trained.
+
+    Attributes:
+        steps: of a run.
+        batch_size: questions of a step.
+        learning_rate: peak of the schedule.
+        width: of the encoder; even.
+    """
+
+    steps: int = 300
+    batch_size: int = 32
+    learning_rate: float = 2e-3
+    width: int = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A generated corpus with a small model for it.
+
+    Attributes:
+        name: of the problem, one word.
+        title: of its table.
+        scores: metric -> what it says.
+        settings: how it is trained.
+        note: what to compare the scores with.
+        start: seed -> a module and its parameters.
+        make_loss: of the task.
+        batches: seed -> the training batches.
+        evaluate: module -> parameters -> metrics on unseen questions.
+    """
+
+    name: str
+    title: str
+    scores: Mapping[str, str]
+    settings: Settings
+    note: str
+    start: Callable[[int], tuple[nnx.GraphDef, Any]]
+    make_loss: Callable[[nnx.GraphDef, Objective], LossFn]
+    batches: Callable[[int], grain.DatasetIterator]
+    evaluate: Callable[[nnx.GraphDef], Callable[[Any], Mapping[str, float]]]
+
+    def train(self, objective: Objective, *, seed: int, run_dir: Path) -> History:
+        """One run; returns its evaluations."""
+        settings = self.settings
+        graphdef, params = self.start(seed)
+        eval_every = max(1, settings.steps // 6)
+        result = train(
+            loss_fn=self.make_loss(graphdef, objective),
+            params=params,
+            optimizer=OptimizerConfig(learning_rate=settings.learning_rate, b2=0.98),
+            batches=self.batches(seed),
+            evaluate=self.evaluate(graphdef),
+            config=LoopConfig(
+                num_steps=settings.steps,
+                monitor="em",
+                eval_every=eval_every,
+                checkpoint_every=settings.steps,
+                log_every=eval_every,
+                patience=None,
+                seed=seed,
+            ),
+            directory=run_dir,
+            mesh=data_mesh(1),
+        )
+        return result.history

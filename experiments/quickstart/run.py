@@ -1,0 +1,94 @@
+"""First-only, MML and hard EM on corpora whose true solutions are known: no download needed.
+
+``python -m experiments.quickstart`` generates two corpora, one whose solutions are mentions
+of the answer and one whose solutions are equations, trains a small model from scratch with
+each objective through the same code as the real tasks, prints a table and saves the
+learning curves. Beside exact match it tells how often the likeliest solution in Z is the
+true one, which no real data set can tell for sure.
+"""
+
+import dataclasses
+import tempfile
+import time
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments.quickstart.equations import equation_problem
+from experiments.quickstart.problem import Problem, Settings
+from experiments.quickstart.spans import span_problem
+from hardem_jax.analysis.plots import History, learning_curves
+from hardem_jax.data.planted import PlantedConfig
+from hardem_jax.data.planted_equations import PlantedEquationsConfig
+from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
+
+
+@dataclasses.dataclass(frozen=True)
+class Quickstart:
+    """Train small models with three objectives on generated questions and compare them.
+
+    Attributes:
+        problems: which of the two corpora.
+        spans: size and difficulty of the corpus of mentions.
+        equations: size and difficulty of the corpus of equations.
+        seeds: one run of every objective for each.
+        spans_training, equations_training: of every run on them.
+        out: folder for the figures.
+    """
+
+    problems: tuple[Literal["spans", "equations"], ...] = ("spans", "equations")
+    spans: PlantedConfig = PlantedConfig()
+    equations: PlantedEquationsConfig = PlantedEquationsConfig()
+    seeds: tuple[int, ...] = (0,)
+    spans_training: Settings = Settings()
+    equations_training: Settings = Settings(steps=600)
+    out: Path = Path("quickstart")
+
+    def run(self) -> None:
+        self.out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in self.problems:
+                if name == "spans":
+                    problem = span_problem(self.spans, self.spans_training, Path(folder))
+                else:
+                    problem = equation_problem(self.equations, self.equations_training)
+                self._compare(problem, Path(folder))
+
+    def _compare(self, problem: Problem, folder: Path) -> None:
+        settings = problem.settings
+        objectives: dict[str, Objective] = {
+            "First-only": FirstOnly(),
+            "MML": MML(),
+            "Hard EM": HardEM(tau=settings.steps / 2),
+        }
+        histories: dict[str, list[History]] = {name: [] for name in objectives}
+        seconds = dict.fromkeys(objectives, 0.0)
+        for seed in self.seeds:
+            for name, objective in objectives.items():
+                print(f"{problem.name}: {name}, seed {seed}")
+                began = time.monotonic()
+                run_dir = folder / f"{problem.name}-{name}-{seed}"
+                run = problem.train(objective, seed=seed, run_dir=run_dir)
+                histories[name].append(run)
+                seconds[name] += time.monotonic() - began
+        self._report(problem, histories, seconds)
+
+    def _report(
+        self, problem: Problem, histories: dict[str, list[History]], seconds: dict[str, float]
+    ) -> None:
+        table = Table(title=f"{problem.title}, after the last step")
+        table.add_column("objective")
+        for label in (*problem.scores.values(), "seconds per run"):
+            table.add_column(label, justify="right")
+        for name, runs in histories.items():
+            last = {metric: [run[-1][metric] for run in runs] for metric in problem.scores}
+            cells = [f"{np.mean(v):.1f} ({min(v):.1f} to {max(v):.1f})" for v in last.values()]
+            table.add_row(name, *cells, f"{seconds[name] / len(runs):.0f}")
+        Console().print(table)
+        print(problem.note)
+        figure = self.out / f"{problem.name}.png"
+        learning_curves(histories, metrics=problem.scores, file=figure)
+        print(f"Learning curves: {figure}")

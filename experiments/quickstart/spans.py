@@ -1,0 +1,73 @@
+"""The quickstart's first problem: which mention of the answer is the true one?"""
+
+import functools
+from pathlib import Path
+
+from flax import nnx
+
+from experiments.quickstart.problem import Problem, Settings
+from experiments.quickstart.starting_values import small_encoder
+from experiments.span_qa import Subset
+from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.planted import PlantedConfig, planted_examples, planted_tokenizer
+from hardem_jax.data.prepared import PreparedSplit, prepare_split
+from hardem_jax.data.windows import WindowConfig, pad_windows
+from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.tasks.span_qa import InferenceConfig, SpanQA, make_loss
+
+
+def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Problem:
+    """Prepare the corpus of `hardem_jax.data.planted` in ``folder``."""
+    data, dev = (_prepare(corpus, split, folder) for split in ("train", "dev"))
+    longest = int(max(data.windows().sizes[:, 0].max(), dev.windows().sizes[:, 0].max()))
+    shapes = BatchConfig(batch_size=settings.batch_size, buckets=(longest,), negatives=0)
+    tokenizer, subset = data.tokenizer, Subset(dev)
+    pad = functools.partial(
+        pad_windows,
+        num_solutions=shapes.num_solutions(data.positives.sizes),
+        pad_id=tokenizer.pad_id,
+    )
+
+    def start(seed: int):
+        encoder = small_encoder(tokenizer.vocab_size, settings.width, seed=seed)
+        return nnx.split(SpanReader(encoder, rngs=nnx.Rngs(seed + 1)), nnx.Param)
+
+    def batches(seed: int):
+        lengths = (data.positives.sizes[:, 0], data.negatives.sizes[:, 0])
+        plan = TrainingPlan(*lengths, shapes, num_steps=settings.steps, seed=seed)
+        return iter(training_batches(data.positives, data.negatives, plan, pad=pad))
+
+    def evaluate(graphdef: nnx.GraphDef):
+        config = InferenceConfig(batch_size=100, top=1)
+        task = SpanQA(graphdef, config, batches=shapes, pad_id=tokenizer.pad_id)
+        return lambda params: subset.evaluate(task, params)[0]
+
+    people = corpus.num_people
+    return Problem(
+        name="spans",
+        title=f"Which mention? {corpus.num_dev} unseen questions",
+        scores={"em": "exact match (%)", "true z": "likeliest mention is the true one (%)"},
+        settings=settings,
+        note=f"Guessing one of the {people} people would be right in {100 / people:.0f} %.",
+        start=start,
+        make_loss=make_loss,
+        batches=batches,
+        evaluate=evaluate,
+    )
+
+
+def _prepare(corpus: PlantedConfig, split: str, folder: Path) -> PreparedSplit:
+    meta = prepare_split(
+        planted_examples(corpus, "dev" if split == "dev" else "train"),
+        folder / split,
+        tokenizer=planted_tokenizer(),
+        config=WindowConfig(max_tokens=64, stride=32, max_question_tokens=8),
+        metric="squad",
+        sources={},
+        exclusions=ExclusionCounts(),
+        keep_without_mention=split == "dev",
+    )
+    sizes, count = meta["solutions per question"], meta["counts"]["questions"]
+    print(f"spans, {split}: {count} questions, |Z| mean {sizes['mean']}, at most {sizes['max']}")
+    return PreparedSplit(folder / split)
