@@ -53,6 +53,7 @@ def learning_curves(
                 low, high = values.min(axis=0), values.max(axis=0)
                 panel.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
         panel.set(xlabel="training step", ylabel=label)
+        panel.set_xlim(left=0)
         panel.set_ylim(bottom=0)
         panel.grid(color="#dddddd", lw=0.6)
         panel.spines[["top", "right"]].set_visible(False)
