@@ -10,6 +10,22 @@ The questions of DROP (Dua et al., 2019) whose answer is a number::
     python -m experiments.drop evaluate --run-dir runs/drop --data prepared/drop-dev
     python -m experiments.drop predict --run-dir runs/drop --passage game.txt \
         --question "How many yards longer was the first field goal?"
+
+That is the tagger. NAQANet takes numbers of the passage only, and counts; its other settings are
+those of Dua et al. (2019), with the paper's batch size and length::
+
+    RULES="--rules.no-special-numbers --rules.no-question-numbers --rules.max-count 9"
+    python -m experiments.drop prepare --file drop_dataset_train.json \
+        --out prepared/naqanet-train $RULES
+    python -m experiments.drop prepare --file drop_dataset_dev.json \
+        --out prepared/naqanet-dev --split dev $RULES
+    python -m experiments.drop train --data prepared/naqanet-train --dev prepared/naqanet-dev \
+        --out runs/naqanet --batches.batch-size 14 --batches.buckets 160 240 320 400 \
+        --optimizer.learning-rate 5e-4 --optimizer.schedule constant \
+        --optimizer.warmup-fraction 0 --optimizer.weight-decay 0 --optimizer.clip-norm 5 \
+        --optimizer.b1 0.8 --optimizer.b2 0.999 --optimizer.eps 1e-7 --optimizer.ema-decay 0.9999 \
+        model:naqanet --model.word-vectors glove.840B.300d.txt objective:hard-em \
+        --objective.tau 10000
 """
 
 import dataclasses
@@ -58,6 +74,7 @@ class Prepare:
             sources={self.file.name: file_digest(self.file)},
             exclusions=exclusions,
             keep_without_solution=self.split == "dev",
+            reader={"max_words": self.max_words},
         )
         for name, count in meta["counts"].items():
             print(f"{count:>9}  {name}")

@@ -20,8 +20,10 @@ from hardem_jax.data.batches import Pad
 from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.errors import InputError
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
+from hardem_jax.solutions.equations import EquationRules
 
 
 class Inputs(Protocol):
@@ -78,8 +80,24 @@ class TaggerConfig(EncoderConfig):
     max_tokens: int = 512
     max_question_tokens: int = 64
 
-    def start(self, train: Sequence[NumericQuestion], *, seed: int) -> "Tagger":
-        """The pretrained encoder with fresh heads."""
+    def start(
+        self, train: Sequence[NumericQuestion], *, rules: EquationRules, seed: int
+    ) -> "Tagger":
+        """The pretrained encoder with fresh heads.
+
+        Args:
+            train: the training split.
+            rules: that it was prepared with.
+            seed: of the initial parameters.
+
+        Raises:
+            InputError: the rules have counts, or see `EncoderConfig.load`.
+        """
+        if rules.max_count is not None:
+            raise InputError(
+                "data: expected equations that a tagger can express, found a count (0 to "
+                f"{rules.max_count}); prepare the data without counts (max_count)"
+            )
         tokenizer = load_tokenizer(self.encoder)
         module = self._module(self.load(tokenizer), _num_special(train), seed)
         return Tagger(*nnx.split(module, nnx.Param), tokenizer, self, _num_special(train))

@@ -6,18 +6,21 @@ the model's vocabulary, ``metrics.jsonl`` and the checkpoints ``best`` and ``las
 
 import dataclasses
 import json
-import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import subcommand
 
 from experiments.cli import flags
 from experiments.equation_models import EquationModel, TaggerConfig
+from experiments.equation_text import describe, left_out, mentions
+from experiments.naqanet_model import NAQANetModelConfig
 from experiments.reader import fields_of, read_run_config
 from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
 from hardem_jax.data.drop import NumericExample
@@ -26,17 +29,7 @@ from hardem_jax.data.reading import read_text
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import MML, FirstOnly, HardEM
-from hardem_jax.solutions.equations import (
-    COUNT,
-    MINUS,
-    PASSAGE,
-    PERCENT,
-    PLUS,
-    SPECIAL,
-    EquationRules,
-    execute_equation,
-    format_number,
-)
+from hardem_jax.solutions.equations import EquationRules, execute_equation, format_number
 from hardem_jax.solutions.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
 from hardem_jax.training.checkpoint import load_params
@@ -44,7 +37,9 @@ from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig
 
-MODELS = {"TaggerConfig": TaggerConfig}
+_Tagger = Annotated[TaggerConfig, subcommand("tagger")]
+_NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
+MODELS = {config.__name__: config for config in (TaggerConfig, NAQANetModelConfig)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +63,7 @@ class Train:
     data: Path
     dev: Path
     out: Path
-    model: TaggerConfig = TaggerConfig()
+    model: _Tagger | _NAQANet = TaggerConfig()
     objective: HardEM | MML | FirstOnly = HardEM()
     optimizer: OptimizerConfig = OptimizerConfig()
     batches: BatchConfig = BatchConfig(
@@ -88,9 +83,12 @@ class Train:
         if not questions:
             raise InputError(f"{self.data}: expected questions with a solution, found none")
         dev_questions = list(dev.questions)[: self.dev_questions]
-        model = self.model.start(questions, seed=self.loop.seed)
+        if not dev_questions:
+            raise InputError(f"{self.dev}: expected questions to evaluate on, found none")
+        model = self.model.start(questions, rules=split.rules, seed=self.loop.seed)
         inputs, dev_inputs = model.inputs(questions), model.inputs(dev_questions)
-        save_run(self.out, self, model, split)
+        if not _has_begun(self.out):  # a run that goes on keeps what it was started with
+            save_run(self.out, self, model, split)
         usable = [inputs[i] for i in np.flatnonzero(inputs.sizes[:, 1])]
         sizes = inputs.sizes[inputs.sizes[:, 1] > 0]
         plan = TrainingPlan(
@@ -167,6 +165,8 @@ class Evaluate:
         if (split.rules, split.numbers) != (trained.rules, trained.numbers):
             raise InputError(f"{self.data}: prepared with other rules than {self.run_dir}")
         questions = list(split.questions)
+        if not questions:
+            raise InputError(f"{self.data}: expected questions, found none")
         task, inputs = trained.ready(questions, self.batch_size, decoding=self.decoding)
         scores, answers = evaluate(task, trained.params, questions, inputs, inputs.sizes)
         table = Table(title=f"{self.data.name}: {len(questions)} questions")
@@ -210,15 +210,22 @@ class Predict:
         example = NumericExample("question", str(self.passage), text, self.question, None, ())
         question = numeric_question(example, trained.numbers, trained.rules)
         task, inputs = trained.ready([question], batch_size=1)
+        notes = list(left_out(question, inputs[0].kinds, trained.numbers))
         [(_, reading)] = task.read(trained.params, inputs, inputs.sizes)
         if not len(reading.equations):
-            raise InputError(f"{self.passage}: expected numbers to calculate with, found none")
-        console = Console(highlight=False, soft_wrap=True)
+            problem = f"{self.passage}: expected numbers to calculate with, found none"
+            raise InputError("; ".join([problem, *notes]))
+        for note in notes:
+            print(f"note: {note}", file=sys.stderr)
+        console = Console(highlight=False, soft_wrap=True, emoji=False)
         values = execute_equation(reading.equations, question.table, trained.rules)
         for rank, (equation, value) in enumerate(zip(reading.equations, values, strict=True)):
             probability = np.exp(reading.log_probs[rank])
-            answer = format_number(value, trained.rules.digits)
-            line = f"{probability:6.1%}  {answer} = {describe(equation, question)}"
+            answer = "too large"
+            if np.isfinite(value):
+                answer = format_number(value, trained.rules.digits)
+            formula = describe(equation, question, trained.rules)
+            line = f"{probability:6.1%}  {answer} = {formula}"
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             for sentence in mentions(equation, question) if rank == 0 else ():
                 console.print(f"        {sentence}", markup=False)
@@ -278,35 +285,8 @@ def save_run(run_dir: Path, config: Train, model: EquationModel, split: Prepared
     write_json(run_dir / "config.json", content)
 
 
-def describe(equation: np.ndarray, question: NumericQuestion) -> str:
-    """An equation as text, such as "41 - 38", a special number in braces."""
-    n1, o1, n2, o2 = (int(x) for x in equation)
-    if o1 == COUNT:
-        return f"count {n1}"
-    terms = [(n1, o1)] + ([(n2, o2)] if n2 >= 0 else [])
-    # What is added goes first: "41 - 38" whichever of the two stands first in the text.
-    terms.sort(key=lambda term: term[1] == MINUS)
-    words = []
-    for slot, operator in terms:
-        text = format_number(question.values[slot])
-        text = f"{{{text}}}" if question.kinds[slot] == SPECIAL else text
-        sign = {PLUS: "+ ", MINUS: "- ", PERCENT: "+ "}[operator]
-        words.append(sign + text + (" %" if operator == PERCENT else ""))
-    return " ".join(words).removeprefix("+ ")
-
-
-def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
-    """The sentences that the numbers of an equation come from, with the number in brackets."""
-    n1, o1, n2, _ = (int(x) for x in equation)
-    num_special = len(question.values) - len(question.spans)
-    for slot in () if o1 == COUNT else sorted({n1, n2} - {-1}):
-        if slot < num_special:
-            yield f"{{{format_number(question.values[slot])}}} is one of the special numbers"
-            continue
-        in_passage = question.kinds[slot] == PASSAGE
-        text = question.passage if in_passage else question.question
-        start, end = (int(x) for x in question.spans[slot - num_special])
-        first = max((m.end() for m in re.finditer(r"[.!?]\s+|\n", text[:start])), default=0)
-        after = re.search(r"[.!?](\s|$)|\n", text[end:])
-        last = end + after.start() + 1 if after else len(text)
-        yield " ".join(f"{text[first:start]}[{text[start:end]}]{text[end:last]}".split())
+def _has_begun(run_dir: Path) -> bool:
+    """Whether there is a checkpoint that a run would go on from."""
+    # A checkpoint that is not complete has another name.
+    checkpoints = [entry for entry in (run_dir / "last").glob("*") if entry.name.isdigit()]
+    return (run_dir / "config.json").is_file() and bool(checkpoints)

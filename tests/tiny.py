@@ -1,6 +1,7 @@
 """A checkpoint and data files small enough to train on in a test, in the real layouts."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from flax import nnx
@@ -12,6 +13,8 @@ from hardem_jax.models.bert_weights import save_bert
 PEOPLE = ["Ada", "Bo", "Cyd", "Dov", "Eve", "Fay", "Gus", "Hal"]
 PLACES = ["Oslo", "Rome", "Lima", "Bonn", "Kyiv", "Baku", "Doha", "Riga"]
 WORDS = ["who", "lives", "in", "met", "and", "saw", ".", "?", ","]
+WORDS += ["how", "many", "more", "than", "ran", "yards", "then", *(f"##{i}" for i in range(10))]
+WORDS += [str(i) for i in range(10)]
 
 
 def write_checkpoint(folder: Path, *, hidden_size: int = 16) -> Path:
@@ -75,3 +78,32 @@ def write_squad_layout(file: Path, *, questions: int = 24) -> Path:
         paragraphs.append({"context": context, "qas": [question]})
     file.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
     return file
+
+
+def write_drop(file: Path, *, passages: int = 12) -> Path:
+    """Two questions on each passage in DROP's layout, and others that prepare leaves out."""
+    content = {}
+    for i in range(passages):
+        first, second = PEOPLE[i % 8], PEOPLE[(i + 3) % 8]
+        more, less = 40 + i, 31 + i // 2
+        passage = f"{first} ran {more} yards. Then {second} ran {less} yards."
+        asked = {
+            f"How many more than {second}?": more - less,
+            f"How many yards, {first} and {second}?": more + less,
+        }
+        questions = [
+            {"query_id": f"q{i}-{j}", "question": question, "answer": drop_answer(str(answer))}
+            for j, (question, answer) in enumerate(asked.items())
+        ]
+        questions.append(
+            {"query_id": f"q{i}-who", "question": "Who ran?", "answer": drop_answer(spans=[first])}
+        )
+        content[f"game_{i}"] = {"passage": passage, "qa_pairs": questions}
+    file.write_text(json.dumps(content))
+    return file
+
+
+def drop_answer(number: str = "", spans: Sequence[str] = ()) -> dict:
+    """An answer as DROP's files have it."""
+    date = {"day": "", "month": "", "year": ""}
+    return {"number": number, "date": date, "spans": list(spans)}

@@ -92,13 +92,13 @@ class TrainingPlan(Sequence[tuple[int, np.ndarray, np.ndarray]]):
     ):
         if len(positive_lengths) < config.batch_size:
             raise InputError(
-                f"training data: expected at least one batch of {config.batch_size} windows that "
-                f"hold a mention of the answer, found {len(positive_lengths)}"
+                f"training data: expected at least one batch of {config.batch_size} inputs with a "
+                f"solution, found {len(positive_lengths)}"
             )
         longest = max(positive_lengths.max(), negative_lengths.max(initial=0))
         if longest > config.buckets[-1]:
             raise InputError(
-                f"training data: expected windows of at most {config.buckets[-1]} tokens "
+                f"training data: expected inputs of at most {config.buckets[-1]} tokens "
                 f"(the largest bucket), found one of {longest}"
             )
         self._positive_lengths = positive_lengths
@@ -193,7 +193,7 @@ def evaluation_batches(
     """
     if lengths.max(initial=0) > config.buckets[-1]:
         raise InputError(
-            f"data: expected windows of at most {config.buckets[-1]} tokens (the largest bucket), "
+            f"data: expected inputs of at most {config.buckets[-1]} tokens (the largest bucket), "
             f"found one of {lengths.max()}"
         )
     bucket_of = np.searchsorted(config.buckets, lengths)

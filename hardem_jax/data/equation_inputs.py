@@ -69,7 +69,8 @@ class TaggerInputs(Sequence[EquationInput]):
         num_numbers: M, the most numbers of any text.
 
     Raises:
-        InputError: there are no questions, or no room for a passage.
+        InputError: there are no questions, no room for a passage, or counts in some Z, which
+            the tagger cannot express.
     """
 
     def __init__(
@@ -89,6 +90,11 @@ class TaggerInputs(Sequence[EquationInput]):
         items = []
         for i in range(len(questions)):
             question = questions[i]
+            if (question.equations[:, 1] == COUNT).any():
+                raise InputError(
+                    f"{question.id}: expected equations that a tagger can express, found a count; "
+                    "prepare the data without counts (max_count)"
+                )
             items.append((question, passages.setdefault(question.passage, len(passages))))
         if not items:
             raise InputError("data: expected questions, found none")

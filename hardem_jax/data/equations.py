@@ -4,7 +4,7 @@ A prepared split is a folder with
 
 =======================  =====================================================
 ``questions.*``          `NumericQuestion` records, in the order of the source
-``meta.json``            rules, sources, counts, |Z| statistics
+``meta.json``            rules, sources, options, counts, |Z| statistics
 =======================  =====================================================
 
 It holds texts, no tokens: every model cuts them up in its own way when it is
@@ -13,7 +13,7 @@ trained. What does not depend on the model, Z above all, is found once, here.
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,8 @@ class NumericQuestion:
     """A question with its numbers and its Z.
 
     Attributes:
-        id, passage_id, passage, question, golds: as in `hardem_jax.data.drop.NumericExample`.
+        id, passage_id, passage, question, golds: as in `hardem_jax.data.drop.NumericExample`
+            (golds are a list once they were on disk).
         spans: ``[M, 2]`` int32, characters of every number of the text: those of the passage,
             then those of the question, each in its own text.
         values: ``[N]`` float64, special numbers first, then those of ``spans``.
@@ -62,7 +63,7 @@ class NumericQuestion:
     passage_id: str
     passage: str
     question: str
-    golds: tuple[dict[str, Any], ...]
+    golds: Sequence[dict[str, Any]]
     spans: np.ndarray
     values: np.ndarray
     kinds: np.ndarray
@@ -152,6 +153,7 @@ def prepare_questions(
     sources: Mapping[str, str],
     exclusions: ExclusionCounts,
     keep_without_solution: bool,
+    reader: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Find Z for every example and write the split; memory holds one example at a time.
 
@@ -164,6 +166,7 @@ def prepare_questions(
         exclusions: the reader's count; what drops out here is added to it.
         keep_without_solution: True for data to evaluate on, where a question that no equation
             answers still counts. Training cannot use such a question.
+        reader: options of the reader by name, for the record.
 
     Returns:
         The content of ``meta.json``.
@@ -186,12 +189,14 @@ def prepare_questions(
             "numbers": dataclasses.asdict(numbers),
             "rules": dataclasses.asdict(rules),
             "sources": dict(sources),
+            "reader": dict(reader or {}),
             "counts": {
                 "examples read": read,
                 "questions": len(set_sizes),
                 "questions with a solution": sum(size > 0 for size in set_sizes),
             },
             "excluded": exclusions.as_dict(),
+            "warnings": exclusions.warnings_as_dict(),
             "solutions per question": size_summary(set_sizes),
         }
         write_json(partial / "meta.json", meta)

@@ -80,13 +80,19 @@ class RecordSource(Sequence[T]):
 
     Attributes:
         sizes: ``[N, 2]`` int32, tokens and solutions of each record.
+
+    Raises:
+        InputError: a file is missing or damaged.
     """
 
     def __init__(self, stem: Path, codec: Codec[T]):
-        self.sizes: np.ndarray = np.load(f"{stem}.sizes.npy")
+        self.sizes: np.ndarray = _load_sizes(Path(f"{stem}.sizes.npy"))
         self._codec = codec
+        file = Path(f"{stem}.array_record")
+        if not file.is_file():
+            raise InputError(f"{file}: expected a file of a prepared split, found none")
         # An ArrayRecord file without records cannot be opened.
-        self._records = ArrayRecordDataSource(f"{stem}.array_record") if len(self.sizes) else ()
+        self._records = ArrayRecordDataSource(str(file)) if len(self.sizes) else ()
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -105,13 +111,17 @@ def new_folder(folder: Path) -> Iterator[Path]:
     complete ones do.
 
     Raises:
-        InputError: there is a folder of that name, and it holds something else.
+        InputError: there is a folder of that name, and it holds something else; or it
+            cannot be made.
     """
     if folder.exists() and not (folder / "meta.json").is_file():
         raise InputError(f"{folder}: exists and is not a prepared split; choose another folder")
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+    try:
+        partial.mkdir(parents=True)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be made ({error.strerror})") from error
     yield partial
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
@@ -124,7 +134,7 @@ def read_meta(folder: Path, *, format: str | int) -> dict[str, Any]:
         InputError: it is missing or broken, or its "format" is another one.
     """
     try:
-        meta: dict[str, Any] = json.loads((folder / "meta.json").read_text("utf-8"))
+        meta: Any = json.loads((folder / "meta.json").read_text("utf-8"))
     except OSError as error:
         raise InputError(
             f"{folder}: expected a prepared split (run `prepare` first), found no readable "
@@ -132,10 +142,9 @@ def read_meta(folder: Path, *, format: str | int) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise InputError(f"{folder}/meta.json: expected JSON, found {error}") from error
-    if meta.get("format") != format:
-        raise InputError(
-            f"{folder}: expected format {format}, found {meta.get('format')}; prepare it again"
-        )
+    found = meta.get("format") if isinstance(meta, dict) else None
+    if found != format:
+        raise InputError(f"{folder}: expected format {format}, found {found}; prepare it again")
     return meta
 
 
@@ -166,5 +175,22 @@ def size_summary(sizes: Sequence[int]) -> dict[str, float | int | None]:
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Write ``content`` indented and in a stable order."""
-    file.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    """Write ``content`` indented and in a stable order.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror})") from error
+
+
+def _load_sizes(file: Path) -> np.ndarray:
+    try:
+        return np.load(file)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(
+            f"{file}: expected a file of a prepared split, found none that can be read"
+        ) from error

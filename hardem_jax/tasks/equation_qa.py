@@ -68,8 +68,8 @@ class InferenceConfig:
 
     Attributes:
         decoding: "equation" takes the likeliest of all equations of Z_tot; "tags" takes the
-            likeliest tag of every number on its own and adds up whatever that gives, as the
-            original of NAQANet does.
+            likeliest tag of every number on its own and adds up whatever that gives, or the
+            likeliest count where the model likes counting better, as the original of NAQANet does.
         top: equations kept per question.
         batch_size: questions read at once.
     """
@@ -87,6 +87,7 @@ class EquationReading:
         equations: ``[K, 4]`` int32, the likeliest of Z_tot, best first; none if it is empty.
         log_probs: ``[K]`` float32, their log P(z | x).
         tags: ``[N]`` int32, the likeliest tag of every number.
+        count: the likeliest count if the model likes counting better than equations, else -1.
         solutions: ``[Z]`` float32, log P(z | x) of Z, in its order.
         true_solution: index of the true equation in Z, -1 if unknown.
     """
@@ -94,6 +95,7 @@ class EquationReading:
     equations: np.ndarray
     log_probs: np.ndarray
     tags: np.ndarray
+    count: int
     solutions: np.ndarray
     true_solution: int
 
@@ -129,14 +131,13 @@ class EquationQA:
         @jax.jit
         def read(params: Any, batch: Mapping[str, Array]) -> dict[str, Array]:
             found: TagDistribution | AbilityDistribution = nnx.merge(graphdef, params)(batch)
-            signs = found.signs if isinstance(found, AbilityDistribution) else found
             equations, log_probs = found.top(
                 config.top, pairs=rules.table(batch["kinds"]), lone=rules.lone(batch["kinds"])
             )
             return {
                 "equations": equations,
                 "log_probs": log_probs,
-                "tags": signs.argmax_tags(),
+                **_decode_tags(found),
                 "solutions": found.log_prob(batch["solutions"]),
             }
 
@@ -166,19 +167,25 @@ class EquationQA:
                         equations=out["equations"][row][possible],
                         log_probs=out["log_probs"][row][possible],
                         tags=out["tags"][row],
+                        count=int(out["count"][row]),
                         solutions=out["solutions"][row][where],
                         true_solution=int(batch["true_solution"][row]),
                     ),
                 )
 
     def answer(self, question: NumericQuestion, reading: EquationReading) -> str | None:
-        """The answer to a question as text; None if there is no equation at all."""
+        """The answer to a question as text.
+
+        None if there is no equation at all, or its value is too large for float64.
+        """
         if self.config.decoding == "tags":
-            return format_number(_sum_of_tags(question.values, reading.tags), self.rules.digits)
-        if not len(reading.equations):
+            counted = reading.count >= 0
+            value = reading.count if counted else _sum_of_tags(question.values, reading.tags)
+        elif len(reading.equations):
+            [value] = execute_equation(reading.equations[:1], question.table, self.rules)
+        else:
             return None
-        [value] = execute_equation(reading.equations[:1], question.table, self.rules)
-        return format_number(value, self.rules.digits)
+        return format_number(value, self.rules.digits) if np.isfinite(value) else None
 
 
 def evaluate(
@@ -214,25 +221,37 @@ def evaluate(
         groups["em"].append(right)
         groups["f1"].append(0.0 if answer is None else drop.f1(answer, question.golds))
         groups[f"em |Z|={_size_group(len(question.equations))}"].append(right)
-        if len(reading.solutions):
-            best = reading.equations[:1]
-            groups["top in Z"].append((question.equations == best).all(axis=1).any())
+        if len(question.equations):
+            found = [(question.equations == best).all(axis=1) for best in reading.equations[:1]]
+            groups["top in Z"].append(np.any(found))
         for threshold in SPARSITY_THRESHOLDS:
             groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
         if reading.true_solution >= 0 and len(reading.solutions) > 1:
             groups["true z"].append(int(np.argmax(reading.solutions)) == reading.true_solution)
-    order = sorted(groups, key=lambda name: ("|Z|" in name, name))
-    return {name: 100 * float(np.mean(groups[name])) for name in order}, answers
+    by_size = [f"em |Z|={name}" for _, name in _SIZE_GROUPS]
+    order = [*sorted(name for name in groups if name not in by_size), *by_size]
+    return {name: 100 * float(np.mean(groups[name])) for name in order if groups[name]}, answers
 
 
 _SIZE_GROUPS = ((0, "0"), (1, "1"), (2, "2"), (4, "3-4"), (8, "5-8"), (16, "9-16"))
+_SIZE_GROUPS += ((np.inf, "17+"),)
 
 
 def _size_group(size: int) -> str:
-    return next((name for largest, name in _SIZE_GROUPS if size <= largest), "17+")
+    return next(name for largest, name in _SIZE_GROUPS if size <= largest)
+
+
+def _decode_tags(found: TagDistribution | AbilityDistribution) -> dict[str, Array]:
+    """The likeliest tag of every number, ``[B, N]``, and ``[B]``, the count or -1."""
+    if isinstance(found, TagDistribution):
+        return {"tags": found.argmax_tags(), "count": jnp.full(len(found.tags), -1)}
+    counts = found.ability[:, 1] > found.ability[:, 0]
+    count = jnp.where(counts, jnp.argmax(found.counts, axis=-1), -1)
+    return {"tags": found.signs.argmax_tags(), "count": count}
 
 
 def _sum_of_tags(values: np.ndarray, tags: np.ndarray) -> float:
     tags = tags[: len(values)]
     factor = np.select([tags == PLUS, tags == MINUS, tags == PERCENT], [1.0, -1.0, 0.01], 0.0)
-    return float(np.sum(factor * values))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.sum(factor * values))

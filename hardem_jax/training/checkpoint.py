@@ -8,7 +8,8 @@ any moment, in the middle of a save too, leaves a folder that loads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +22,8 @@ from hardem_jax.training.names import named_leaves
 from hardem_jax.training.state import TrainState
 
 _MOST_LISTED = 20
+# An `AverageState` among the links of the optimiser's chain; in a saved state it is the only one.
+_AVERAGE = re.compile(r"(opt_state\.\d+\.average)(?:\.|$)")
 
 
 def _is_key(leaf: Any) -> bool:
@@ -63,14 +66,9 @@ def _check_arrays(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: P
         raise InputError(f"{where}: checkpoint of another model or optimiser: {listed}")
 
 
-def _abstract(stored: Mapping[str, Any], like: Any, where: Path) -> dict[str, Any]:
-    """What Orbax is to read: the arrays of `like`, placed as they are; it skips all others."""
+def _abstract(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """What Orbax is to read: the wanted arrays, placed as they are; it skips all others."""
     default = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    wanted = _to_arrays(like)
-    groups = {name.partition(".")[0] for name in wanted}
-    _check_arrays(
-        {name: a for name, a in stored.items() if name.partition(".")[0] in groups}, wanted, where
-    )
     return {
         name: jax.ShapeDtypeStruct(
             wanted[name].shape,
@@ -164,8 +162,10 @@ class RunCheckpoints:
         found = self._last.metadata(step)
         stored: Any = found.custom_metadata
         _check_fingerprint(stored["fingerprint"], self.fingerprint, where)
+        wanted = _to_arrays(like)
+        _check_arrays(found.metadata, wanted, where)
         loaded = self._last.load_checkpointables(
-            step, {"state": _abstract(found.metadata, like, where), "data": batches}
+            step, {"state": _abstract(found.metadata, wanted), "data": batches}
         )
         return _from_arrays(loaded["state"], like), stored["progress"]
 
@@ -186,6 +186,9 @@ def _check_fingerprint(stored: Mapping[str, str], ours: Mapping[str, str], where
 
 def load_params(folder: str | Path, like: Any) -> Any:
     """The parameters in `<run>/best` or `<run>/last`, for evaluation and prediction.
+
+    Where the run keeps an average of its parameters, it is the average that is loaded, from
+    either folder.
 
     Args:
         folder: one of the two folders that `train` writes.
@@ -208,7 +211,20 @@ def load_params(folder: str | Path, like: Any) -> Any:
         if checkpointer.latest is None:
             raise InputError(f"{folder}: expected a folder with a checkpoint, found none in it")
         step = checkpointer.latest.step
-        abstract = _abstract(
-            checkpointer.metadata(step).metadata, {"params": like}, folder / str(step)
-        )
-        return _from_arrays(checkpointer.load(step, abstract), {"params": like})["params"]
+        stored: Any = checkpointer.metadata(step).metadata
+        where = folder / str(step)
+        root = _root_of_params(stored)
+        wanted = {
+            root + name.removeprefix("params"): leaf
+            for name, leaf in _to_arrays({"params": like}).items()
+        }
+        there = {n: a for n, a in stored.items() if n == root or n.startswith(root + ".")}
+        _check_arrays(there, wanted, where)
+        loaded = checkpointer.load(step, _abstract(stored, wanted))
+        arrays = {"params" + name.removeprefix(root): loaded[name] for name in wanted}
+        return _from_arrays(arrays, {"params": like})["params"]
+
+
+def _root_of_params(stored: Iterable[str]) -> str:
+    """Where the parameters to evaluate are: under `averaged_params` of a state, or `params`."""
+    return next((found[1] for name in stored if (found := _AVERAGE.match(name))), "params")

@@ -18,7 +18,7 @@ class LoopConfig:
     """
 
     num_steps: int
-    """Updates of the whole run; the learning rate reaches 0 there."""
+    """Updates of the whole run; a learning rate with linear decay reaches 0 there."""
     monitor: str
     """Evaluation metric that decides which parameters are the best."""
     mode: Literal["max", "min"] = "max"

@@ -18,7 +18,12 @@ from hardem_jax.training.bookkeeping import Bookkeeping
 from hardem_jax.training.checkpoint import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
-from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
+from hardem_jax.training.optimizer import (
+    OptimizerConfig,
+    averaged_params,
+    learning_rate_schedule,
+    make_optimizer,
+)
 from hardem_jax.training.state import TrainState, init_state
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
 from hardem_jax.training.writers import Display, MetricsWriter, format_metrics
@@ -45,7 +50,7 @@ class TrainResult:
     """What `train` returns.
 
     Attributes:
-        state: after the last step made.
+        state: after the last step made; `averaged_params` has its average, if there is one.
         best_metric: best value of the monitored metric, None if it never was a number.
         best_step: updates made when it was reached; its parameters are in `<directory>/best`.
         stopped_early: patience ran out before `num_steps`.
@@ -82,8 +87,8 @@ def train(
         optimizer: see `OptimizerConfig`.
         batches: iterator of a repeating Grain dataset at its start; each batch maps names to
             numpy arrays `[B, ...]` or scalars. An entry `ids` (B strings) stays on the host.
-        evaluate: maps parameters (on `mesh`) to metrics; must not depend on anything else that
-            changes during the run.
+        evaluate: maps parameters (on `mesh`; their average, if the optimiser keeps one) to
+            metrics; must not depend on anything else that changes during the run.
         config: see `LoopConfig`.
         directory: the run's folder: `last/`, `best/`, `metrics.jsonl`.
         mesh: default: all devices.
@@ -138,7 +143,7 @@ def train(
 
 def _fingerprint(optimizer: OptimizerConfig, config: LoopConfig) -> dict[str, str]:
     """The settings that change what a step computes; patience, say, may change on resumption."""
-    fields = {f"optimizer.{name}": str(v) for name, v in dataclasses.asdict(optimizer).items()}
+    fields = {f"optimizer.{name}": value for name, value in optimizer.fingerprint().items()}
     return {**fields, "num_steps": str(config.num_steps), "seed": str(config.seed)}
 
 
@@ -201,13 +206,14 @@ class _Run:
         self.log.step(step, values)
 
     def _evaluate(self, step: int, state: TrainState) -> None:
-        metrics = {name: float(v) for name, v in self.evaluate(state.params).items()}
+        params = averaged_params(state.params, state.opt_state)
+        metrics = {name: float(v) for name, v in self.evaluate(params).items()}
         config, books = self.config, self.books
         gained = books.record(step, metrics, config.monitor, config.mode, config.patience)
         self.log.evaluation(step, metrics, gained)
         if gained:
             # Complete on disk before `last` says so: a kill in between repeats this evaluation.
-            self.checkpoints.save_best(state.params, books.to_json())
+            self.checkpoints.save_best(params, books.to_json())
 
 
 class _RunLog:

@@ -1,11 +1,12 @@
-"""AdamW as used to fine-tune BERT, over the run's real number of steps."""
+"""AdamW as used to fine-tune BERT, over the run's real number of steps; averaged parameters."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from hardem_jax.errors import InputError
@@ -15,6 +16,9 @@ from hardem_jax.training.names import leaf_name, named_leaves
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
     """AdamW with linear warmup, linear decay and global-norm clipping (Devlin et al., 2019, A.3).
+
+    Other values give the optimiser of QANet (Yu et al., 2018, section 4.1.1): a constant rate
+    and an average of the parameters.
 
     Example:
         >>> OptimizerConfig(learning_rate=3e-5).weight_decay
@@ -30,7 +34,8 @@ class OptimizerConfig:
     warmup_fraction: float = 0.1
     """Share of the run's steps over which the rate rises linearly from 0."""
     weight_decay: float = 0.01
-    """Decoupled decay, times the learning rate; not applied to biases and LayerNorm."""
+    """Decoupled decay, times the learning rate; not applied to biases, LayerNorm and word
+    vectors."""
     clip_norm: float | None = 1.0
     """Largest Euclidean norm of the whole gradient, all tensors together; None: no clipping."""
     b1: float = 0.9
@@ -42,9 +47,15 @@ class OptimizerConfig:
     rate_multipliers: tuple[tuple[str, float], ...] = ()
     """(name prefix, factor) pairs, e.g. `(("encoder", 0.1),)`: factor on the update of every
     parameter whose dotted name starts with the prefix; 0 freezes it; the first match counts."""
+    schedule: Literal["linear", "constant"] = "linear"
+    """After the warmup: linear decay to 0, or the peak rate to the end."""
+    ema_decay: float | None = None
+    """Decay of an average of the parameters, see `average_params`. Evaluation, the best
+    checkpoint and whoever loads a checkpoint use the average; None: there is none."""
 
     def __post_init__(self) -> None:
         positive_norm = self.clip_norm is None or self.clip_norm > 0
+        valid_average = self.ema_decay is None or 0 <= self.ema_decay < 1
         checks = (
             ("learning_rate", self.learning_rate > 0, "a value > 0"),
             ("warmup_fraction", 0 <= self.warmup_fraction < 1, "0 <= value < 1"),
@@ -54,14 +65,32 @@ class OptimizerConfig:
             ("b2", 0 <= self.b2 < 1, "0 <= value < 1"),
             ("eps", self.eps > 0, "a value > 0"),
             ("rate_multipliers", all(f >= 0 for _, f in self.rate_multipliers), "factors >= 0"),
+            ("schedule", self.schedule in ("linear", "constant"), "'linear' or 'constant'"),
+            ("ema_decay", valid_average, "0 <= value < 1, or None for no average"),
         )
         for name, valid, expected in checks:
             if not valid:
                 raise InputError(f"{name}: expected {expected}, got {getattr(self, name)}")
 
+    def fingerprint(self) -> dict[str, str]:
+        """The settings by name, as text.
+
+        What came after the first release is left out at its default, so that runs from before
+        it resume.
+
+        Example:
+            >>> sorted(OptimizerConfig(ema_decay=0.99).fingerprint())[:4]
+            ['b1', 'b2', 'clip_norm', 'ema_decay']
+        """
+        fields = {name: str(value) for name, value in dataclasses.asdict(self).items()}
+        for name in ("schedule", "ema_decay"):
+            if getattr(self, name) == getattr(OptimizerConfig, name):
+                del fields[name]
+        return fields
+
 
 def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
-    """Linear warmup from 0, then linear decay that reaches 0 after `num_steps` updates.
+    """Linear warmup from 0, then linear decay that reaches 0 after `num_steps` updates, or none.
 
     The horizon is the number of updates the run will really make; deriving it
     from epochs of a different shard or batch size would end the decay early or never.
@@ -73,22 +102,100 @@ def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Sch
         >>> schedule = learning_rate_schedule(OptimizerConfig(1.0, warmup_fraction=0.2), 10)
         >>> [round(float(schedule(n)), 3) for n in (0, 1, 2, 6, 10)]
         [0.0, 0.5, 1.0, 0.5, 0.0]
+        >>> schedule = learning_rate_schedule(OptimizerConfig(0.5, schedule="constant"), 10)
+        >>> float(schedule(0)), float(schedule(1)), float(schedule(10))
+        (0.0, 0.5, 0.5)
     """
     if num_steps < 1:
         raise InputError(f"num_steps: expected at least 1, got {num_steps}")
     warmup_steps = int(config.warmup_fraction * num_steps)
-    decay = optax.linear_schedule(config.learning_rate, 0.0, num_steps - warmup_steps)
+    if config.schedule == "constant":
+        after = optax.constant_schedule(config.learning_rate)
+    else:
+        after = optax.linear_schedule(config.learning_rate, 0.0, num_steps - warmup_steps)
     if warmup_steps == 0:
-        return decay
+        return after
     warmup = optax.linear_schedule(0.0, config.learning_rate, warmup_steps)
-    return optax.join_schedules([warmup, decay], boundaries=[warmup_steps])
+    return optax.join_schedules([warmup, after], boundaries=[warmup_steps])
+
+
+class AverageState(NamedTuple):
+    """State of `average_params`.
+
+    Attributes:
+        count: int32 `[]`, updates made.
+        average: pytree like the parameters.
+    """
+
+    count: jax.Array
+    average: Any
+
+
+def average_params(decay: float) -> optax.GradientTransformation:
+    r"""Keeps an exponential moving average of the parameters; passes updates through unchanged.
+
+    .. math:: \bar\theta_n = d_n \bar\theta_{n-1} + (1 - d_n) \theta_n, \quad
+        d_n = \min(d, (1 + n) / (10 + n))
+
+    after update n = 1, 2, ..., where :math:`\bar\theta_0` are the initial values; the smaller
+    :math:`d_n` of the first updates lets them be forgotten early. It has to be the last link of a
+    chain, where the updates are what will be added to the parameters.
+
+    Args:
+        decay: d in [0, 1).
+
+    Example:
+        >>> transform = average_params(0.9)
+        >>> params = {"w": jnp.zeros(())}
+        >>> _, state = transform.update({"w": jnp.ones(())}, transform.init(params), params)
+        >>> round(float(state.average["w"]), 4)  # d = 2 / 11
+        0.8182
+    """
+
+    def init(params):
+        # Copies: the training step donates parameters and state, and no buffer twice.
+        return AverageState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.copy, params))
+
+    def update(updates, state, params=None):
+        if params is None:
+            raise ValueError("average_params: update() needs the parameters")
+        count = state.count + 1
+        rate = 1.0 - jnp.minimum(decay, (1.0 + count) / (10.0 + count))
+        # As a step towards the new value: what does not move is its own average, exactly.
+        average = jax.tree.map(
+            lambda old, new: old + rate.astype(old.dtype) * (new - old),
+            state.average,
+            optax.apply_updates(params, updates),
+        )
+        return updates, AverageState(count, average)
+
+    return optax.GradientTransformation(init, update)
+
+
+def averaged_params(params: Any, opt_state: optax.OptState) -> Any:
+    """The parameters to evaluate: their average if the optimiser keeps one, else themselves.
+
+    Example:
+        >>> averaged_params({"w": 1.0}, (optax.EmptyState(), AverageState(5, {"w": 0.5})))
+        {'w': 0.5}
+        >>> averaged_params({"w": 1.0}, optax.EmptyState())
+        {'w': 1.0}
+    """
+
+    def is_average(node):
+        return isinstance(node, AverageState)
+
+    states = jax.tree.leaves(opt_state, is_leaf=is_average)
+    return next((state.average for state in states if is_average(state)), params)
 
 
 def is_decayed(name: str) -> bool:
     """Whether weight decay applies to the parameter of this dotted name.
 
-    Not to biases and not to LayerNorm. The name decides and not the rank: in a
-    scanned encoder the biases of all layers are stacked into one matrix.
+    Not to biases, not to LayerNorm, and not to word vectors: pretrained ones that have no
+    gradient must not move at all, and those of rare words would shrink between their few
+    gradients. The name decides and not the rank: in a scanned encoder the biases of all layers
+    are stacked into one matrix.
 
     Example:
         >>> is_decayed("encoder.layers.0.attention.query.kernel")
@@ -99,7 +206,9 @@ def is_decayed(name: str) -> bool:
         False
     """
     parts = name.lower().split(".")
-    return parts[-1] not in ("bias", "scale") and not any("norm" in part for part in parts)
+    if parts[-1] in ("bias", "scale", "word_vectors"):
+        return False
+    return not any("norm" in part for part in parts)
 
 
 def _has_prefix(name: str, prefix: str) -> bool:
@@ -150,4 +259,5 @@ def make_optimizer(
         optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
         optax.stateless(scale_by_name) if config.rate_multipliers else optax.identity(),
         optax.scale_by_learning_rate(learning_rate_schedule(config, num_steps)),
+        *([] if config.ema_decay is None else [average_params(config.ema_decay)]),
     )

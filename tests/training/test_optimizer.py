@@ -12,7 +12,10 @@ from flax import nnx
 from hardem_jax.errors import InputError
 from hardem_jax.training.names import named_leaves
 from hardem_jax.training.optimizer import (
+    AverageState,
     OptimizerConfig,
+    average_params,
+    averaged_params,
     is_decayed,
     learning_rate_schedule,
     make_optimizer,
@@ -34,6 +37,7 @@ BERT_NAMES = {
     "layers.0.output_norm.bias": False,
     "head.kernel": True,
     "head.bias": False,
+    "words.word_vectors": False,
 }
 
 
@@ -121,6 +125,66 @@ def test_schedule_is_piecewise_linear_over_the_real_steps(num_steps, fraction):
     np.testing.assert_allclose([schedule(s) for s in steps], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("fraction", [0.0, 0.3])
+def test_a_constant_rate_stays_at_its_peak(fraction):
+    config = OptimizerConfig(2.0, warmup_fraction=fraction, schedule="constant")
+    schedule = learning_rate_schedule(config, 10)
+    warmup = int(fraction * 10)
+    expected = [2.0 * min(step / warmup, 1) if warmup else 2.0 for step in range(11)]
+    np.testing.assert_allclose([schedule(s) for s in range(11)], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5, 0.9999])
+@pytest.mark.parametrize("container", [dict, as_state])
+def test_the_average_is_the_formula(container, decay):
+    config = OptimizerConfig(0.1, warmup_fraction=0.0, ema_decay=decay)
+    params = container({"kernel": jnp.array([[1.0, 3.0]]), "bias": jnp.array([2.0])})
+    optimizer = make_optimizer(config, params, num_steps=10)
+    plain = make_optimizer(OptimizerConfig(0.1, warmup_fraction=0.0), params, num_steps=10)
+    state, plain_state = optimizer.init(params), plain.init(params)
+    expected = named_leaves(params)
+    for n in range(1, 6):
+        grads = jax.tree.map(lambda x: 1.0 - x, params)
+        updates, state = optimizer.update(grads, state, params)
+        others, plain_state = plain.update(grads, plain_state, params)
+        jax.tree.map(np.testing.assert_array_equal, updates, others)
+        params = optax.apply_updates(params, updates)
+        d = min(decay, (1 + n) / (10 + n))
+        expected = {k: d * expected[k] + (1 - d) * p for k, p in named_leaves(params).items()}
+    average = averaged_params(params, state)
+    assert jax.tree.structure(average) == jax.tree.structure(params)
+    for name, value in named_leaves(average).items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-6)
+    assert averaged_params(params, plain_state) is params
+
+
+def test_what_does_not_move_is_its_own_average():
+    params = {"w": jnp.asarray(np.random.default_rng(0).normal(size=100), jnp.float32)}
+    transform = average_params(0.9999)
+    state = transform.init(params)
+    for _ in range(20):
+        _, state = transform.update(jax.tree.map(jnp.zeros_like, params), state, params)
+    np.testing.assert_array_equal(state.average["w"], params["w"])
+
+
+def test_parameters_called_average_are_none():
+    params = {"average": {"w": jnp.ones(2)}}
+    optimizer = make_optimizer(OptimizerConfig(), params, num_steps=10)
+    state = optimizer.init(params)
+    assert averaged_params(params, state) is params
+    with_average = make_optimizer(OptimizerConfig(ema_decay=0.9), params, num_steps=10)
+    found = averaged_params({"average": {"w": jnp.zeros(2)}}, with_average.init(params))
+    np.testing.assert_array_equal(found["average"]["w"], params["average"]["w"])
+    assert isinstance(with_average.init(params)[-1], AverageState)
+
+
+def test_settings_of_before_keep_their_fingerprint():
+    names = ["learning_rate", "warmup_fraction", "weight_decay", "clip_norm", "b1", "b2", "eps"]
+    assert set(OptimizerConfig().fingerprint()) == {*names, "rate_multipliers"}
+    changed = OptimizerConfig(schedule="constant", ema_decay=0.5).fingerprint()
+    assert (changed["schedule"], changed["ema_decay"]) == ("constant", "0.5")
+
+
 def test_rate_multipliers_scale_the_whole_update():
     params = {"encoder": {"kernel": jnp.ones(2)}, "encoder2": {"kernel": jnp.ones(2)}}
     grads = jax.tree.map(jnp.ones_like, params)
@@ -150,6 +214,9 @@ def test_rate_multipliers_scale_the_whole_update():
         {"eps": 0.0},
         {"rate_multipliers": (("head", -1.0),)},
         {"learning_rate": float("nan")},
+        {"schedule": "cosine"},
+        {"ema_decay": 1.0},
+        {"ema_decay": -0.5},
     ],
 )
 def test_wrong_values_are_named(wrong):

@@ -11,7 +11,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.training.checkpoint import load_params
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
 from hardem_jax.training.mesh import data_mesh
-from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.optimizer import OptimizerConfig, averaged_params
 from tests.training import toy_problem as toy
 
 CONFIG = LoopConfig(
@@ -122,6 +122,49 @@ def test_a_resumed_run_is_the_undisturbed_one(tmp_path, undisturbed, steps):
     assert lines(tmp_path) == lines(folder)
 
 
+AVERAGED = dataclasses.replace(OPTIMIZER, ema_decay=0.9, schedule="constant")
+
+
+@pytest.fixture(scope="module")
+def averaged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("averaged")
+    return folder, run(folder, optimizer=AVERAGED)
+
+
+def test_the_average_is_evaluated_and_loaded(averaged):
+    folder, result = averaged
+    average = averaged_params(result.state.params, result.state.opt_state)
+    raw, mean = toy.evaluate(result.state.params), toy.evaluate(average)
+    assert result.history[-1] == {"step": 30, **mean} != {"step": 30, **raw}
+    last = load_params(folder / "last", toy.init_params())
+    jax.tree.map(np.testing.assert_array_equal, last, average)
+    best = load_params(folder / "best", toy.init_params())
+    assert toy.evaluate(best)["score"] == result.best_metric
+    assert lines(folder, "train")[-1]["learning_rate"] == np.float32(AVERAGED.learning_rate)
+
+
+def test_a_mismatch_with_the_average_is_told_by_name(averaged):
+    params = toy.init_params()
+    params["head"]["kernel"] = params["head"]["kernel"][:2]
+    with pytest.raises(InputError, match=r"average\.head\.kernel \(float32\[16, 1\] there"):
+        load_params(averaged[0] / "last", params)
+
+
+def test_the_average_resumes_bit_for_bit(tmp_path, averaged):
+    folder, expected = averaged
+    with pytest.raises(Killed):
+        run(tmp_path, optimizer=AVERAGED, batches=killed_after(13))
+    assert_same_run(run(tmp_path, optimizer=AVERAGED), expected)
+    assert lines(tmp_path) == lines(folder)
+
+
+def test_averaging_does_not_touch_the_training(tmp_path, averaged):
+    result = run(tmp_path, optimizer=dataclasses.replace(AVERAGED, ema_decay=None))
+    jax.tree.map(np.testing.assert_array_equal, result.state.params, averaged[1].state.params)
+    for one, other in zip(lines(tmp_path, "train"), lines(averaged[0], "train"), strict=True):
+        assert one == other
+
+
 def test_one_compilation_with_and_without_resuming(tmp_path, caplog):
     mesh = data_mesh(8)
     with jax.log_compiles():
@@ -196,6 +239,7 @@ def test_data_that_ends_is_an_input_error(tmp_path):
     ("changes", "named"),
     [
         ({"optimizer": OptimizerConfig(learning_rate=2e-2)}, "optimizer.learning_rate"),
+        ({"optimizer": dataclasses.replace(OPTIMIZER, ema_decay=0.5)}, "optimizer.ema_decay"),
         ({"config": dataclasses.replace(CONFIG, num_steps=31)}, "num_steps"),
         ({"config": dataclasses.replace(CONFIG, seed=1)}, "seed"),
         ({"fingerprint": {"batch_size": "8"}}, "batch_size"),

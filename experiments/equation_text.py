@@ -1,0 +1,115 @@
+"""Equations for people to read: as a formula, and in the sentences their numbers come from."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from hardem_jax.data.equations import NumericQuestion
+from hardem_jax.solutions.equations import (
+    COUNT,
+    MINUS,
+    PASSAGE,
+    PERCENT,
+    PLUS,
+    SPECIAL,
+    EquationRules,
+    format_number,
+)
+from hardem_jax.solutions.numbers import NumberConfig, has_overflow
+
+# Numbers of a text are shown as they are, not rounded as answers are.
+_DIGITS = 15
+_END_OF_SENTENCE = re.compile(r"[.!?]\s+|\n")
+
+
+def describe(equation: np.ndarray, question: NumericQuestion, rules: EquationRules) -> str:
+    """An equation as text, such as "41 - 38"; special numbers stand in braces.
+
+    Args:
+        equation: ``[4]`` integers, of this question.
+        question: whose slots it uses.
+        rules: say whether a percentage is a term or a factor.
+
+    Example:
+        >>> from hardem_jax.data.drop import NumericExample
+        >>> from hardem_jax.data.equations import numeric_question
+        >>> rules = EquationRules(percent="factor")
+        >>> example = NumericExample("q", "p", "38 of 41", "And 20 % of them?", None, ())
+        >>> question = numeric_question(example, NumberConfig(), rules)
+        >>> describe(np.array([10, 2, 11, 1]), question, rules)
+        '41 - 38'
+        >>> describe(np.array([0, 1, 12, 3]), question, rules)
+        '{1} * 20 %'
+    """
+    n1, o1, n2, o2 = (int(x) for x in equation)
+    if o1 == COUNT:
+        return f"count {n1}"
+    terms = [(n1, o1)] + ([(n2, o2)] if n2 >= 0 else [])
+    if rules.is_product(o1, o2):
+        text = " * ".join(_number(slot, operator, question) for slot, operator in terms)
+        return f"- {text}" if MINUS in (o1, o2) else text
+    # What is added goes first: "41 - 38" whichever of the two stands first in the text.
+    terms.sort(key=lambda term: term[1] == MINUS)
+    signs = ["- " if operator == MINUS else "+ " for _, operator in terms]
+    words = [sign + _number(*term, question) for sign, term in zip(signs, terms, strict=True)]
+    return " ".join(words).removeprefix("+ ")
+
+
+def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
+    """The sentences that the numbers of an equation come from, with the number in brackets.
+
+    Args:
+        equation: ``[4]`` integers, of this question.
+        question: whose slots it uses.
+
+    Example:
+        >>> from hardem_jax.data.drop import NumericExample
+        >>> from hardem_jax.data.equations import numeric_question
+        >>> example = NumericExample("q", "p", "They met. He ran 41 yards. Then?", "?", None, ())
+        >>> question = numeric_question(example, NumberConfig(), EquationRules())
+        >>> list(mentions(np.array([2, 1, 10, 1]), question))
+        ['{3} is one of the special numbers', 'He ran [41] yards.']
+    """
+    n1, o1, n2, _ = (int(x) for x in equation)
+    num_special = len(question.values) - len(question.spans)
+    for slot in () if o1 == COUNT else sorted({n1, n2} - {-1}):
+        if slot < num_special:
+            yield f"{_number(slot, PLUS, question)} is one of the special numbers"
+            continue
+        in_passage = question.kinds[slot] == PASSAGE
+        text = question.passage if in_passage else question.question
+        start, end = (int(x) for x in question.spans[slot - num_special])
+        first = max((m.end() for m in _END_OF_SENTENCE.finditer(text[:start])), default=0)
+        after = re.search(r"[.!?](\s|$)|\n", text[end:])
+        last = end + after.start() + 1 if after else len(text)
+        yield " ".join(f"{text[first:start]}[{text[start:end]}]{text[end:last]}".split())
+
+
+def left_out(question: NumericQuestion, kinds: np.ndarray, numbers: NumberConfig) -> Iterator[str]:
+    """What a model does not see of a question.
+
+    Args:
+        question: as it was asked.
+        kinds: ``[N]`` integers, of its numbers in the model's input; -1 if cut.
+        numbers: what counts as a number.
+
+    Example:
+        >>> from hardem_jax.data.drop import NumericExample
+        >>> from hardem_jax.data.equations import numeric_question
+        >>> example = NumericExample("q", "p", "38 of 41", "How many?", None, ())
+        >>> question = numeric_question(example, NumberConfig(), EquationRules())
+        >>> list(left_out(question, np.append(question.kinds[:-1], -1), NumberConfig()))
+        ['text longer than the model reads; 1 of its numbers left out']
+    """
+    cut = int(np.count_nonzero(kinds < 0))
+    if cut:
+        yield f"text longer than the model reads; {cut} of its numbers left out"
+    if any(has_overflow(text, numbers) for text in (question.passage, question.question)):
+        yield "numbers too large for float64 left out"
+
+
+def _number(slot: int, operator: int, question: NumericQuestion) -> str:
+    text = format_number(question.values[slot], _DIGITS)
+    text = f"{{{text}}}" if question.kinds[slot] == SPECIAL else text
+    return f"{text} %" if operator == PERCENT else text

@@ -1,0 +1,289 @@
+"""The commands for DROP with the tagger, from an official file to an answer, on a tiny stand-in."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import drop, equation_qa
+from experiments.cli import run_command
+from hardem_jax.data.equations import PreparedQuestions
+from tests.tiny import drop_answer, write_checkpoint, write_drop
+
+NUM_PASSAGES = 12
+PASSAGE = "Ada ran 41 yards. Then Bo ran 38 yards. Eve saw Ada."
+
+
+def call(*arguments):
+    run_command(drop.COMMANDS, prog="test", argv=[str(a) for a in arguments])
+
+
+def fails(capsys, *arguments):
+    """Runs a command that must end with exit code 2; returns its one line."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        call(*arguments)
+    assert stop.value.code == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+def train_flags(root, out, *, train="train", dev="dev", seed=0):
+    loop = ["--loop.num-steps", 4, "--loop.eval-every", 2, "--loop.log-every", 1]
+    return [
+        *("train", "--data", root / train, "--dev", root / dev, "--out", out),
+        *("--num-devices", 2, "--batches.batch-size", 4, "--batches.buckets", 32),
+        *(*loop, "--loop.seed", seed, "--loop.no-progress", "--optimizer.learning-rate", "1e-3"),
+        *("model:tagger", "--model.encoder", root / "bert"),
+        *("--model.max-tokens", 32, "--model.max-question-tokens", 12),
+        *("objective:hard-em", "--objective.tau", "2"),
+    ]
+
+
+def prepare(root, name, split, *options):
+    call(
+        *("prepare", "--file", root / "drop.json", "--out", root / name, "--split", split),
+        *options,
+    )
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A checkpoint, prepared splits and a finished run."""
+    root = tmp_path_factory.mktemp("drop")
+    write_checkpoint(root / "bert")
+    write_drop(root / "drop.json", passages=NUM_PASSAGES)
+    prepare(root, "train", "train")
+    prepare(root, "dev", "dev")
+    call(*train_flags(root, root / "run"))
+    return root
+
+
+@pytest.fixture
+def ask(root, tmp_path, capsys):
+    """What ``predict`` prints, as two lists of lines, and its error line if it fails."""
+
+    def run(passage, question="How many more than Bo?", *, failing=False):
+        file = tmp_path / "mine.txt"
+        file.write_bytes(passage if isinstance(passage, bytes) else passage.encode())
+        command = ["predict", "--run-dir", root / "run", "--passage", file, "--question", question]
+        if failing:
+            return fails(capsys, *command)
+        capsys.readouterr()
+        call(*command)
+        said = capsys.readouterr()
+        return said.out.splitlines(), said.err.splitlines()
+
+    return run
+
+
+def test_prepared_splits_tell_what_they_hold(root):
+    meta = json.loads((root / "train" / "meta.json").read_text())
+    assert meta["counts"]["questions with a solution"] == 2 * NUM_PASSAGES
+    assert meta["excluded"] == {"answer is a text span": NUM_PASSAGES}
+    assert meta["reader"] == {"max_words": 400}
+    assert not (root / "train.partial").exists()
+
+
+def test_a_finished_run_evaluates(root, capsys, tmp_path):
+    predictions = tmp_path / "predictions.json"
+    call(
+        *("evaluate", "--run-dir", root / "run", "--data", root / "dev", "--checkpoint", "last"),
+        *("--predictions", predictions, "--decoding", "equation"),
+    )
+    assert "top in Z" in capsys.readouterr().out
+    rows = json.loads(predictions.read_text())
+    assert [row["id"] for row in rows] == [f"q{i}-{j}" for i in range(NUM_PASSAGES) for j in (0, 1)]
+    lines = [json.loads(x) for x in (root / "run" / "metrics.jsonl").read_text().splitlines()]
+    last = [line for line in lines if line["kind"] == "eval"][-1]
+    scores = json.loads((root / "run" / "scores-dev.json").read_text())
+    # What was measured while training is what the saved parameters give.
+    assert last["step"] == 4 and {"em", "f1", "top in Z", "P<0.001"} <= set(scores)
+    assert {name: last[name] for name in scores} == pytest.approx(scores)
+
+
+def test_predict_shows_the_answer_and_where_it_comes_from(ask):
+    answers, notes = ask(PASSAGE)
+    lines = [line for line in answers if not line.startswith("   " * 2 + "  ")]
+    assert notes == [] and len(lines) == 5  # the answer and the next four
+    shares = []
+    for line in lines:
+        share, _, rest = line.strip().partition("%  ")
+        value, _, formula = rest.partition(" = ")
+        shares.append(float(share))
+        numbers = formula.replace("{", "").replace("}", "")
+        assert eval(numbers) == float(value)
+    assert shares == sorted(shares, reverse=True) and shares[0] < 100
+    formula = lines[0].partition(" = ")[2]
+    sentences = [line.strip() for line in answers if line not in lines]
+    expected = {"41": "Ada ran [41] yards.", "38": "Then Bo ran [38] yards."}
+    wanted = {sentence for number, sentence in expected.items() if number in formula}
+    assert wanted and wanted <= set(sentences)
+    special = [part for part in formula.split() if part.startswith("{")]
+    assert set(sentences) - wanted == {f"{s} is one of the special numbers" for s in special}
+    assert answers[1 : 1 + len(sentences)] == [f"        {s}" for s in sentences]
+
+
+def test_predict_says_what_the_model_does_not_see(ask):
+    _, notes = ask(PASSAGE + " Ada ran yards." * 5 + " Then 44 and 45.")
+    assert notes == ["note: text longer than the model reads; 2 of its numbers left out"]
+    _, notes = ask(PASSAGE + " " + "9" * 400)
+    assert notes == ["note: numbers too large for float64 left out"]
+
+
+def test_predict_survives_a_value_too_large_for_float64(ask, monkeypatch):
+    monkeypatch.setattr(
+        equation_qa, "execute_equation", lambda rows, *_: np.full(len(rows), np.inf)
+    )
+    answers, _ = ask(PASSAGE)
+    assert sum("too large = " in line for line in answers) == 5
+
+
+@pytest.mark.parametrize(
+    ("passage", "question", "culprit"),
+    [
+        ("", "Who?", "mine.txt: expected text, found an empty document"),
+        (" \n", "Who?", "empty document"),
+        (b"caf\xe9", "Who?", "mine.txt: byte 3"),
+        ("Ada saw Bo.", "Who?", "mine.txt: expected numbers to calculate with, found none"),
+        ("9" * 400, "Who?", "found none; numbers too large for float64 left out"),
+        (PASSAGE, " ", "--question: expected a question"),
+    ],
+)
+def test_what_cannot_be_answered_is_named(ask, capsys, passage, question, culprit):
+    assert culprit in ask(passage, question, failing=True)
+
+
+def test_the_same_command_again_finds_the_run_finished(root):
+    before = (root / "run" / "metrics.jsonl").read_bytes()
+    call(*train_flags(root, root / "run"))
+    assert (root / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_other_rules_do_not_continue_a_run_nor_change_it(root, capsys):
+    prepare(root, "train-percent", "train", "--rules.percent", "term")
+    prepare(root, "dev-percent", "dev", "--rules.percent", "term")
+    before = (root / "run" / "config.json").read_bytes()
+    other = train_flags(root, root / "run", train="train-percent", dev="dev-percent")
+    assert "cannot resume" in fails(capsys, *other)
+    assert "seed" in fails(capsys, *train_flags(root, root / "run", seed=5))
+    assert (root / "run" / "config.json").read_bytes() == before
+    mixed = train_flags(root, root / "mixed", dev="dev-percent")
+    assert "dev-percent: prepared with other rules" in fails(capsys, *mixed)
+    assert not (root / "mixed").exists()
+    line = fails(capsys, "evaluate", "--run-dir", root / "run", "--data", root / "dev-percent")
+    assert "dev-percent: prepared with other rules" in line
+
+
+def test_a_run_that_never_began_takes_its_new_settings(root, capsys, tmp_path):
+    for seed in (0, 5):
+        refused = train_flags(root, tmp_path / "run", seed=seed)
+        refused[refused.index("--num-devices") + 1] = 3  # 4 rows do not divide by 3
+        assert "rows do not divide" in fails(capsys, *refused)
+        config = json.loads((tmp_path / "run" / "config.json").read_text())
+        assert config["flags"]["loop"]["seed"] == seed
+
+
+def test_folders_of_something_else_are_named(root, capsys, tmp_path):
+    for content, culprit in (
+        (None, "no config.json"),
+        ("{", "expected JSON"),
+        (json.dumps({"bert": {}, "windows": {}}), "expected a run of experiments.drop"),
+    ):
+        if content is not None:
+            (tmp_path / "config.json").write_text(content)
+        line = fails(capsys, "evaluate", "--run-dir", tmp_path, "--data", root / "dev")
+        assert culprit in line and str(tmp_path) in line
+    line = fails(capsys, "evaluate", "--run-dir", root / "run", "--data", root / "bert")
+    assert "expected a prepared split" in line
+    line = fails(
+        capsys,
+        *("evaluate", "--run-dir", root / "run", "--data", root / "dev"),
+        *("--predictions", tmp_path / "nowhere" / "p.json"),
+    )
+    assert "nowhere/p.json: cannot be written" in line
+
+
+@pytest.mark.parametrize(
+    ("content", "culprit"),
+    [
+        ("", "drop.json"),
+        ('{"p": {"passage": "41", "qa_pairs"', "drop.json"),
+        ("[1, 2]", "drop.json"),
+        (json.dumps({"p": {"passage": 41, "qa_pairs": []}}), "expected 'passage' to be a string"),
+        (json.dumps({"p": {"passage": "41"}}), "expected a list under 'qa_pairs'"),
+        (json.dumps({"p": {"passage": "41", "qa_pairs": []}}), "nothing to train on"),
+    ],
+)
+def test_malformed_files_are_named(capsys, tmp_path, content, culprit):
+    (tmp_path / "drop.json").write_text(content)
+    line = fails(capsys, "prepare", "--file", tmp_path / "drop.json", "--out", tmp_path / "train")
+    assert culprit in line
+
+
+def test_questions_that_cannot_be_used_are_counted_and_named(capsys, tmp_path):
+    asked = {
+        "q-good": drop_answer("3"),
+        "q-word": drop_answer("a few"),
+        "q-large": drop_answer("1e999"),
+        "q-unsolved": drop_answer("31415"),
+        "q-none": drop_answer(),
+    }
+    content = {
+        "game": {
+            "passage": "From 41 to 38, " + "9" * 400,
+            "qa_pairs": [
+                {"query_id": id, "question": "How many?", "answer": answer}
+                for id, answer in asked.items()
+            ],
+        },
+        "words": {
+            "passage": "No number here.",
+            "qa_pairs": [
+                {"query_id": "q-bare", "question": "How many?", "answer": drop_answer("3")}
+            ],
+        },
+    }
+    (tmp_path / "drop.json").write_text(json.dumps(content))
+    call("prepare", "--file", tmp_path / "drop.json", "--out", tmp_path / "train")
+    said = capsys.readouterr().out
+    for line in (
+        "1  answer is not a number (q-word)",
+        "1  answer too large for float64 (q-large)",
+        "2  no equation gives the answer (q-unsolved, q-bare)",
+        "1  no answer given (q-none)",
+        "1  passage without numbers (q-bare)",
+        "2  text with numbers too large for float64 (q-good, q-unsolved)",
+    ):
+        assert f"  {line}\n" in said + "\n"
+    [question] = PreparedQuestions(tmp_path / "train").questions
+    assert question.id == "q-good"
+
+
+@pytest.mark.parametrize(
+    ("flags", "culprit"),
+    [
+        (["prepare", "--file", "nowhere.json", "--out", "x"], "nowhere.json"),
+        (["prepare", "--file", "drop.json", "--out", "x", "--max-words", "0"], "max_words"),
+        (["prepare", "--file", "x", "--out", "y", "--rules.percent", "half"], "half"),
+        (["prepare", "--file", "x", "--out", "y", "--rules.digits", "99"], "digits"),
+        (["train", "--data", "nowhere", "--dev", "nowhere", "--out", "x"], "nowhere"),
+        (["evaluate", "--run-dir", "nowhere", "--data", "elsewhere"], "where"),
+        (["predict", "--run-dir", "r", "--passage", "nowhere", "--question", "?"], "nowhere"),
+    ],
+)
+def test_what_a_person_got_wrong_is_one_line(root, capsys, flags, culprit, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "drop.json").symlink_to(root / "drop.json")
+    assert culprit in fails(capsys, *flags)
+    assert not (tmp_path / "x").exists()
+
+
+def test_data_without_questions_is_named(root, capsys, tmp_path):
+    (tmp_path / "drop.json").write_text(json.dumps({"p": {"passage": "41", "qa_pairs": []}}))
+    prepare(tmp_path, "empty", "dev")
+    flags = train_flags(root, tmp_path / "run", dev=tmp_path / "empty")
+    assert "empty: expected questions to evaluate on, found none" in fails(capsys, *flags)
+    line = fails(capsys, "evaluate", "--run-dir", root / "run", "--data", tmp_path / "empty")
+    assert "empty: expected questions, found none" in line

@@ -1,0 +1,251 @@
+"""NAQANet through the commands of `experiments.drop`, on a tiny stand-in for DROP."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from experiments import drop
+from experiments.cli import run_command
+from experiments.equation_qa import TrainedEquationModel
+from experiments.naqanet_model import RULES, NAQANetModelConfig
+from hardem_jax.data.equations import PreparedQuestions
+from hardem_jax.data.words import Vocabulary
+from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
+from hardem_jax.training.names import named_leaves
+
+SIZES = {
+    **{"word-size": 8, "character-size": 4, "num-filters": 4, "filter-width": 3},
+    **{"num-highway-layers": 1, "hidden-size": 16, "num-heads": 2, "num-phrase-convs": 1},
+    **{"num-modelling-blocks": 1, "num-modelling-convs": 1, "num-passes": 2},
+    **{"max-passage-words": 16, "max-question-words": 8},
+    # Compiling dropout takes longer than all the rest; the model's own tests have it.
+    **{"dropout": 0, "layer-dropout": 0},
+}
+MODEL = [word for name, size in SIZES.items() for word in (f"--model.{name}", size)]
+WORDS = ["yards", "and", "points", "how", "many", "more", "yards", "all", "a", "kick"]
+
+
+def answer(number):
+    return {"number": str(number), "date": {"day": "", "month": "", "year": ""}, "spans": []}
+
+
+def write_drop(file):
+    """Six passages with a difference, a number alone and a count each."""
+    content = {}
+    for i in range(6):
+        first, second = 50 + 3 * i, 31 - 4 * i
+        questions = {
+            "How many more yards?": first - second,
+            "How many points in all?": 14 + i,
+            "How many times did they kick?": 2,
+        }
+        content[f"p{i}"] = {
+            "passage": f"A kick of {first} yards and a kick of {second} yards, {14 + i} points.",
+            "qa_pairs": [
+                {"query_id": f"q{i}-{n}", "question": text, "answer": answer(number)}
+                for n, (text, number) in enumerate(questions.items())
+            ],
+        }
+    file.write_text(json.dumps(content))
+    return file
+
+
+def write_vectors(file, size=8):
+    rng = np.random.default_rng(0)
+    rows = [f"{word} {' '.join(map(str, rng.normal(size=size)))}" for word in sorted(set(WORDS))]
+    file.write_text("\n".join(rows) + "\n")
+    return file
+
+
+def call(*arguments):
+    run_command(drop.COMMANDS, prog="test", argv=[str(a) for a in arguments])
+
+
+def fails(capsys, *arguments):
+    """Runs a command that must end with exit code 2; returns its one line."""
+    with pytest.raises(SystemExit) as stop:
+        call(*arguments)
+    assert stop.value.code == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+def train_flags(root, out, *, steps=4, every=2, batch_size=6, rate="5e-4", vectors=True):
+    return [
+        *("train", "--data", root / "train", "--dev", root / "dev", "--out", out),
+        *("--num-devices", 1, "--batches.batch-size", batch_size, "--batches.buckets", 16),
+        *("--loop.num-steps", steps, "--loop.eval-every", every, "--loop.log-every", every),
+        *("--loop.no-progress", "--optimizer.learning-rate", rate, "--optimizer.clip-norm", 5),
+        *("--optimizer.schedule", "constant", "--optimizer.warmup-fraction", 0),
+        *("--optimizer.ema-decay", 0.9, "--optimizer.weight-decay", 0.5),
+        *("model:naqanet", *MODEL),
+        *(("--model.word-vectors", root / "vectors.txt") if vectors else ()),
+        *("objective:hard-em", "--objective.tau", 2),
+    ]
+
+
+def prepare(root, out, split, rules):
+    call("prepare", "--file", root / "drop.json", "--out", out, "--split", split, *rules)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Prepared splits and a finished run of four steps."""
+    root = tmp_path_factory.mktemp("naqanet")
+    write_drop(root / "drop.json")
+    write_vectors(root / "vectors.txt")
+    for split in ("train", "dev"):
+        prepare(root, root / split, split, RULES.split())
+    call(*train_flags(root, root / "run"))
+    return root
+
+
+def test_the_run_folder_holds_the_vocabularies(root):
+    words = Vocabulary.load(root / "run" / "words.json")
+    # Words of the training split that have a vector, most frequent first.
+    assert set(words.entries) == set(WORDS)
+    characters = Vocabulary.load(root / "run" / "characters.json")
+    assert set("0123456789?") < set(characters.entries)
+
+
+def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
+    (root / "vectors.txt").rename(root / "elsewhere.txt")  # needed to start only
+    try:
+        predictions = tmp_path / "predictions.json"
+        call(
+            *("evaluate", "--run-dir", root / "run", "--data", root / "dev"),
+            *("--predictions", predictions, "--checkpoint", "last", "--batch-size", 4),
+        )
+        assert [row["id"] for row in json.loads(predictions.read_text())] == [
+            f"q{i}-{n}" for i in range(6) for n in range(3)
+        ]
+        scores = json.loads((root / "run" / "scores-dev.json").read_text())
+        lines = (root / "run" / "metrics.jsonl").read_text().splitlines()
+        last = [json.loads(line) for line in lines if json.loads(line)["kind"] == "eval"][-1]
+        # Evaluated in the run and read back from disk: the same averaged parameters.
+        assert last["step"] == 4 and {"em", "f1", "P<0.001"} <= set(scores)
+        assert {name: last[name] for name in scores} == pytest.approx(scores)
+        passage = tmp_path / "mine.txt"
+        passage.write_text("A kick of 60 yards. Then 12 points and 3 more.")
+        capsys.readouterr()
+        call(
+            *("predict", "--run-dir", root / "run", "--passage", passage),
+            *("--question", "How many more yards?"),
+        )
+        answers = [line for line in capsys.readouterr().out.splitlines() if " = " in line]
+        assert len(answers) == 5
+    finally:
+        (root / "elsewhere.txt").rename(root / "vectors.txt")
+
+
+def test_given_word_vectors_stay_as_they_are(root):
+    lines = (root / "vectors.txt").read_text().splitlines()
+    vectors = {line.split()[0]: np.array(line.split()[1:], np.float32) for line in lines}
+    words = Vocabulary.load(root / "run" / "words.json")
+    for checkpoint in ("best", "last"):
+        params = named_leaves(TrainedEquationModel(root / "run", checkpoint).params)
+        table = np.asarray(params["words.word_vectors"])
+        # Decay 0.5 would have moved them, and so would an average with rounding errors.
+        for index, word in enumerate(words.entries, 2):
+            np.testing.assert_array_equal(table[index], vectors[word])
+
+
+def test_without_a_file_vectors_are_learned(root):
+    split = PreparedQuestions(root / "train")
+    model = NAQANetModelConfig(word_size=8, num_modelling_blocks=1).start(
+        list(split.questions), rules=split.rules, seed=0
+    )
+    # Numbers that occur once are unknown words, to be learned from.
+    assert "yards" in model.words.entries and "50" not in model.words.entries
+    module: NAQANet = nnx.merge(model.graphdef, model.params)
+    assert module.words.word_vectors[...].shape == (len(model.words), 8)
+    assert not module.words.frozen
+
+
+def test_stopped_and_continued_equals_undisturbed(root, monkeypatch, tmp_path):
+    from hardem_jax.training import loop
+
+    original = loop._RunLog.step
+    calls = []
+
+    def stop_at_third_step(self, step, values):
+        calls.append(step)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(self, step, values)
+
+    monkeypatch.setattr(loop._RunLog, "step", stop_at_third_step)
+    with pytest.raises(KeyboardInterrupt):
+        call(*train_flags(root, tmp_path / "stopped"))
+    monkeypatch.setattr(loop._RunLog, "step", original)
+    call(*train_flags(root, tmp_path / "stopped"))
+    one, two = (TrainedEquationModel(f, "last") for f in (root / "run", tmp_path / "stopped"))
+    for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_tiny_model_learns_a_tiny_set_by_heart(root, tmp_path):
+    flags = train_flags(root, tmp_path / "run", steps=150, every=50, batch_size=18, rate="5e-3")
+    flags[flags.index("--optimizer.weight-decay") + 1] = 0
+    call(*flags)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    scores = [json.loads(line) for line in lines if json.loads(line)["kind"] == "eval"]
+    assert max(score["em"] for score in scores) == 100.0
+    trained = TrainedEquationModel(tmp_path / "run", "best")
+    questions = list(PreparedQuestions(root / "dev").questions)
+    task, inputs = trained.ready(questions, batch_size=18)
+    answers = dict.fromkeys(q.id for q in questions)
+    for index, reading in task.read(trained.params, inputs, inputs.sizes):
+        answers[questions[index].id] = task.answer(questions[index], reading)
+    golds = {q.id: q.golds[0]["number"] for q in questions}
+    assert answers == golds
+
+
+@pytest.mark.parametrize(
+    ("rules", "found"),
+    [
+        ([], "special_numbers=True, question_numbers=True, max_count=None"),
+        (RULES.split()[:2], "max_count=None"),
+        ([*RULES.split()[:3], 12], "max_count=12"),
+        ([*RULES.split(), "--rules.percent", "term"], "percent=term"),
+    ],
+)
+def test_other_rules_are_refused_with_the_flags_to_use(root, capsys, tmp_path, rules, found):
+    for split in ("train", "dev"):
+        prepare(root, tmp_path / split, split, rules)
+    capsys.readouterr()
+    flags = train_flags(tmp_path, tmp_path / "run", vectors=False)
+    line = fails(capsys, *flags)
+    assert RULES in line and line.endswith(f"found {found}")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "culprit"),
+    [
+        ("--model.word-vectors", "nowhere.txt", "nowhere.txt: expected word vectors"),
+        ("--model.word-size", 9, "line 1: expected a word and 9 numbers, found 8"),
+        ("--model.hidden-size", 15, "hidden_size: expected an even number"),
+        ("--model.max-question-words", 0, "max_question_words: expected at least 1"),
+    ],
+)
+def test_what_is_wrong_is_told(root, capsys, tmp_path, flag, value, culprit):
+    flags = train_flags(root, tmp_path / "run")
+    flags[flags.index(flag) + 1] = value
+    assert culprit in fails(capsys, *flags)
+    assert not (tmp_path / "run").exists()
+
+
+def test_defaults_are_those_of_the_model():
+    ours = {f.name: f.default for f in dataclasses.fields(NAQANetModelConfig)}
+    theirs = {f.name: f.default for f in dataclasses.fields(NAQANetConfig)}
+    # Given by the vocabularies and by the rules.
+    left_out = {"num_words", "num_characters", "num_counts", "num_special"}
+    assert set(theirs) - set(ours) == left_out
+    for name in set(theirs) & set(ours):
+        assert ours[name] == theirs[name]
