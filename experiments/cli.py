@@ -31,7 +31,7 @@ def run_command(
         prog: how the program is called, for help texts.
         argv: the arguments; those of the process by default.
     """
-    with exit_on_input_error():
+    with exit_with_one_line():
         command = parse(commands, prog=prog, argv=argv)
         command.run()
 
@@ -59,13 +59,16 @@ def parse(
 
 
 @contextlib.contextmanager
-def exit_on_input_error():
-    """Turn an `InputError` into its line on stderr and exit code 2."""
+def exit_with_one_line():
+    """Turn an error that a person can act on into its line on stderr.
+
+    The exit code is 2 for an `InputError`, and 1 for a loss that is not finite.
+    """
     try:
         yield
-    except InputError as error:
+    except (InputError, FloatingPointError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        raise SystemExit(2) from None
+        raise SystemExit(2 if isinstance(error, InputError) else 1) from None
 
 
 def flags(config: Any) -> Any:
