@@ -21,7 +21,7 @@ from experiments.cli import flags
 from experiments.equation_models import EquationModel, TaggerConfig
 from experiments.equation_text import describe, left_out, mentions
 from experiments.naqanet_model import NAQANetModelConfig
-from experiments.reader import fields_of, read_run_config
+from experiments.reader import fields_of, has_begun, read_run_config
 from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
 from hardem_jax.data.drop import NumericExample
 from hardem_jax.data.equations import NumericQuestion, PreparedQuestions, numeric_question
@@ -87,7 +87,7 @@ class Train:
             raise InputError(f"{self.dev}: expected questions to evaluate on, found none")
         model = self.model.start(questions, rules=split.rules, seed=self.loop.seed)
         inputs, dev_inputs = model.inputs(questions), model.inputs(dev_questions)
-        if not _has_begun(self.out):  # a run that goes on keeps what it was started with
+        if not has_begun(self.out):  # a run that goes on keeps what it was started with
             save_run(self.out, self, model, split)
         usable = [inputs[i] for i in np.flatnonzero(inputs.sizes[:, 1])]
         sizes = inputs.sizes[inputs.sizes[:, 1] > 0]
@@ -283,10 +283,3 @@ def save_run(run_dir: Path, config: Train, model: EquationModel, split: Prepared
         "numbers": split.meta["numbers"],
     }
     write_json(run_dir / "config.json", content)
-
-
-def _has_begun(run_dir: Path) -> bool:
-    """Whether there is a checkpoint that a run would go on from."""
-    # A checkpoint that is not complete has another name.
-    checkpoints = [entry for entry in (run_dir / "last").glob("*") if entry.name.isdigit()]
-    return (run_dir / "config.json").is_file() and bool(checkpoints)

@@ -149,6 +149,13 @@ def read_run_config(run_dir: Path) -> dict[str, Any]:
         raise InputError(f"{run_dir}/config.json: expected JSON, found {error}") from error
 
 
+def has_begun(run_dir: Path) -> bool:
+    """Whether there is a checkpoint that a run would go on from."""
+    # A checkpoint that is not complete has another name.
+    checkpoints = [entry for entry in (run_dir / "last").glob("*") if entry.name.isdigit()]
+    return (run_dir / "config.json").is_file() and bool(checkpoints)
+
+
 def fields_of(flags: dict[str, Any]) -> dict[str, Any]:
     """The fields of a dataclass from what `experiments.cli.flags` made of it."""
     fields = {name: value for name, value in flags.items() if name != "type"}

@@ -20,7 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.cli import flags
-from experiments.reader import ReaderConfig, TrainedReader, new_reader, save_run_config
+from experiments.reader import (
+    ReaderConfig,
+    TrainedReader,
+    has_begun,
+    new_reader,
+    save_run_config,
+)
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
 from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
@@ -76,13 +82,14 @@ class Train:
         negatives = Concatenated([split.negatives for split in splits])
         reader = new_reader(self.model, dev.tokenizer, seed=self.loop.seed)
         graphdef, params = nnx.split(reader, nnx.Param)
-        save_run_config(
-            self.out,
-            flags=flags(self),
-            reader=reader,
-            windows=dev.meta["windows"],
-            tokenizer=dev.tokenizer,
-        )
+        if not has_begun(self.out):  # a run that goes on keeps what it was started with
+            save_run_config(
+                self.out,
+                flags=flags(self),
+                reader=reader,
+                windows=dev.meta["windows"],
+                tokenizer=dev.tokenizer,
+            )
         plan = TrainingPlan(
             positives.sizes[:, 0],
             negatives.sizes[:, 0],

@@ -85,10 +85,16 @@ class Quickstart:
             table.add_column(label, justify="right")
         for name, runs in histories.items():
             last = {metric: [run[-1][metric] for run in runs] for metric in problem.scores}
-            cells = [f"{np.mean(v):.1f} ({min(v):.1f} to {max(v):.1f})" for v in last.values()]
-            table.add_row(name, *cells, f"{seconds[name] / len(runs):.0f}")
+            table.add_row(
+                name, *map(_mean_and_range, last.values()), f"{seconds[name] / len(runs):.0f}"
+            )
         Console().print(table)
         print(problem.note)
         figure = self.out / f"{problem.name}.png"
         learning_curves(histories, metrics=problem.scores, file=figure)
         print(f"Learning curves: {figure}")
+
+
+def _mean_and_range(values: list[float]) -> str:
+    mean = f"{np.mean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ({min(values):.1f} to {max(values):.1f})"

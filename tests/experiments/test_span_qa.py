@@ -96,6 +96,12 @@ def test_the_same_command_again_finds_the_run_finished(root, capsys):
     assert (root / "run" / "metrics.jsonl").read_bytes() == before
 
 
+def test_other_settings_are_refused_and_leave_the_run_as_it_was(root, capsys):
+    before = (root / "run" / "config.json").read_bytes()
+    assert "seed" in fails(capsys, triviaqa, *train_flags(root, root / "run", seed=5))
+    assert (root / "run" / "config.json").read_bytes() == before
+
+
 def test_stopped_and_continued_equals_undisturbed(root, monkeypatch):
     """The whole data path resumes, not only the loop."""
     calls = []
