@@ -5,6 +5,7 @@ A model's configuration starts it (`start`) or finds it again in the folder of a
 knows which model it has.
 """
 
+import abc
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ class Inputs(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class EquationModel:
+class EquationModel(abc.ABC):
     """A model and the way from questions to its batches.
 
     Attributes:
@@ -53,17 +54,17 @@ class EquationModel:
     graphdef: nnx.GraphDef
     params: Any
 
+    @abc.abstractmethod
     def inputs(self, questions: Sequence[NumericQuestion]) -> Inputs:
         """The questions as inputs, by index."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def pad(self, inputs: Sequence[Inputs], num_solutions: int) -> Pad:
         """Makes batches of any of the given inputs with room for so many equations."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def save(self, run_dir: Path) -> dict[str, Any]:
         """Write the files that `restore` needs; returns what it needs of ``config.json``."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)

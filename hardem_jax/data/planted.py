@@ -17,7 +17,7 @@ Example:
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -90,7 +90,12 @@ def names_of_split(seed: int, split: Literal["train", "dev"]) -> list[str]:
 def planted_tokenizer() -> Wordpieces:
     """A tokenizer with every word of the corpus as one piece."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?"]
-    vocabulary = {word: i for i, word in enumerate([*special, *ASKED, *PASSING, *NAMES])}
+    return whole_words([*special, *ASKED, *PASSING, *NAMES])
+
+
+def whole_words(words: Sequence[str]) -> Wordpieces:
+    """A tokenizer of these lower-case words, each one piece; its ids are their places."""
+    vocabulary = {word: index for index, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -23,10 +23,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hardem_jax.data.drop import NumericExample
-from hardem_jax.data.planted import NAMES, names_of_split
+from hardem_jax.data.planted import NAMES, names_of_split, whole_words
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations import MINUS, PLUS, EquationRules
@@ -73,11 +72,7 @@ def planted_numeric_tokenizer(config: PlantedEquationsConfig) -> Wordpieces:
     """A tokenizer with every word and number of the corpus as one piece."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "how", "many", "more", "has", "than", "?"]
     words += [*NAMES, *(str(number) for number in range(1, config.largest + 1))]
-    vocabulary = {word: index for index, word in enumerate(words)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return Wordpieces(tokenizer)
+    return whole_words(words)
 
 
 def _example(

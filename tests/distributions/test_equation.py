@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hardem_jax.distributions import equation as distribution
 from hardem_jax.distributions.equation import (
     COUNT,
     MINUS,
@@ -19,6 +20,7 @@ from hardem_jax.distributions.equation import (
     TagDistribution,
 )
 from hardem_jax.losses import first_only_loss, hard_em_loss, mml_loss
+from hardem_jax.solutions import equation_rules
 
 OPERATORS = (PLUS, MINUS, PERCENT)
 NOTHING = (-1, NONE, -1, NONE)
@@ -337,3 +339,9 @@ def test_gradients_of_both_abilities_are_finite(abilities, loss):
         assert np.all(gradient[2] == 0)
     assert np.all(np.asarray(gradients[0])[:2] != 0)
     assert np.all(np.asarray(gradients[1])[~where] == 0)
+
+
+def test_codes_are_those_of_the_solutions():
+    names = ("NONE", "PLUS", "MINUS", "PERCENT", "COUNT")
+    codes = [[getattr(room, name) for name in names] for room in (distribution, equation_rules)]
+    assert codes[0] == codes[1]
