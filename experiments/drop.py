@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.cli import run_command
-from experiments.equation_qa import Evaluate, Predict, Train
+from experiments.equation_qa import Compare, Evaluate, Predict, Train
 from hardem_jax.data.drop import read_drop
 from hardem_jax.data.equations import prepare_questions
 from hardem_jax.data.examples import ExclusionCounts
@@ -87,7 +87,13 @@ class Prepare:
             raise InputError(f"{self.out}: no equation gives any answer; nothing to train on")
 
 
-COMMANDS = {"prepare": Prepare, "train": Train, "evaluate": Evaluate, "predict": Predict}
+COMMANDS = {
+    "prepare": Prepare,
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "predict": Predict,
+}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.drop")

@@ -1,7 +1,6 @@
 """Train, evaluate and predict for discrete reasoning; `experiments.drop` adds ``prepare``.
 
-A run folder holds ``config.json`` (every flag, and the shape of the model), the files of
-the model's vocabulary, ``metrics.jsonl`` and the checkpoints ``best`` and ``last``.
+What all tasks share is in `experiments.runs`.
 """
 
 import dataclasses
@@ -11,71 +10,63 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import jax
 import numpy as np
+from jax.sharding import Mesh
 from rich.console import Console
-from rich.table import Table
 from tyro.conf import subcommand
 
-from experiments.cli import flags
+from experiments.compare import CompareCommand, ShownAnswer
 from experiments.equation_models import EquationModel, TaggerConfig
 from experiments.equation_text import describe, left_out, mentions
 from experiments.naqanet_model import NAQANetModelConfig
-from experiments.reader import fields_of, has_begun, read_run_config
-from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
+from experiments.runs import (
+    EvaluateCommand,
+    Scored,
+    Setting,
+    TaskRun,
+    TrainCommand,
+    fields_of,
+    read_run_config,
+)
+from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.drop import NumericExample
 from hardem_jax.data.equations import NumericQuestion, PreparedQuestions, numeric_question
 from hardem_jax.data.reading import read_text
-from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
-from hardem_jax.objectives import MML, FirstOnly, HardEM
+from hardem_jax.metrics import drop
+from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 from hardem_jax.solutions.equations import EquationRules, execute_equation, format_number
 from hardem_jax.solutions.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
 from hardem_jax.training.checkpoint import load_params
-from hardem_jax.training.loop import LoopConfig, train
-from hardem_jax.training.mesh import data_mesh, place_batch
-from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.loop import LoopConfig
+from hardem_jax.training.mesh import place_batch
 
 _Tagger = Annotated[TaggerConfig, subcommand("tagger")]
 _NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
 MODELS = {config.__name__: config for config in (TaggerConfig, NAQANetModelConfig)}
 
 
-@dataclasses.dataclass(frozen=True)
-class Train:
-    """Train a model, or continue the run in ``out`` where it stopped.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EquationSetting(Setting):
+    """Everything about a run but its objective.
 
     Attributes:
         data: prepared training split.
         dev: prepared split to evaluate on, made with the same rules.
-        out: folder of the run.
-        model: the model.
-        objective: which equations are trusted.
-        optimizer: AdamW and its schedule.
         batches: shapes of the batches; there are no negatives here.
-        loop: steps, evaluations, checkpoints.
-        inference: how answers are read off.
-        num_devices: devices to use; None for all.
-        dev_questions: evaluate on the first so many questions only; None for all.
     """
 
     data: Path
     dev: Path
-    out: Path
     model: _Tagger | _NAQANet = TaggerConfig()
-    objective: HardEM | MML | FirstOnly = HardEM()
-    optimizer: OptimizerConfig = OptimizerConfig()
     batches: BatchConfig = BatchConfig(
         batch_size=14, buckets=(128, 192, 256, 320, 384, 448, 512), negatives=0
     )
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="em")
     inference: InferenceConfig = InferenceConfig()
-    num_devices: int | None = None
-    dev_questions: int | None = None
 
-    def run(self) -> None:
-        mesh = data_mesh(self.num_devices)
+    def start(self, objective: Objective, mesh: Mesh) -> TaskRun:
         split, dev = PreparedQuestions(self.data), PreparedQuestions(self.dev)
         if (split.rules, split.numbers) != (dev.rules, dev.numbers):
             raise InputError(f"{self.dev}: prepared with other rules than {self.data}")
@@ -87,23 +78,10 @@ class Train:
             raise InputError(f"{self.dev}: expected questions to evaluate on, found none")
         model = self.model.start(questions, rules=split.rules, seed=self.loop.seed)
         inputs, dev_inputs = model.inputs(questions), model.inputs(dev_questions)
-        if not has_begun(self.out):  # a run that goes on keeps what it was started with
-            save_run(self.out, self, model, split)
         usable = [inputs[i] for i in np.flatnonzero(inputs.sizes[:, 1])]
         sizes = inputs.sizes[inputs.sizes[:, 1] > 0]
-        plan = TrainingPlan(
-            sizes[:, 0],
-            np.zeros(0, np.int32),
-            self.batches,
-            num_steps=self.loop.num_steps,
-            seed=self.loop.seed,
-        )
-        batches = training_batches(
-            usable,
-            [],
-            plan,
-            pad=model.pad([inputs], self.batches.num_solutions(sizes)),
-            shard=(jax.process_index(), jax.process_count()),
+        batches, steps_per_epoch = self.batches_of(
+            usable, sizes, model.pad([inputs], self.batches.num_solutions(sizes))
         )
         task = EquationQA(
             model.graphdef,
@@ -113,53 +91,81 @@ class Train:
             pad=model.pad([dev_inputs], self.batches.num_solutions(dev_inputs.sizes)),
             place=lambda batch: place_batch(batch, mesh),
         )
-        print(
-            f"{len(usable)} questions ({len(questions) - len(usable)} more whose equations were "
-            f"all cut); {plan.steps_per_epoch} steps per epoch; {len(dev_questions)} questions to "
-            f"evaluate on; {self.objective}"
-        )
-        result = train(
-            loss_fn=make_loss(model.graphdef, self.objective),
+
+        def score(params: Any) -> dict[str, float]:
+            return evaluate(task, params, dev_questions, dev_inputs, dev_inputs.sizes)[0]
+
+        def save(run_dir: Path) -> dict[str, Any]:
+            content = {name: split.meta[name] for name in ("rules", "numbers")}
+            return {"equation_model": model.save(run_dir), **content}
+
+        return TaskRun(
+            loss_fn=make_loss(model.graphdef, objective),
             params=model.params,
-            optimizer=self.optimizer,
-            batches=iter(batches),
-            evaluate=lambda params: evaluate(
-                task, params, dev_questions, dev_inputs, dev_inputs.sizes
-            )[0],
-            config=self.loop,
-            directory=self.out,
-            mesh=mesh,
-            fingerprint={
+            batches=batches,
+            evaluate=score,
+            data={
                 "data": json.dumps(split.meta, sort_keys=True),
                 "dev": json.dumps(dev.meta, sort_keys=True),
-                **{name: str(getattr(self, name)) for name in ("model", "objective", "batches")},
-                **{name: str(getattr(self, name)) for name in ("inference", "dev_questions")},
             },
+            about=(
+                f"{len(usable)} questions ({len(questions) - len(usable)} more whose equations "
+                f"were all cut); {steps_per_epoch} steps per epoch; {len(dev_questions)} questions "
+                "to evaluate on"
+            ),
+            save=save,
         )
-        print(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluate:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(EquationSetting, TrainCommand):
+    """Train a model, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which equations are trusted.
+    """
+
+    objective: HardEM | MML | FirstOnly = HardEM()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(EquationSetting, CompareCommand):
+    """Train First-only, MML and hard EM, and tabulate them."""
+
+    TRAIN = Train
+    CURVES = {"loss": "training loss over Z", "em": "exact match (%)"}
+
+    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="em", patience=None)
+
+    def answers(self, run_dir: Path, count: int) -> list[ShownAnswer]:
+        questions = list(PreparedQuestions(self.dev).questions)[:count]
+        trained = TrainedEquationModel(run_dir, "last")
+        task, inputs = trained.ready(questions, self.inference.batch_size)
+        _, answers = evaluate(task, trained.params, questions, inputs, inputs.sizes)
+        return [
+            ShownAnswer(
+                question=question.question,
+                gold=question.golds[0]["number"],
+                answer=answer or "",
+                right=answer is not None and drop.exact_match(answer, question.golds) > 0,
+            )
+            for question, answer in zip(questions, answers, strict=True)
+        ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(EvaluateCommand):
     """Score a trained model with the official metric.
 
     Attributes:
-        run_dir: folder of the run.
-        data: prepared split.
-        checkpoint: "best" or "last".
         predictions: write the answers here, as one JSON list in the order of the questions.
-        batch_size: questions read at once.
         decoding: another way to read answers off than that of the run.
     """
 
-    run_dir: Path
-    data: Path
-    checkpoint: Literal["best", "last"] = "best"
     predictions: Path | None = None
-    batch_size: int = 32
     decoding: Literal["equation", "tags"] | None = None
 
-    def run(self) -> None:
+    def score(self) -> Scored:
         split = PreparedQuestions(self.data)
         trained = TrainedEquationModel(self.run_dir, self.checkpoint)
         if (split.rules, split.numbers) != (trained.rules, trained.numbers):
@@ -169,19 +175,11 @@ class Evaluate:
             raise InputError(f"{self.data}: expected questions, found none")
         task, inputs = trained.ready(questions, self.batch_size, decoding=self.decoding)
         scores, answers = evaluate(task, trained.params, questions, inputs, inputs.sizes)
-        table = Table(title=f"{self.data.name}: {len(questions)} questions")
-        table.add_column("metric")
-        table.add_column("%", justify="right")
-        for name, value in scores.items():
-            table.add_row(name, f"{value:.1f}")
-        Console().print(table)
-        write_json(self.run_dir / f"scores-{self.data.name}.json", scores)
-        if self.predictions is not None:
-            rows = [
-                {"id": question.id, "question": question.question, "answer": answer}
-                for question, answer in zip(questions, answers, strict=True)
-            ]
-            write_json(self.predictions, rows)
+        rows = [
+            {"id": question.id, "question": question.question, "answer": answer}
+            for question, answer in zip(questions, answers, strict=True)
+        ]
+        return Scored(len(questions), scores, rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,15 +269,3 @@ class TrainedEquationModel:
             pad=self._model.pad([inputs], self._batches.num_solutions(inputs.sizes)),
         )
         return task, inputs
-
-
-def save_run(run_dir: Path, config: Train, model: EquationModel, split: PreparedQuestions) -> None:
-    """Write what `TrainedEquationModel` needs beside the checkpoints."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    content = {
-        "flags": flags(config),
-        "equation_model": model.save(run_dir),
-        "rules": split.meta["rules"],
-        "numbers": split.meta["numbers"],
-    }
-    write_json(run_dir / "config.json", content)

@@ -1,15 +1,14 @@
 """The reader of a run: made from a pretrained encoder, or found again in the run's folder."""
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import jax.numpy as jnp
 from flax import nnx
 
+from experiments.runs import fields_of, read_run_config
 from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.records import write_json
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.data.windows import WindowConfig
 from hardem_jax.errors import InputError
@@ -80,21 +79,6 @@ def new_reader(config: ReaderConfig, tokenizer: Wordpieces, *, seed: int) -> Spa
     return SpanReader(encoder, rngs=nnx.Rngs(seed), softmax_over=config.softmax_over)
 
 
-def save_run_config(
-    run_dir: Path,
-    *,
-    flags: dict[str, Any],
-    reader: SpanReader,
-    windows: dict[str, Any],
-    tokenizer: Wordpieces,
-) -> None:
-    """Write what `TrainedReader` needs beside the checkpoints."""
-    run_dir.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(run_dir)
-    bert = dataclasses.asdict(reader.encoder.config)
-    write_json(run_dir / "config.json", {"flags": flags, "bert": bert, "windows": windows})
-
-
 class TrainedReader:
     """What a run folder holds, ready to answer.
 
@@ -131,32 +115,3 @@ class TrainedReader:
             batches=BatchConfig(**fields_of(config["flags"]["batches"])),
             pad_id=self.tokenizer.pad_id,
         )
-
-
-def read_run_config(run_dir: Path) -> dict[str, Any]:
-    """``config.json`` of a run.
-
-    Raises:
-        InputError: if the folder holds no run.
-    """
-    try:
-        return json.loads((run_dir / "config.json").read_text("utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"{run_dir}: expected the folder of a run, found no config.json ({error.strerror})"
-        ) from error
-    except ValueError as error:
-        raise InputError(f"{run_dir}/config.json: expected JSON, found {error}") from error
-
-
-def has_begun(run_dir: Path) -> bool:
-    """Whether there is a checkpoint that a run would go on from."""
-    # A checkpoint that is not complete has another name.
-    checkpoints = [entry for entry in (run_dir / "last").glob("*") if entry.name.isdigit()]
-    return (run_dir / "config.json").is_file() and bool(checkpoints)
-
-
-def fields_of(flags: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass from what `experiments.cli.flags` made of it."""
-    fields = {name: value for name, value in flags.items() if name != "type"}
-    return {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}

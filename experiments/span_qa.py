@@ -1,9 +1,7 @@
 """Train, evaluate and predict for span reading, whatever layout the questions came in.
 
 The modules `experiments.triviaqa` and `experiments.squad_layout` add their own
-``prepare`` and share everything here. A run folder holds ``config.json`` (every flag, and the
-shape of the model), ``tokenizer.json``, ``metrics.jsonl`` and the checkpoints
-``best`` and ``last``: all that evaluating and predicting need.
+``prepare`` and share everything here; what all tasks share is in `experiments.runs`.
 """
 
 import dataclasses
@@ -13,100 +11,60 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
 import numpy as np
 from flax import nnx
+from jax.sharding import Mesh
 from rich.console import Console
-from rich.table import Table
 
-from experiments.cli import flags
-from experiments.reader import (
-    ReaderConfig,
-    TrainedReader,
-    has_begun,
-    new_reader,
-    save_run_config,
-)
+from experiments.compare import CompareCommand, ShownAnswer
+from experiments.reader import ReaderConfig, TrainedReader, new_reader
+from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCommand
 from hardem_jax.analysis.release_2019 import ReleasedMML
-from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
+from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
 from hardem_jax.data.prepared import Concatenated, PreparedSplit, Question, prepare_split
-from hardem_jax.data.records import write_json
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.data.windows import WindowConfig, make_windows, pad_windows
 from hardem_jax.errors import InputError
-from hardem_jax.objectives import MML, FirstOnly, HardEM
-from hardem_jax.tasks.span_qa import Answer, InferenceConfig, SpanQA, evaluate, make_loss
-from hardem_jax.training.loop import LoopConfig, train
-from hardem_jax.training.mesh import data_mesh, place_batch
-from hardem_jax.training.optimizer import OptimizerConfig
-
-Objectives = HardEM | MML | FirstOnly | ReleasedMML
+from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
+from hardem_jax.tasks.span_qa import METRICS, Answer, InferenceConfig, SpanQA, evaluate, make_loss
+from hardem_jax.training.loop import LoopConfig
+from hardem_jax.training.mesh import place_batch
 
 
-@dataclasses.dataclass(frozen=True)
-class Train:
-    """Train a reader, or continue the run in ``out`` where it stopped.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpanSetting(Setting):
+    """Everything about a run of a reader but its objective.
 
     Attributes:
         data: prepared training splits; their windows are mixed.
         dev: prepared split to evaluate on.
-        out: folder of the run.
-        model: the reader.
-        objective: which mentions are trusted.
-        optimizer: AdamW and its schedule.
-        batches: shapes of the batches.
-        loop: steps, evaluations, checkpoints.
-        inference: how answers are read off.
-        num_devices: devices to use; None for all.
-        dev_questions: evaluate on the first so many questions only; None for all.
     """
 
     data: tuple[Path, ...]
     dev: Path
-    out: Path
     model: ReaderConfig = ReaderConfig()
-    objective: Objectives = HardEM()
-    optimizer: OptimizerConfig = OptimizerConfig()
     batches: BatchConfig = BatchConfig()
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="f1")
     inference: InferenceConfig = InferenceConfig()
-    num_devices: int | None = None
-    dev_questions: int | None = None
 
-    def run(self) -> None:
-        mesh = data_mesh(self.num_devices)
+    def start(self, objective: Objective, mesh: Mesh) -> TaskRun:
         splits, dev = [PreparedSplit(folder) for folder in self.data], PreparedSplit(self.dev)
         _check_tokenizers(splits, dev)
         positives = Concatenated([split.positives for split in splits])
         negatives = Concatenated([split.negatives for split in splits])
         reader = new_reader(self.model, dev.tokenizer, seed=self.loop.seed)
         graphdef, params = nnx.split(reader, nnx.Param)
-        if not has_begun(self.out):  # a run that goes on keeps what it was started with
-            save_run_config(
-                self.out,
-                flags=flags(self),
-                reader=reader,
-                windows=dev.meta["windows"],
-                tokenizer=dev.tokenizer,
-            )
-        plan = TrainingPlan(
-            positives.sizes[:, 0],
-            negatives.sizes[:, 0],
-            self.batches,
-            num_steps=self.loop.num_steps,
-            seed=self.loop.seed,
-        )
-        batches = training_batches(
+        batches, steps_per_epoch = self.batches_of(
             positives,
-            negatives,
-            plan,
-            pad=functools.partial(
+            positives.sizes,
+            functools.partial(
                 pad_windows,
                 num_solutions=self.batches.num_solutions(positives.sizes),
                 pad_id=dev.tokenizer.pad_id,
             ),
-            shard=(jax.process_index(), jax.process_count()),
+            negatives=negatives,
+            negative_lengths=negatives.sizes[:, 0],
         )
         task = SpanQA(
             graphdef,
@@ -116,32 +74,39 @@ class Train:
             place=lambda batch: place_batch(batch, mesh),
         )
         subset = Subset(dev, self.dev_questions)
-        print(
-            f"{sum(len(split.questions) for split in splits)} questions, {len(positives)} windows "
-            f"with and {len(negatives)} without a mention; {plan.steps_per_epoch} steps per epoch; "
-            f"{len(subset.questions)} questions to evaluate on; {self.objective}"
-        )
-        result = train(
-            loss_fn=make_loss(graphdef, self.objective),
-            params=params,
-            optimizer=self.optimizer,
-            batches=iter(batches),
-            evaluate=lambda params: subset.evaluate(task, params)[0],
-            config=self.loop,
-            directory=self.out,
-            mesh=mesh,
-            fingerprint=self._fingerprint(splits, dev),
-        )
-        print(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
 
-    def _fingerprint(self, splits: list[PreparedSplit], dev: PreparedSplit) -> dict[str, str]:
-        """What must not change between stopping and continuing, by name."""
-        return {
-            "data": json.dumps([split.meta for split in splits], sort_keys=True),
-            "dev": json.dumps(dev.meta, sort_keys=True),
-            **{name: str(getattr(self, name)) for name in ("model", "objective", "batches")},
-            **{name: str(getattr(self, name)) for name in ("inference", "dev_questions")},
-        }
+        def save(run_dir: Path) -> dict[str, Any]:
+            dev.tokenizer.save(run_dir)
+            bert = dataclasses.asdict(reader.encoder.config)
+            return {"bert": bert, "windows": dev.meta["windows"]}
+
+        return TaskRun(
+            loss_fn=make_loss(graphdef, objective),
+            params=params,
+            batches=batches,
+            evaluate=lambda params: subset.evaluate(task, params)[0],
+            data={
+                "data": json.dumps([split.meta for split in splits], sort_keys=True),
+                "dev": json.dumps(dev.meta, sort_keys=True),
+            },
+            about=(
+                f"{sum(len(split.questions) for split in splits)} questions, {len(positives)} "
+                f"windows with and {len(negatives)} without a mention; {steps_per_epoch} steps "
+                f"per epoch; {len(subset.questions)} questions to evaluate on"
+            ),
+            save=save,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(SpanSetting, TrainCommand):
+    """Train a reader, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which mentions are trusted.
+    """
+
+    objective: HardEM | MML | FirstOnly | ReleasedMML = HardEM()
 
 
 class Subset:
@@ -170,40 +135,65 @@ class Subset:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluate:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(SpanSetting, CompareCommand):
+    """Train First-only, MML, hard EM and the released MML, and tabulate them.
+
+    Attributes:
+        train_questions: also score the first so many training questions after training (how
+            often the likeliest mention is the annotated one); 0 for none.
+    """
+
+    TRAIN = Train
+    CURVES = {"span_loss": "training loss over Z", "f1": "F1 (%)", "em": "exact match (%)"}
+
+    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="f1", patience=None)
+    train_questions: int = 0
+
+    def objectives(self) -> dict[str, Objective]:
+        return {**super().objectives(), "MML as released in 2019": ReleasedMML()}
+
+    def more_scores(self, run_dir: Path) -> dict[str, float]:
+        scores = {}
+        if self.train_questions:
+            trained = TrainedReader(run_dir, "last", batch_size=self.inference.batch_size)
+            for split in map(PreparedSplit, self.data):
+                subset = Subset(split, self.train_questions)
+                on_train, _ = subset.evaluate(trained.task, trained.params)
+                scores |= {f"{split.folder.name}: {m}": value for m, value in on_train.items()}
+        return scores
+
+    def answers(self, run_dir: Path, count: int) -> list[ShownAnswer]:
+        subset = Subset(PreparedSplit(self.dev), count)
+        trained = TrainedReader(run_dir, "last", batch_size=self.inference.batch_size)
+        _, answers = subset.evaluate(trained.task, trained.params)
+        shown = []
+        for question in subset.questions.values():
+            text = answers[question.id].text if question.id in answers else ""
+            golds = {question.id: question.golds}
+            right = METRICS[subset.metric].score({question.id: text}, golds)["em"] > 0
+            shown.append(ShownAnswer(question.question, question.golds[0], text, right))
+        return shown
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(EvaluateCommand):
     """Score a trained reader with the official metric.
 
     Attributes:
-        run_dir: folder of the run.
-        data: prepared split.
-        checkpoint: "best" or "last".
         predictions: write the answers here, as the JSON object that official evaluators read.
-        batch_size: windows read at once.
     """
 
-    run_dir: Path
-    data: Path
-    checkpoint: Literal["best", "last"] = "best"
     predictions: Path | None = None
-    batch_size: int = 32
 
-    def run(self) -> None:
+    def score(self) -> Scored:
         split = PreparedSplit(self.data)
         trained = TrainedReader(self.run_dir, self.checkpoint, batch_size=self.batch_size)
         if trained.tokenizer.fingerprint != split.tokenizer.fingerprint:
             raise InputError(f"{self.data}: prepared with another tokenizer than {self.run_dir}")
         scores, answers = Subset(split).evaluate(trained.task, trained.params)
-        table = Table(title=f"{self.data.name}: {len(split.questions)} questions")
-        table.add_column("metric")
-        table.add_column("%", justify="right")
-        for name, value in scores.items():
-            table.add_row(name, f"{value:.1f}")
-        Console().print(table)
-        write_json(self.run_dir / f"scores-{self.data.name}.json", scores)
-        if self.predictions is not None:
-            texts = {example_id: answer.text for example_id, answer in answers.items()}
-            write_json(self.predictions, texts)
+        texts = {example_id: answer.text for example_id, answer in answers.items()}
+        return Scored(len(split.questions), scores, texts)
 
 
 @dataclasses.dataclass(frozen=True)

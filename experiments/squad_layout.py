@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.cli import run_command
-from experiments.span_qa import Evaluate, Predict, Train, prepare
+from experiments.span_qa import Compare, Evaluate, Predict, Train, prepare
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
 from hardem_jax.data.qa_hard_em import read_qa_hard_em
 from hardem_jax.data.records import file_digest
@@ -61,7 +61,13 @@ class Prepare:
         return read_squad_layout(self.file, skips=exclusions, answers_are=self.answers_are)
 
 
-COMMANDS = {"prepare": Prepare, "train": Train, "evaluate": Evaluate, "predict": Predict}
+COMMANDS = {
+    "prepare": Prepare,
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "predict": Predict,
+}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.squad_layout")

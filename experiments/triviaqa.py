@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.cli import run_command
-from experiments.span_qa import Evaluate, Predict, Train, prepare
+from experiments.span_qa import Compare, Evaluate, Predict, Train, prepare
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.records import file_digest
 from hardem_jax.data.triviaqa import read_triviaqa
@@ -60,7 +60,13 @@ class Prepare:
         )
 
 
-COMMANDS = {"prepare": Prepare, "train": Train, "evaluate": Evaluate, "predict": Predict}
+COMMANDS = {
+    "prepare": Prepare,
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "predict": Predict,
+}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.triviaqa")

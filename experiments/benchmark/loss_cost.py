@@ -1,7 +1,7 @@
 """What the loss costs by |Z|: ``python -m experiments.benchmark.loss_cost --help``.
 
-Two answers. First, everything that depends on Z on its own: softmax over the context, gathering of
-the mentions, objective, and their gradient, for every objective and size of Z, as a share of the
+Two answers. First, everything that depends on Z on its own: softmax, gathering of the
+solutions, objective, and their gradient, for every objective and size of Z, as a share of the
 whole training step. Being called on its own it pays for the call, which inside a step it does not:
 an upper bound. Second, the whole step of hard EM with a small and a large Z, in turns: the
 difference is the cost of the larger Z, as exactly as the machine is quiet.
@@ -10,7 +10,7 @@ difference is the cost of the larger Z, as exactly as the machine is quiet.
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 
@@ -37,17 +37,19 @@ class LossCost(BenchmarkFlags):
     """Measure what the loss costs by |Z|, alone and within the training step.
 
     Attributes:
+        task: "spans" of a reader, "equations" of a tagger.
         solutions: sizes of Z for the loss alone.
         compare: smaller and larger Z of the whole step.
         calls: calls of the loss in a turn.
     """
 
+    task: Literal["spans", "equations"] = "spans"
     solutions: tuple[int, ...] = (1, 32, 512, 2000)
     compare: tuple[int, int] = (1, 512)
     calls: int = 50
 
     def run(self) -> None:
-        settings = self.settings(self.compare[0])
+        settings = [dataclasses.replace(s, task=self.task) for s in self.settings(self.compare[0])]
         for name, values in {"solutions": self.solutions, "compare": self.compare}.items():
             if not values or min(values) < 1 or len(set(values)) != len(values):
                 raise InputError(f"--{name}: expected distinct sizes of at least 1, found {values}")
@@ -82,6 +84,7 @@ class LossCost(BenchmarkFlags):
             times = interleave(turns, rounds=self.rounds, label=f"T={setting.tokens}")
         small, large = (times[f"step, |Z| = {size}"] for size in self.compare)
         return {
+            "task": setting.task,
             "tokens": setting.tokens,
             "libraries": libraries,
             "rounds": {name: dataclasses.asdict(t) for name, t in times.items()},
@@ -123,7 +126,7 @@ def growth(small: Times, large: Times) -> dict[str, Any]:
 
 def alone_table(result: dict[str, Any]) -> Table:
     """The loss alone: a row for every objective and size."""
-    table = Table(title=f"Loss and gradient alone, T = {result['tokens']}, medians (quartiles)")
+    table = Table(title=f"Loss and gradient alone, {_what(result)}, medians (quartiles)")
     table.add_column("objective")
     for name in ("|Z|", "µs", "CPU µs", "% of the step", "% of its CPU time"):
         table.add_column(name, justify="right")
@@ -145,7 +148,7 @@ def whole_table(result: dict[str, Any]) -> Table:
     """The whole step with the smaller and the larger Z."""
     whole = result["whole"]
     small, large = whole["solutions"]
-    table = Table(title=f"Whole step of hard EM, T = {result['tokens']}, medians (quartiles)")
+    table = Table(title=f"Whole step of hard EM, {_what(result)}, medians (quartiles)")
     for name in ("", f"ms, |Z| = {small}", f"ms, |Z| = {large}", "longer by %"):
         table.add_column(name, justify="right")
     for name, measure in {"wall clock": "wall", "CPU time": "cpu"}.items():
@@ -155,6 +158,10 @@ def whole_table(result: dict[str, Any]) -> Table:
             with_quartiles(whole[f"growth_{measure}"], factor=100, digits=2),
         )
     return table
+
+
+def _what(result: dict[str, Any]) -> str:
+    return f"{result['task']}, T = {result['tokens']}"
 
 
 def main(argv: Sequence[str] | None = None) -> None:

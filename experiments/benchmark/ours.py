@@ -1,10 +1,11 @@
-"""Our training step, and the loss alone: the code that `experiments.span_qa` trains with."""
+"""Our training step, and the loss alone: the code that the experiments train with."""
 
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import nnx
 
 from experiments.benchmark.setting import (
@@ -13,14 +14,12 @@ from experiments.benchmark.setting import (
     NUM_STEPS,
     OPTIMIZER,
     Setting,
-    random_batch,
 )
-from hardem_jax.distributions.span import SpanDistribution
+from experiments.benchmark.tasks import TASKS
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.bert_weights import load_bert, save_bert
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import MML, FirstOnly, HardEM
-from hardem_jax.tasks.span_qa import make_loss
 from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.names import leaf_name
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
@@ -44,11 +43,11 @@ def set_precision(setting: Setting) -> None:
     )
 
 
-class ReaderStep:
-    """The compiled step of hard EM on a `SpanReader`, and its state.
+class TaskStep:
+    """The compiled step of hard EM, and its state.
 
     Args:
-        setting: sizes and batch.
+        setting: task, sizes and batch.
         folder: weights, from `write_weights`.
     """
 
@@ -60,19 +59,18 @@ class ReaderStep:
             hidden_dropout=setting.dropout,
             attention_dropout=setting.dropout,
         )
-        reader = SpanReader(encoder, rngs=nnx.Rngs(0))
-        with np.load(folder / HEADS_FILE) as heads:
-            for name in HEADS:
-                getattr(reader, name).kernel[...] = jnp.asarray(heads[f"{name}.kernel"])
-                getattr(reader, name).bias[...] = jnp.asarray(heads[f"{name}.bias"])
-        graphdef, params = nnx.split(reader, nnx.Param)
+        task = TASKS[setting.task]
+        model = task.model(encoder)
+        if setting.task == "spans":  # the one task that PyTorch computes too, with the same heads
+            _load_heads(model, folder)
+        graphdef, params = nnx.split(model, nnx.Param)
         mesh = data_mesh(1)
         optimizer = make_optimizer(OPTIMIZER_CONFIG, params, NUM_STEPS)
         schedule = learning_rate_schedule(OPTIMIZER_CONFIG, NUM_STEPS)
-        step = make_train_step(make_loss(graphdef, HardEM()), optimizer, schedule)
+        step = make_train_step(task.make_loss(graphdef, HardEM()), optimizer, schedule)
         self._state = init_state(params, optimizer, setting.seed, mesh)
         self._step = compile_train_step(step, mesh)
-        self._batch = place_batch(random_batch(setting), mesh)
+        self._batch = place_batch(task.batch(setting), mesh)
 
     def run(self, steps: int) -> list[tuple[float, float]]:
         """Make so many steps; returns ``(loss, norm of the gradient)`` of each."""
@@ -85,29 +83,33 @@ class ReaderStep:
 
 
 class LossStep:
-    """What depends on Z, and nothing else: from span logits to loss and their gradient.
+    """What depends on Z, and nothing else: from scores to loss and their gradient.
 
-    That is softmax, gathering of the mentions, and objective, called on their own. In a training
+    That is softmax, gathering of the solutions, and objective, called on their own. In a training
     step the call is not paid for and XLA may fuse across, so this is an upper bound.
     """
 
     def __init__(self, setting: Setting, objective: str):
-        self._batch = {name: jnp.asarray(x) for name, x in random_batch(setting).items()}
-        logits = np.random.default_rng(setting.seed).normal(size=(2, setting.rows, setting.tokens))
-        self._arguments = jnp.asarray(logits, jnp.float32), jnp.int32(5_000), jax.random.key(0)
+        task = TASKS[setting.task]
+        self._batch = {name: jnp.asarray(x) for name, x in task.batch(setting).items()}
+        rng = np.random.default_rng(setting.seed)
+        scores = {
+            name: jnp.asarray(rng.normal(size=shape), jnp.float32)
+            for name, shape in task.scores(setting).items()
+        }
+        self._arguments = scores, jnp.int32(5_000), jax.random.key(0)
 
         @jax.jit
-        def value_and_grad(logits, step, key, batch):
-            def loss(logits):
-                spans = SpanDistribution.from_logits(*logits, where=batch["context"])
+        def value_and_grad(scores, step, key, batch):
+            def loss(scores):
                 return OBJECTIVES[objective](
-                    spans.log_prob(batch["solutions"]),
+                    task.log_probs(scores, batch),
                     where=batch["solutions_where"],
                     step=step,
                     key=key,
                 )
 
-            return jax.value_and_grad(loss)(logits)
+            return jax.value_and_grad(loss)(scores)
 
         self._value_and_grad = value_and_grad
 
@@ -116,7 +118,14 @@ class LossStep:
         for _ in range(steps):
             out = self._value_and_grad(*self._arguments, self._batch)
             jax.block_until_ready(out)
-        return [(float(out[0]), float(jnp.linalg.norm(out[1])))]
+        return [(float(out[0]), float(optax.global_norm(out[1])))]
+
+
+def _load_heads(reader: nnx.Module, folder: Path) -> None:
+    with np.load(folder / HEADS_FILE) as heads:
+        for name in HEADS:
+            getattr(reader, name).kernel[...] = jnp.asarray(heads[f"{name}.kernel"])
+            getattr(reader, name).bias[...] = jnp.asarray(heads[f"{name}.bias"])
 
 
 def write_weights(setting: Setting, folder: Path) -> None:

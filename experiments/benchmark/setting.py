@@ -61,6 +61,7 @@ class Setting:
         tf32: allow TensorFloat-32 in float32 matrix products, where the device has it.
         device: "cpu" or "gpu".
         seed: of batch and dropout.
+        task: see `experiments.benchmark.tasks`; PyTorch has "spans" alone.
     """
 
     sizes: Sizes
@@ -73,6 +74,7 @@ class Setting:
     tf32: bool = False
     device: str = "cpu"
     seed: int = 0
+    task: str = "spans"
 
     @classmethod
     def from_fields(cls, fields: dict[str, Any]) -> "Setting":
@@ -96,24 +98,36 @@ def random_batch(setting: Setting) -> dict[str, np.ndarray]:
         ((2, 3, 2), [True, False])
     """
     rng = np.random.default_rng(setting.seed)
-    shape = rows, tokens = setting.rows, setting.tokens
-    lengths = rng.integers(int(np.ceil(setting.shortest * tokens)), tokens + 1, (rows, 1))
-    begin = tokens // 8 + 2  # [CLS] question [SEP]
-    position = np.arange(tokens)[None]
-    where = position < lengths
-    after_question = where & (position >= begin)
+    rows = setting.rows
+    texts = random_texts(setting, rng)
     answerable = np.arange(rows)[:, None] < rows // 2
-    end = lengths - 1  # the last real token is [SEP]
-    first = rng.integers(begin, end, (rows, setting.solutions))
+    end = texts["where"].sum(axis=1, keepdims=True) - 1  # the last real token is [SEP]
+    first = rng.integers(_begin(setting), end, (rows, setting.solutions))
     last = np.minimum(first + rng.integers(0, MAX_MENTION, first.shape), end - 1)
+    position = np.arange(setting.tokens)[None]
     return {
-        "token_ids": np.where(where, rng.integers(1, setting.sizes.vocabulary, shape), 0).astype(
-            np.int32
-        ),
-        "token_type_ids": after_question.astype(np.int32),
-        "where": where,
-        "context": after_question & (position < end),
+        **texts,
+        "context": (texts["token_type_ids"] > 0) & (position < end),
         "solutions": (np.stack([first, last], axis=-1) * answerable[..., None]).astype(np.int32),
         "solutions_where": np.broadcast_to(answerable, first.shape).copy(),
         "row_where": np.ones(rows, bool),
     }
+
+
+def random_texts(setting: Setting, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Token ids, types and mask: a question of an eighth of the row, then context."""
+    shape = rows, tokens = setting.rows, setting.tokens
+    lengths = rng.integers(int(np.ceil(setting.shortest * tokens)), tokens + 1, (rows, 1))
+    position = np.arange(tokens)[None]
+    where = position < lengths
+    token_ids = np.where(where, rng.integers(1, setting.sizes.vocabulary, shape), 0)
+    return {
+        "token_ids": token_ids.astype(np.int32),
+        "token_type_ids": (where & (position >= _begin(setting))).astype(np.int32),
+        "where": where,
+    }
+
+
+def _begin(setting: Setting) -> int:
+    """First token of the context: [CLS] question [SEP] come before."""
+    return setting.tokens // 8 + 2

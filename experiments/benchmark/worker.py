@@ -93,7 +93,7 @@ class Bench:
 
         jax.devices(what.device)  # says clearly what is missing; without it JAX takes another
         if variant == "ours":
-            return ours.ReaderStep(what, self._folder)
+            return ours.TaskStep(what, self._folder)
         return ours.LossStep(what, variant.removeprefix("loss "))
 
     def _describe(self) -> dict[str, Any]:

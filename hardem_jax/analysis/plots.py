@@ -16,6 +16,7 @@ COLOURS = {
     "Hard EM": "#D55E00",
     "MML as released in 2019": "#666666",
 }
+LINES = ("-", "--", "-.", ":")
 
 #: A run: records of ``step`` and metrics by name, in order.
 History = Sequence[Mapping[str, float]]
@@ -44,11 +45,15 @@ def learning_curves(
         1, len(metrics), figsize=(5 * len(metrics), 4), squeeze=False, layout="constrained"
     )
     for panel, (metric, label) in zip(panels[0], metrics.items(), strict=True):
-        for name, runs in histories.items():
+        for place, (name, runs) in enumerate(histories.items()):
             steps = [record["step"] for record in runs[0] if metric in record]
             values = np.array([[r[metric] for r in run if metric in r] for run in runs])
-            colour = COLOURS.get(name)
-            panel.plot(steps, values.mean(axis=0), color=colour, label=name, marker="o", ms=3)
+            # "Hard EM, tau 100" is drawn as hard EM; the dashes tell several of them apart.
+            objective = name.partition(",")[0]
+            alike = [n for n in list(histories)[:place] if n.partition(",")[0] == objective]
+            colour, dashes = COLOURS.get(objective), LINES[len(alike) % len(LINES)]
+            mean = values.mean(axis=0)
+            panel.plot(steps, mean, dashes, color=colour, label=name, marker="o", ms=3)
             if len(runs) > 1:
                 low, high = values.min(axis=0), values.max(axis=0)
                 panel.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)

@@ -11,6 +11,7 @@ from experiments.benchmark import loss_cost, train_step
 from experiments.benchmark.measure import Times, interleave
 from experiments.benchmark.ours import OBJECTIVES
 from experiments.benchmark.setting import PRESETS, Setting, random_batch
+from experiments.benchmark.tasks import TASKS
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
 TINY += ["--rounds", "2", "--steps", "1"]
@@ -68,12 +69,14 @@ def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
     assert "nothing could be measured: pytorch: ModuleNotFoundError: torch is away" in line
 
 
-def test_loss_cost(capsys, tmp_path):
+@pytest.mark.parametrize("task", TASKS)
+def test_loss_cost(task, capsys, tmp_path):
     content, printed = run(
-        *(loss_cost, capsys, tmp_path / "out.json"),
+        *(loss_cost, capsys, tmp_path / "out.json", "--task", task),
         *("--solutions", "9", "--compare", "1", "5", "--calls", "2"),
     )
     [result] = content["results"]
+    assert result["task"] == task
     measured = [(row["objective"], row["solutions"]) for row in result["alone"]]
     assert measured == [(name, 9) for name in OBJECTIVES]
     assert all(row["share_wall"]["median"] > 0 for row in result["alone"])

@@ -7,10 +7,10 @@ import pytest
 
 from experiments import triviaqa
 from experiments.cli import run_command
-from experiments.compare import main, summarize
+from experiments.compare import summarize
 from tests.tiny import write_checkpoint, write_triviaqa
 
-OBJECTIVES = ("First-only", "MML", "Hard EM", "MML as released in 2019")
+OBJECTIVES = ("First-only", "MML", "Hard EM, tau 2.0", "MML as released in 2019")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def flags(tmp_path_factory):
     ]
     run_command(triviaqa.COMMANDS, prog="test", argv=[str(flag) for flag in prepare])
     flags = [
-        *("--data", root / "data", "--dev", root / "data", "--out", root / "runs"),
+        *("compare", "--data", root / "data", "--dev", root / "data", "--out", root / "runs"),
         *("--model.encoder", bert, "--num-devices", 1, "--batches.batch-size", 4),
         *("--batches.buckets", 32, "--loop.num-steps", 2, "--loop.eval-every", 1),
         *("--loop.log-every", 1, "--loop.no-progress", "--tau", 2, "--shown", 5),
@@ -36,7 +36,7 @@ def flags(tmp_path_factory):
 
 def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
     out, arguments = flags
-    main(arguments)
+    run_command(triviaqa.COMMANDS, prog="test", argv=arguments)
     printed = capsys.readouterr().out
     content = json.loads((out / "comparison.json").read_text())
     for name in OBJECTIVES:
@@ -49,9 +49,9 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
     assert len(rows) == 5 and all(row.count("|") == 7 for row in rows)
 
     # Again: runs that have ended are not repeated.
-    files = [out / folder / "metrics.jsonl" for folder in ("mml-0", "hard-em-0")]
+    files = [out / folder / "metrics.jsonl" for folder in ("mml-0", "hard-em-tau-2.0-0")]
     before = [file.stat().st_mtime_ns for file in files]
-    main([*arguments, "--shown", "0"])
+    run_command(triviaqa.COMMANDS, prog="test", argv=[*arguments, "--shown", "0"])
     assert [file.stat().st_mtime_ns for file in files] == before
 
 

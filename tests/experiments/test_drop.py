@@ -60,6 +60,32 @@ def root(tmp_path_factory):
     return root
 
 
+def test_objectives_and_annealing_are_compared(root, capsys):
+    _, *flags = train_flags(root, root / "compared")
+    flags = flags[: flags.index("objective:hard-em")]
+    call("compare", *flags, "--tau", 1, "None", "--seeds", 0, "--shown", 3)
+    names = ["First-only", "MML", "Hard EM, tau 1.0", "Hard EM, tau None"]
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in names)
+    content = json.loads((root / "compared" / "comparison.json").read_text())
+    assert set(content["runs"]) == set(names)
+    [annealed], [plain] = (content["runs"][name] for name in names[2:])
+    assert annealed["em"] == content["summary"][names[2]]["em"][0]
+    assert {"P<0.001", "P<0.0001", "top in Z"} <= set(plain)
+    hard = {
+        name: [line["hard"] for line in map(json.loads, lines) if line["kind"] == "train"]
+        for name in ("hard-em-tau-1.0-0", "hard-em-tau-none-0", "mml-0")
+        for lines in [(root / "compared" / name / "metrics.jsonl").read_text().splitlines()]
+    }
+    assert hard == {
+        "hard-em-tau-1.0-0": [0, 1, 1, 1],
+        "hard-em-tau-none-0": [1, 1, 1, 1],
+        "mml-0": [0, 0, 0, 0],
+    }
+    header, _, *rows = (root / "compared" / "predictions.md").read_text().splitlines()
+    assert header == f"| question | gold | {' | '.join(names)} |" and len(rows) == 3
+
+
 @pytest.fixture
 def ask(root, tmp_path, capsys):
     """What ``predict`` prints, as two lists of lines, and its error line if it fails."""

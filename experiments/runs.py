@@ -1,0 +1,229 @@
+"""What training and evaluating share, whatever the task.
+
+A task's experiment module says how its data and model become a `TaskRun` (`Setting.start`) and
+how a trained model is scored (`Evaluate.score`); everything else about a run is here. A run
+folder holds ``config.json`` (every flag, and what the task needs to find its model again), the
+files of the model's vocabulary, ``metrics.jsonl`` and the checkpoints ``best`` and ``last``.
+"""
+
+import abc
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import grain
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from rich.console import Console
+from rich.table import Table
+
+from experiments.cli import flags
+from hardem_jax.data.batches import BatchConfig, Pad, TrainingPlan, training_batches
+from hardem_jax.data.records import write_json
+from hardem_jax.errors import InputError
+from hardem_jax.objectives import Objective
+from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.mesh import data_mesh
+from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.step import LossFn
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskRun:
+    """A task with its data and its model, ready for the training loop.
+
+    Attributes:
+        loss_fn: see `training.step.LossFn`.
+        params: initial parameters.
+        batches: an endless data set.
+        evaluate: parameters -> metrics of the split to evaluate on.
+        data: what identifies the data, by name; a run is not continued on other data.
+        about: one line about data and steps, for people.
+        save: writes the model's vocabulary into a run folder; returns what else its
+            ``config.json`` must hold.
+    """
+
+    loss_fn: LossFn
+    params: Any
+    batches: grain.IterDataset
+    evaluate: Callable[[Any], Mapping[str, float]]
+    data: Mapping[str, str]
+    about: str
+    save: Callable[[Path], dict[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting(abc.ABC):
+    """Everything about a run but its objective; tasks add their ``data`` and ``dev``.
+
+    Attributes:
+        out: folder to write.
+        model: the model.
+        optimizer: AdamW and its schedule.
+        batches: shapes of the batches.
+        loop: steps, evaluations, checkpoints.
+        inference: how answers are read off.
+        num_devices: devices to use; None for all.
+        dev_questions: evaluate on the first so many questions only; None for all.
+    """
+
+    out: Path
+    model: Any
+    optimizer: OptimizerConfig = OptimizerConfig()
+    batches: BatchConfig
+    loop: LoopConfig
+    inference: Any
+    num_devices: int | None = None
+    dev_questions: int | None = None
+
+    @abc.abstractmethod
+    def start(self, objective: Objective, mesh: Mesh) -> TaskRun:
+        """The run's data and model.
+
+        Raises:
+            InputError: if they do not fit one another.
+        """
+
+    def batches_of(
+        self,
+        items: Sequence[Any],
+        sizes: np.ndarray,
+        pad: Pad,
+        *,
+        negatives: Sequence[Any] = (),
+        negative_lengths: np.ndarray | None = None,
+    ) -> tuple[grain.IterDataset, int]:
+        """Shuffled batches for this process, and how many make an epoch.
+
+        Args:
+            items: what ``pad`` takes, by index.
+            sizes: ``[N, 2]`` int, tokens and solutions of each.
+            pad: makes a batch.
+            negatives: items without a solution, to be drawn beside the others.
+            negative_lengths: tokens of each of them.
+        """
+        if negative_lengths is None:
+            negative_lengths = np.zeros(0, np.int32)
+        plan = TrainingPlan(
+            sizes[:, 0],
+            negative_lengths,
+            self.batches,
+            num_steps=self.loop.num_steps,
+            seed=self.loop.seed,
+        )
+        shard = (jax.process_index(), jax.process_count())
+        return training_batches(items, negatives, plan, pad=pad, shard=shard), plan.steps_per_epoch
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainCommand(Setting):
+    """Train a model, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which solutions are trusted.
+    """
+
+    objective: Any
+
+    def run(self) -> None:
+        mesh = data_mesh(self.num_devices)
+        task = self.start(self.objective, mesh)
+        if not has_begun(self.out):  # a run that goes on keeps what it was started with
+            self.out.mkdir(parents=True, exist_ok=True)
+            write_json(self.out / "config.json", {"flags": flags(self), **task.save(self.out)})
+        print(f"{task.about}; {self.objective}")
+        fixed = ("model", "objective", "batches", "inference", "dev_questions")
+        result = train(
+            loss_fn=task.loss_fn,
+            params=task.params,
+            optimizer=self.optimizer,
+            batches=iter(task.batches),
+            evaluate=task.evaluate,
+            config=self.loop,
+            directory=self.out,
+            mesh=mesh,
+            fingerprint={**task.data, **{name: str(getattr(self, name)) for name in fixed}},
+        )
+        print(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """A trained model on a split.
+
+    Attributes:
+        num_questions: of the split.
+        scores: by name, in percent.
+        predictions: as the file of predictions holds them.
+    """
+
+    num_questions: int
+    scores: Mapping[str, float]
+    predictions: Any
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateCommand(abc.ABC):
+    """Score a trained model with the official metric.
+
+    Attributes:
+        run_dir: folder of the run.
+        data: prepared split.
+        checkpoint: "best" or "last".
+        predictions: write the answers here, as JSON.
+        batch_size: inputs read at once.
+    """
+
+    run_dir: Path
+    data: Path
+    checkpoint: Literal["best", "last"] = "best"
+    predictions: Path | None = None
+    batch_size: int = 32
+
+    @abc.abstractmethod
+    def score(self) -> Scored:
+        """Read the split with the run's model."""
+
+    def run(self) -> None:
+        scored = self.score()
+        table = Table(title=f"{self.data.name}: {scored.num_questions} questions")
+        table.add_column("metric")
+        table.add_column("%", justify="right")
+        for name, value in scored.scores.items():
+            table.add_row(name, f"{value:.1f}")
+        Console().print(table)
+        write_json(self.run_dir / f"scores-{self.data.name}.json", dict(scored.scores))
+        if self.predictions is not None:
+            write_json(self.predictions, scored.predictions)
+
+
+def read_run_config(run_dir: Path) -> dict[str, Any]:
+    """``config.json`` of a run.
+
+    Raises:
+        InputError: if the folder holds no run.
+    """
+    try:
+        return json.loads((run_dir / "config.json").read_text("utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"{run_dir}: expected the folder of a run, found no config.json ({error.strerror})"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{run_dir}/config.json: expected JSON, found {error}") from error
+
+
+def has_begun(run_dir: Path) -> bool:
+    """Whether there is a checkpoint that a run would go on from."""
+    # A checkpoint that is not complete has another name.
+    checkpoints = [entry for entry in (run_dir / "last").glob("*") if entry.name.isdigit()]
+    return (run_dir / "config.json").is_file() and bool(checkpoints)
+
+
+def fields_of(flags: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a dataclass from what `experiments.cli.flags` made of it."""
+    fields = {name: value for name, value in flags.items() if name != "type"}
+    return {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}

@@ -1,0 +1,143 @@
+"""Tables, queries and the words of a question: what every SQL room shares.
+
+Z_tot of the paper's third category (Min et al., 2019, section 3.2) is every non-nested query with
+at most three conditions
+
+    SELECT aggregator(column) WHERE column operator value AND ...
+
+whose values are spans of the question. One query is a `Query`; a whole set Z is an integer
+array, see `Query.to_row`.
+"""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+AGGREGATORS = ("", "max", "min", "count", "sum", "avg")
+"""In the order of the official files; "" selects the cells themselves."""
+
+OPERATORS = ("=", ">", "<")
+"""In the order of the official files."""
+
+MAX_CONDITIONS = 3
+"""K of the paper."""
+
+ROW_WIDTH = 3 + 4 * MAX_CONDITIONS
+
+_WORD = re.compile(r"[\w\u0300-\u036f]+|[^\w\s]")  # combining accents stay with their letter
+
+Cell = str | float | int | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as the official files hold it.
+
+    Attributes:
+        id: unique among the tables of a file.
+        header: the columns' names, duplicates allowed.
+        types: "text" or "real" for each column.
+        rows: cells, as many in each row as there are columns; None is NULL.
+    """
+
+    id: str
+    header: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __post_init__(self):
+        if len(self.types) != len(self.header):
+            raise ValueError(f"table {self.id}: {len(self.header)} names, {len(self.types)} types")
+        if unknown := set(self.types) - {"text", "real"}:
+            raise ValueError(f"table {self.id}: expected text or real columns, found {unknown}")
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.header):
+                raise ValueError(
+                    f"table {self.id}, row {number}: expected {len(self.header)} cells, "
+                    f"found {len(row)}"
+                )
+
+
+@dataclass(frozen=True)
+class Condition:
+    """``column operator value``, column and operator (`OPERATORS`) by position."""
+
+    column: int
+    operator: int
+    value: str | float | int
+
+
+@dataclass(frozen=True)
+class Query:
+    """A non-nested query.
+
+    Attributes:
+        select: position of the selected column.
+        aggregator: position in `AGGREGATORS`.
+        conditions: joined by AND.
+
+    Example:
+        >>> question = "Who wears number 42?"
+        >>> words = split_words(question)
+        >>> query = Query.from_row([0, 0, 1, 1, 0, 3, 3] + [-1] * 8, question, words)
+        >>> query
+        Query(select=0, aggregator=0, conditions=(Condition(column=1, operator=0, value='42'),))
+        >>> query.text(("player", "no."))
+        "SELECT player WHERE no. = '42'"
+    """
+
+    select: int
+    aggregator: int
+    conditions: tuple[Condition, ...] = ()
+
+    @classmethod
+    def from_row(cls, row, question: str, words: np.ndarray) -> "Query":
+        """The query that a row of Z stands for.
+
+        Args:
+            row: [ROW_WIDTH] integers: selected column, aggregator, number of conditions, then
+                column, operator, first word and last word (inclusive) of each condition; what
+                lies behind the last condition is ignored.
+            question: text that the values are cut from.
+            words: [W, 2] character offsets, see `split_words`.
+        """
+        select, aggregator, count, *rest = (int(number) for number in row)
+        conditions = []
+        for place in range(count):
+            column, operator, first, last = rest[4 * place : 4 * place + 4]
+            conditions.append(
+                Condition(column, operator, question[words[first, 0] : words[last, 1]])
+            )
+        return cls(select, aggregator, tuple(conditions))
+
+    def text(self, header: tuple[str, ...]) -> str:
+        """For people to read; nothing executes it."""
+        column = header[self.select]
+        selected = (
+            f"{AGGREGATORS[self.aggregator].upper()}({column})" if self.aggregator else column
+        )
+        shown = [
+            f"{header[c.column]} {OPERATORS[c.operator]} "
+            + (f"'{c.value}'" if isinstance(c.value, str) else f"{c.value}")
+            for c in self.conditions
+        ]
+        return f"SELECT {selected}" + (f" WHERE {' AND '.join(shown)}" if shown else "")
+
+
+def split_words(question: str) -> np.ndarray:
+    """Where the words of a question lie.
+
+    A word is a run of letters and digits, or one other character that is no blank: every boundary
+    between words is a boundary between wordpieces of BERT's tokenizers, so a span of words is a
+    span of wordpieces, whichever the vocabulary.
+
+    Returns:
+        [W, 2] int32 character offsets, end exclusive.
+
+    Example:
+        >>> split_words("over $1,000?").tolist()
+        [[0, 4], [5, 6], [6, 7], [7, 8], [8, 11], [11, 12]]
+    """
+    spans = [match.span() for match in _WORD.finditer(question)]
+    return np.array(spans, np.int32).reshape(-1, 2)
