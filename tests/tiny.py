@@ -107,3 +107,29 @@ def drop_answer(number: str = "", spans: Sequence[str] = ()) -> dict:
     """An answer as DROP's files have it."""
     date = {"day": "", "month": "", "year": ""}
     return {"number": number, "date": date, "spans": list(spans)}
+
+
+def write_wikisql(folder: Path, *, tables: int = 6) -> Path:
+    """Questions in WikiSQL's layout, three on each table of people, places and yards."""
+    folder.mkdir(parents=True)
+    lines, records = [], []
+    for i in range(tables):
+        rows = [
+            [PEOPLE[(i + j) % 8].lower(), PLACES[(i + 3 * j) % 8].lower(), float(5 + (i + j) % 3)]
+            for j in range(4)
+        ]
+        table = f"1-{i}"
+        header, types = ["who", "lives in", "yards"], ["text", "text", "real"]
+        records.append({"id": table, "header": header, "types": types, "rows": rows})
+        (person, place, yards), other = rows[0], rows[1]
+        for question, query in (
+            (f"Who lives in {place}?", [0, 0, [[1, 0, place]]]),
+            (f"How many ran more than {yards:g} yards?", [0, 3, [[2, 1, f"{yards:g}"]]]),
+            (f"{other[0].title()} lives in?", [1, 0, [[0, 0, other[0].title()]]]),
+        ):
+            sql = dict(zip(("sel", "agg", "conds"), query, strict=True))
+            lines.append({"phase": 1, "table_id": table, "question": question, "sql": sql})
+    for name, content in (("train.jsonl", lines), ("train.tables.jsonl", records)):
+        text = "".join(json.dumps(record) + "\n" for record in content)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder

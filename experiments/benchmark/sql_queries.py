@@ -4,7 +4,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hardem_jax.solutions.sql import (
@@ -21,7 +21,7 @@ from hardem_jax.solutions.sql import (
     split_words,
 )
 from hardem_jax.solutions.sql_columns import typed_table
-from hardem_jax.solutions.sql_conditions import SpanCondition, find_conditions
+from hardem_jax.solutions.sql_conditions import find_conditions, number_spans
 
 _MARKS = ("", " ", "-", "+", ".", "1e3", "0x1f", "nan", "inf", "1_000", "'; DROP TABLE t; --", "é")
 
@@ -135,67 +135,77 @@ def compare_engines(
     }
 
 
-def conditions_of(table: Table, question: str, rules: SqlRules) -> list[SpanCondition]:
-    """The conditions that Z_tot of a question is made of."""
+Span = tuple[int, int, int, int]
+"""A condition as in a row of Z: column, operator, first word, last word."""
+
+
+def all_conditions(table: Table, question: str, rules: SqlRules) -> list[Span]:
+    """The conditions of Z_tot, whether or not they hold for a row; < and > not on text."""
+    words = split_words(question).tolist()
+    spans = [(first, last) for first in range(len(words)) for last in range(first, len(words))]
+    numbers = [span[:2] for span in number_spans(question, words, rules.numbers)]
+    return [
+        (column, operator, *span)
+        for column, kind in enumerate(table.types)
+        for operator in (range(len(OPERATORS)) if kind == "real" else (0,))
+        for span in (numbers if kind == "real" else spans)
+    ]
+
+
+def holding_conditions(table: Table, question: str, rules: SqlRules) -> list[Span]:
+    """Those of them that hold for some row, as whoever executes them one by one finds out first."""
     typed = typed_table(table, rules.semantics)
-    return find_conditions(typed, question, split_words(question), rules)
+    found = find_conditions(typed, question, split_words(question), rules)
+    return [condition[:4] for condition in found]
 
 
-def count_sets(conditions: Sequence[SpanCondition], max_conditions: int) -> list[int]:
+def count_sets(conditions: Sequence[Span], max_conditions: int) -> list[int]:
     """At k, the number of sets of k conditions on different columns.
 
     Example:
-        >>> one, two = (SpanCondition(column, 0, 0, 0, 1, "") for column in (0, 1))
-        >>> count_sets([one, one, two], 2)
+        >>> count_sets([(0, 0, 2, 2), (0, 0, 3, 3), (1, 0, 2, 2)], 2)
         [1, 3, 2]
     """
     counts = [1] + [0] * max_conditions
-    for number in Counter(condition.column for condition in conditions).values():
+    for number in Counter(condition[0] for condition in conditions).values():
         for size in range(max_conditions, 0, -1):
             counts[size] += counts[size - 1] * number
     return counts
 
 
 def sample_queries(
-    rng: random.Random, table: Table, question: str, rules: SqlRules, number: int
+    rng: random.Random,
+    table: Table,
+    question: str,
+    conditions: Sequence[Span],
+    max_conditions: int,
+    number: int,
 ) -> tuple[list[Query], int]:
-    """Queries drawn evenly from the Z_tot of a question, and how many there are in all.
-
-    These are sets of conditions each of which holds for some row. Whether a row meets them all is
-    what executing them tells.
-    """
-    conditions = conditions_of(table, question, rules)
-    counts = count_sets(conditions, rules.max_conditions)
+    """Queries drawn evenly from all with some of the conditions, and how many there are in all."""
+    counts = count_sets(conditions, max_conditions)
     words = split_words(question)
-    drawn = list(_draw(rng, conditions, counts, number))
     queries = []
-    for chosen in drawn:
-        select, aggregator = rng.randrange(len(table.types)), rng.randrange(len(AGGREGATORS))
-        row: list[Any] = [select, aggregator, len(chosen)]
-        for condition in chosen:
-            row += condition[:4]
+    for size in rng.choices(range(len(counts)), counts, k=number):
+        row = [rng.randrange(len(table.types)), rng.randrange(len(AGGREGATORS)), size]
+        for condition in _draw(rng, conditions, size):
+            row += condition
         queries.append(Query.from_row(row, question, words))
     return queries, sum(counts) * len(table.types) * len(AGGREGATORS)
 
 
-def _draw(
-    rng: random.Random, conditions: Sequence[SpanCondition], counts: Sequence[int], number: int
-) -> Iterator[list[SpanCondition]]:
-    for size in rng.choices(range(len(counts)), counts, k=number):
-        while True:
-            chosen = sorted(rng.choices(conditions, k=size)) if size else []
-            if len({condition.column for condition in chosen}) == size:
-                yield chosen
-                break
+def _draw(rng: random.Random, conditions: Sequence[Span], size: int) -> list[Span]:
+    while size:
+        chosen = sorted(rng.choices(conditions, k=size))
+        if len({condition[0] for condition in chosen}) == size:
+            return chosen
+    return []
 
 
-def execute_all(tables: Sequence[Table], queries: Sequence[Sequence[Query]]) -> float:
-    """Seconds that SQLite takes, tables stored beforehand."""
+def execute_all(table: Table, queries: Sequence[Query]) -> float:
+    """Seconds that SQLite takes, the table stored beforehand."""
     with OfficialEngine() as engine:
-        for table in tables:
-            engine.execute(table, Query(0, 0))
+        engine.execute(table, Query(0, 0))
         begin = time.perf_counter()
-        for table, some in zip(tables, queries, strict=True):
-            for query in some:
-                engine.execute(table, query)
+        for query in queries:
+            engine.execute(table, query)
         return time.perf_counter() - begin

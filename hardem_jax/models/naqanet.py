@@ -19,11 +19,10 @@ from jax.typing import DTypeLike
 from hardem_jax.distributions.equation import AbilityDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.models.dropout import dropout
+from hardem_jax.models.layers import dense, masked_softmax
 from hardem_jax.models.qanet import (
     PassageQuestionAttention,
     QANetEncoder,
-    dense,
-    masked_softmax,
 )
 from hardem_jax.models.word_encoder import EMBEDDING_STDDEV, CharacterCNN, WordEncoder
 

@@ -16,22 +16,11 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.models.bert import LayerNorm
-from hardem_jax.models.bert_ops import MASK, attention
+from hardem_jax.models.bert_ops import attention
 from hardem_jax.models.dropout import dropout
+from hardem_jax.models.layers import KERNEL_INIT, dense, masked_softmax
 
 LAYER_NORM_EPS = 1e-5
-
-# U(-1/sqrt(fan in), 1/sqrt(fan in)) for kernels.
-KERNEL_INIT = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
-
-
-def dense(
-    inputs: int, outputs: int, *, rngs: nnx.Rngs, dtype: DTypeLike, use_bias: bool = True
-) -> nnx.Linear:
-    """A dense layer with the initial values that all of QANet uses here."""
-    return nnx.Linear(
-        inputs, outputs, kernel_init=KERNEL_INIT, use_bias=use_bias, dtype=dtype, rngs=rngs
-    )
 
 
 def sinusoidal_positions(length: int, size: int) -> jax.Array:
@@ -55,22 +44,6 @@ def sinusoidal_positions(length: int, size: int) -> jax.Array:
     rates = jnp.exp(jnp.arange(half) * (-math.log(1e4) / (half - 1)))
     angles = jnp.arange(length, dtype=jnp.float32)[:, None] * rates[None, :]
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)
-
-
-def masked_softmax(scores: jax.Array, where: jax.Array, axis: int = -1) -> jax.Array:
-    """Softmax over the positions `where`, in float32; zero elsewhere and where there are none.
-
-    Args:
-        scores: float array of any shape.
-        where: bool, broadcastable to it with axes of size 1.
-
-    Example:
-        >>> masked_softmax(jnp.zeros((1, 3)), jnp.array([[True, True, False]])).tolist()
-        [[0.5, 0.5, 0.0]]
-    """
-    # Finite, and zeroed afterwards: a row without any position has neither NaN nor gradient.
-    scores = jnp.where(where, scores.astype(jnp.float32), MASK)
-    return jnp.where(where, jax.nn.softmax(scores, axis=axis), 0.0)
 
 
 def add_sublayer(x: jax.Array, y: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:

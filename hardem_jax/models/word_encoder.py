@@ -14,7 +14,7 @@ from jax.typing import DTypeLike
 from hardem_jax.errors import InputError
 from hardem_jax.models.bert_ops import MASK
 from hardem_jax.models.dropout import dropout
-from hardem_jax.models.qanet import KERNEL_INIT, dense
+from hardem_jax.models.layers import KERNEL_INIT, dense
 
 # Standard deviation of embeddings that are trained from scratch.
 EMBEDDING_STDDEV = 0.1

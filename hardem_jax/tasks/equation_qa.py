@@ -14,11 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from hardem_jax.data.batches import Batch, BatchConfig, Pad, evaluation_batches
+from hardem_jax.data.batches import Batch, BatchConfig, Pad
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.distributions.equation import AbilityDistribution, TagDistribution
 from hardem_jax.metrics import drop
-from hardem_jax.objectives import Objective
 from hardem_jax.solutions.equations import (
     MINUS,
     PERCENT,
@@ -27,39 +26,19 @@ from hardem_jax.solutions.equations import (
     execute_equation,
     format_number,
 )
+from hardem_jax.tasks.shared import (
+    SPARSITY_THRESHOLDS,
+    make_loss,
+    percentages,
+    read_rows,
+    size_group,
+)
+
+__all__ = ["EquationQA", "EquationReading", "InferenceConfig", "evaluate", "make_loss"]
 
 Array = jax.Array
-#: The paper's measure of sparsity is the share of Z below such probabilities (appendix C).
-SPARSITY_THRESHOLDS = (1e-3, 1e-4)
-
-
-def make_loss(graphdef: nnx.GraphDef, objective: Objective) -> Callable[..., tuple[Array, dict]]:
-    """The loss of a training batch as a function of the model's parameters.
-
-    Args:
-        graphdef: of a model whose call gives a distribution over equations, from `nnx.split`.
-        objective: decides which equations are trusted.
-
-    Returns:
-        ``loss(params, batch, *, step, key) -> (loss, metrics)``, both of float32 scalars.
-    """
-
-    def loss(params: Any, batch: Mapping[str, Array], *, step: Array, key: Array):
-        dropout_key, objective_key = jax.random.split(key)
-        model = nnx.merge(graphdef, params)
-        equations = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
-        where = batch["solutions_where"]
-        value = objective(
-            equations.log_prob(batch["solutions"]), where=where, step=step, key=objective_key
-        )
-        num_questions = jnp.maximum(jnp.sum(jnp.any(where, axis=-1)), 1)
-        metrics = {
-            "hard": objective.is_hard(step=step, key=objective_key).astype(jnp.float32),
-            "z_size": jnp.sum(where) / num_questions,
-        }
-        return value, metrics
-
-    return loss
+#: Groups of |Z|, see `tasks.shared.size_group`.
+SIZE_BOUNDS = (0, 1, 2, 4, 8, 16)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,25 +132,28 @@ class EquationQA:
             inputs: what ``pad`` takes, by index.
             sizes: ``[N, 2]`` int, tokens and solutions of each.
         """
-        for indices, batch in evaluation_batches(
-            inputs, sizes[:, 0], config=self._batches, pad=self._pad
-        ):
-            arrays = {name: value for name, value in batch.items() if name != "ids"}
-            out = jax.device_get(self._read(params, self._place(arrays)))
-            for row, index in enumerate(indices):
-                possible = np.isfinite(out["log_probs"][row])
-                where = batch["solutions_where"][row]
-                yield (
-                    int(index),
-                    EquationReading(
-                        equations=out["equations"][row][possible],
-                        log_probs=out["log_probs"][row][possible],
-                        tags=out["tags"][row],
-                        count=int(out["count"][row]),
-                        solutions=out["solutions"][row][where],
-                        true_solution=int(batch["true_solution"][row]),
-                    ),
-                )
+        rows = read_rows(
+            self._read,
+            params,
+            inputs,
+            sizes,
+            batches=self._batches,
+            pad=self._pad,
+            place=self._place,
+        )
+        for index, out, entries in rows:
+            possible = np.isfinite(out["log_probs"])
+            yield (
+                index,
+                EquationReading(
+                    equations=out["equations"][possible],
+                    log_probs=out["log_probs"][possible],
+                    tags=out["tags"],
+                    count=int(out["count"]),
+                    solutions=out["solutions"][entries["solutions_where"]],
+                    true_solution=int(entries["true_solution"]),
+                ),
+            )
 
     def answer(self, question: NumericQuestion, reading: EquationReading) -> str | None:
         """The answer to a question as text.
@@ -220,7 +202,7 @@ def evaluate(
         right = 0.0 if answer is None else drop.exact_match(answer, question.golds)
         groups["em"].append(right)
         groups["f1"].append(0.0 if answer is None else drop.f1(answer, question.golds))
-        groups[f"em |Z|={_size_group(len(question.equations))}"].append(right)
+        groups[f"em |Z|={size_group(len(question.equations), SIZE_BOUNDS)}"].append(right)
         if len(question.equations):
             found = [(question.equations == best).all(axis=1) for best in reading.equations[:1]]
             groups["top in Z"].append(np.any(found))
@@ -228,17 +210,7 @@ def evaluate(
             groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
         if reading.true_solution >= 0 and len(reading.solutions) > 1:
             groups["true z"].append(int(np.argmax(reading.solutions)) == reading.true_solution)
-    by_size = [f"em |Z|={name}" for _, name in _SIZE_GROUPS]
-    order = [*sorted(name for name in groups if name not in by_size), *by_size]
-    return {name: 100 * float(np.mean(groups[name])) for name in order if groups[name]}, answers
-
-
-_SIZE_GROUPS = ((0, "0"), (1, "1"), (2, "2"), (4, "3-4"), (8, "5-8"), (16, "9-16"))
-_SIZE_GROUPS += ((np.inf, "17+"),)
-
-
-def _size_group(size: int) -> str:
-    return next(name for largest, name in _SIZE_GROUPS if size <= largest)
+    return percentages(groups, measure="em", bounds=SIZE_BOUNDS), answers
 
 
 def _decode_tags(found: TagDistribution | AbilityDistribution) -> dict[str, Array]:

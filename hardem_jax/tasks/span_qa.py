@@ -16,15 +16,18 @@ import numpy as np
 import optax
 from flax import nnx
 
-from hardem_jax.data.batches import Batch, BatchConfig, evaluation_batches
+from hardem_jax.data.batches import Batch, BatchConfig
 from hardem_jax.data.prepared import Question
 from hardem_jax.data.windows import Window, pad_windows
 from hardem_jax.metrics import squad, triviaqa
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import Objective
+from hardem_jax.tasks.shared import read_rows, size_group
 
 Array = jax.Array
 METRICS = {"squad": squad, "triviaqa": triviaqa}
+#: Groups of |Z|, see `tasks.shared.size_group`.
+SIZE_BOUNDS = (0, 1, 2, 4, 8)
 
 
 def make_loss(graphdef: nnx.GraphDef, objective: Objective) -> Callable[..., tuple[Array, dict]]:
@@ -166,14 +169,12 @@ class SpanQA:
         """
         num_solutions = self._batches.num_solutions(sizes)
         pad = functools.partial(pad_windows, num_solutions=num_solutions, pad_id=self._pad_id)
-        for indices, batch in evaluation_batches(
-            windows, sizes[:, 0], config=self._batches, pad=pad
-        ):
-            arrays = {name: value for name, value in batch.items() if name != "ids"}
-            out = jax.device_get(self._read(params, self._place(arrays)))
-            for row, index in enumerate(indices):
-                window = windows[index]
-                yield int(index), window, _window_reading(window, out, row)
+        rows = read_rows(
+            self._read, params, windows, sizes, batches=self._batches, pad=pad, place=self._place
+        )
+        for index, out, _ in rows:
+            window = windows[index]
+            yield index, window, _window_reading(window, out)
 
     def answers(self, readings: Iterable[WindowReading]) -> list[Answer]:
         """The answers to one question, best first, each text once."""
@@ -236,30 +237,24 @@ def evaluate(
     return scores, answers
 
 
-SET_SIZES = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, None))
-
-
 def _by_set_size(
     texts: Mapping[str, str], questions: Mapping[str, Question], metric: str
 ) -> dict[str, float]:
-    """Exact match by |Z| (the paper's figure 3)."""
+    """Exact match by |Z|, in ascending order."""
+    groups = defaultdict(dict)
+    for question in sorted(questions.values(), key=lambda question: question.num_solutions):
+        group = size_group(question.num_solutions, SIZE_BOUNDS)
+        groups[group][question.id] = question.golds
     scores = {}
-    for low, high in SET_SIZES:
-        group = {
-            question.id: question.golds
-            for question in questions.values()
-            if low <= question.num_solutions and (high is None or question.num_solutions <= high)
-        }
-        if group:
-            name = f"{low}" if low == high else f"{low}+" if high is None else f"{low}-{high}"
-            own = {example_id: text for example_id, text in texts.items() if example_id in group}
-            scores[f"em |Z|={name}"] = METRICS[metric].score(own, group)["em"]
+    for group, golds in groups.items():
+        own = {example_id: text for example_id, text in texts.items() if example_id in golds}
+        scores[f"em |Z|={group}"] = METRICS[metric].score(own, golds)["em"]
     return scores
 
 
-def _window_reading(window: Window, out: Mapping[str, np.ndarray], row: int) -> WindowReading:
+def _window_reading(window: Window, out: Mapping[str, np.ndarray]) -> WindowReading:
     texts: dict[str, tuple[float, tuple[int, int, int]]] = {}
-    for (first, last), log_prob in zip(out["spans"][row], out["log_probs"][row], strict=True):
+    for (first, last), log_prob in zip(out["spans"], out["log_probs"], strict=True):
         if np.isfinite(log_prob):
             start = window.offsets[first - window.context_start, 0]
             end = window.offsets[last - window.context_start, 1]
@@ -267,9 +262,9 @@ def _window_reading(window: Window, out: Mapping[str, np.ndarray], row: int) -> 
             # Ordered best first, so that the likeliest of equal texts stays.
             texts.setdefault(window.text[start:end], (float(log_prob), span))
     return WindowReading(
-        log_prob_answerable=float(out["answerable"][row]),
+        log_prob_answerable=float(out["answerable"]),
         texts=tuple(texts),
         log_probs=tuple(log_prob for log_prob, _ in texts.values()),
         spans=tuple(span for _, span in texts.values()),
-        best_solution=int(out["best_solution"][row]) if len(window.solutions) else -1,
+        best_solution=int(out["best_solution"]) if len(window.solutions) else -1,
     )

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from hardem_jax.models.layers import masked_softmax
 from hardem_jax.models.qanet import (
     EncoderBlock,
     PassageQuestionAttention,
     QANetEncoder,
     SeparableConv,
     add_sublayer,
-    masked_softmax,
     sinusoidal_positions,
 )
 

@@ -1,0 +1,348 @@
+"""Train, evaluate and predict for semantic parsing; `experiments.wikisql` adds the rest.
+
+What all tasks share is in `experiments.runs`.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from jax.sharding import Mesh
+from rich.console import Console
+
+from experiments.compare import CompareCommand, ShownAnswer
+from experiments.runs import (
+    EvaluateCommand,
+    Scored,
+    Setting,
+    TaskRun,
+    TrainCommand,
+    fields_of,
+    read_run_config,
+)
+from experiments.sql_model import Parser, SQLovaConfig
+from hardem_jax.data.batches import BatchConfig
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.queries import PreparedQueries, QueryQuestion, query_question
+from hardem_jax.data.query_inputs import QueryInputs
+from hardem_jax.data.table_file import read_csv_table
+from hardem_jax.data.table_questions import TableQuestion
+from hardem_jax.data.wikisql import read_wikisql
+from hardem_jax.errors import InputError
+from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
+from hardem_jax.solutions.sql import Cell, Query, SqlRules, Table
+from hardem_jax.tasks.sql_qa import (
+    InferenceConfig,
+    QueryAnswer,
+    SqlQA,
+    evaluate,
+    is_answer,
+    make_loss,
+)
+from hardem_jax.training.checkpoint import load_params
+from hardem_jax.training.loop import LoopConfig
+from hardem_jax.training.mesh import place_batch
+from hardem_jax.training.optimizer import OptimizerConfig
+
+#: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
+OPTIMIZER = OptimizerConfig(
+    learning_rate=1e-3,
+    warmup_fraction=0.0,
+    weight_decay=0.0,
+    clip_norm=None,
+    eps=1e-8,
+    rate_multipliers=(("encoder", 0.01),),
+    schedule="constant",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SqlSetting(Setting):
+    """Everything about a run of a parser but its objective.
+
+    Attributes:
+        data: prepared training split.
+        dev: prepared split to evaluate on.
+        gold: folder with the official files of ``gold_split``, whose annotated queries are
+            measured with and never trained on; None for none.
+        gold_split: official name of the split in ``dev``.
+        conditions: "sum" over the conditions of a query, which makes a probability, or
+            their "mean" as in the released code.
+    """
+
+    data: Path
+    dev: Path
+    gold: Path | None = None
+    gold_split: str = "dev"
+    conditions: Literal["sum", "mean"] = "sum"
+    model: SQLovaConfig = SQLovaConfig()
+    optimizer: OptimizerConfig = OPTIMIZER
+    batches: BatchConfig = BatchConfig(batch_size=10, buckets=(64, 96, 128, 180), negatives=0)
+    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy")
+    inference: InferenceConfig = InferenceConfig()
+
+    def start(self, objective: Objective, mesh: Mesh) -> TaskRun:
+        split, dev = PreparedQueries(self.data), PreparedQueries(self.dev)
+        parser = self.model.start(seed=self.loop.seed)
+        if not len(split.questions):
+            raise InputError(f"{self.data}: expected questions with a solution, found none")
+        inputs = parser.inputs(split.questions, split.tables)
+        dev_questions = list(dev.questions)[: self.dev_questions]
+        if not dev_questions:
+            raise InputError(f"{self.dev}: expected questions to evaluate on, found none")
+        dev_inputs = parser.inputs(dev_questions, dev.tables)
+        usable = np.flatnonzero(inputs.sizes[:, 1])
+        sizes = inputs.sizes[usable]
+        batches, steps_per_epoch = self.batches_of(
+            _Chosen(inputs, usable), sizes, parser.pad(inputs, self.batches.num_solutions(sizes))
+        )
+        task = SqlQA(
+            parser.graphdef,
+            self.inference,
+            batches=self.batches,
+            pad=parser.pad(dev_inputs, self.batches.num_solutions(dev_inputs.sizes)),
+            max_conditions=dev.rules.max_conditions,
+            semantics=dev.rules.semantics,
+            place=lambda batch: place_batch(batch, mesh),
+        )
+        golds = None if self.gold is None else annotated_queries(self.gold, self.gold_split)
+
+        def score(params: Any) -> dict[str, float]:
+            sizes = dev_inputs.sizes
+            return evaluate(
+                task, params, dev_questions, dev.tables, dev_inputs, sizes, golds=golds
+            )[0]
+
+        def save(run_dir: Path) -> dict[str, Any]:
+            return {"parser": parser.save(run_dir), "rules": dev.meta["rules"]}
+
+        return TaskRun(
+            loss_fn=make_loss(parser.graphdef, objective, conditions=self.conditions),
+            params=parser.params,
+            batches=batches,
+            evaluate=score,
+            data={
+                "data": json.dumps(split.meta, sort_keys=True),
+                "dev": json.dumps(dev.meta, sort_keys=True),
+                "conditions": self.conditions,
+            },
+            about=(
+                f"{len(usable)} questions ({inputs.lost} more whose queries were all cut); "
+                f"{steps_per_epoch} steps per epoch; {len(dev_questions)} questions to evaluate on"
+            ),
+            save=save,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(SqlSetting, TrainCommand):
+    """Train a parser, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which queries are trusted.
+    """
+
+    objective: HardEM | MML | FirstOnly = HardEM()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(SqlSetting, CompareCommand):
+    """Train First-only, MML and hard EM, and tabulate them."""
+
+    TRAIN = Train
+    CURVES = {"loss": "training loss over Z", "accuracy": "accuracy (%)"}
+
+    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)
+
+    def answers(self, run_dir: Path, count: int) -> list[ShownAnswer]:
+        split = PreparedQueries(self.dev)
+        questions = list(split.questions)[:count]
+        trained = TrainedParser(run_dir, "last")
+        _, answers = trained.evaluate(questions, split.tables, self.inference.batch_size)
+        return [
+            ShownAnswer(
+                question=question.question,
+                gold=shown(question.answer),
+                answer=""
+                if answer is None
+                else answer.query.text(split.tables[question.table_id].header),
+                right=answer is not None and is_answer(question, answer.result),
+            )
+            for question, answer in zip(questions, answers, strict=True)
+        ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(EvaluateCommand):
+    """Score a trained parser with the official metric.
+
+    Attributes:
+        predictions: write queries and results here, as one JSON list in the order of the questions.
+        gold: folder with the official files, for the scores that need annotated queries.
+        gold_split: official name of the split.
+        decoding: another way to read answers off than that of the run.
+    """
+
+    predictions: Path | None = None
+    gold: Path | None = None
+    gold_split: str = "dev"
+    decoding: Literal["query", "execution-guided", "greedy"] | None = None
+
+    def score(self) -> Scored:
+        split = PreparedQueries(self.data)
+        questions = list(split.questions)
+        if not questions:
+            raise InputError(f"{self.data}: expected questions, found none")
+        trained = TrainedParser(self.run_dir, self.checkpoint)
+        golds = None if self.gold is None else annotated_queries(self.gold, self.gold_split)
+        scores, answers = trained.evaluate(
+            questions, split.tables, self.batch_size, decoding=self.decoding, golds=golds
+        )
+        rows = [
+            {
+                "id": question.id,
+                "question": question.question,
+                "sql": None if answer is None else _official(answer.query),
+                "result": None if answer is None else answer.result,
+            }
+            for question, answer in zip(questions, answers, strict=True)
+        ]
+        return Scored(len(questions), scores, rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict:
+    """Ask a trained parser a question about a table of your own.
+
+    Attributes:
+        run_dir: folder of the run.
+        table: CSV file with a header.
+        question: the question.
+        checkpoint: "best" or "last".
+        top: queries to print.
+    """
+
+    run_dir: Path
+    table: Path
+    question: str
+    checkpoint: Literal["best", "last"] = "best"
+    top: int = 5
+
+    def run(self) -> None:
+        if not self.question.strip():
+            raise InputError("--question: expected a question, found nothing but blanks")
+        table = read_csv_table(self.table)
+        if not table.header:
+            raise InputError(f"{self.table}: expected columns to select from, found none")
+        trained = TrainedParser(self.run_dir, self.checkpoint)
+        asked = TableQuestion("question", self.question, table, ())
+        # Z is not needed: no query is compared with an answer.
+        question = query_question(asked, SqlRules(max_conditions=0))
+        task, inputs = trained.ready([question], {table.id: table}, batch_size=1, top=self.top)
+        if inputs.cut_columns:
+            print(f"note: only the first {len(inputs[0].headers)} columns were read")
+        [(_, reading)] = task.read(trained.params, inputs, inputs.sizes)
+        console = Console(highlight=False, soft_wrap=True, emoji=False)
+        answers = task.answers(question, table, reading)
+        for rank, (answer, log_prob) in enumerate(zip(answers, reading.log_probs, strict=False)):
+            result = "no result" if answer.result is None else shown(answer.result)
+            line = f"{np.exp(log_prob):6.1%}  {answer.query.text(table.header)}"
+            console.print(line, style="bold" if rank == 0 else None, markup=False)
+            console.print(f"        {result}", markup=False)
+
+
+class TrainedParser:
+    """What a run folder holds, ready to answer.
+
+    Attributes:
+        params: of the chosen checkpoint.
+
+    Raises:
+        InputError: if the folder holds no such run.
+    """
+
+    def __init__(self, run_dir: Path, checkpoint: str):
+        config = read_run_config(run_dir)
+        if "parser" not in config:
+            raise InputError(f"{run_dir}: expected a run of experiments.wikisql, found another")
+        given = config["flags"]
+        model = SQLovaConfig(**fields_of(given["model"]))
+        self._parser: Parser = model.restore(run_dir, config["parser"])
+        self._inference = InferenceConfig(**fields_of(given["inference"]))
+        self._batches = BatchConfig(**fields_of(given["batches"]))
+        self._rules = SqlRules(**config["rules"])
+        self.params = load_params(run_dir / checkpoint, self._parser.params)
+
+    def ready(
+        self,
+        questions: Sequence[QueryQuestion],
+        tables: Mapping[str, Table],
+        batch_size: int,
+        **inference: Any,
+    ) -> tuple[SqlQA, QueryInputs]:
+        """The task and the inputs for these questions."""
+        inputs = self._parser.inputs(questions, tables)
+        task = SqlQA(
+            self._parser.graphdef,
+            dataclasses.replace(self._inference, batch_size=batch_size, **inference),
+            batches=self._batches,
+            pad=self._parser.pad(inputs, self._batches.num_solutions(inputs.sizes)),
+            max_conditions=self._rules.max_conditions,
+            semantics=self._rules.semantics,
+        )
+        return task, inputs
+
+    def evaluate(
+        self,
+        questions: Sequence[QueryQuestion],
+        tables: Mapping[str, Table],
+        batch_size: int,
+        *,
+        decoding: str | None = None,
+        golds: Mapping[str, Query] | None = None,
+    ) -> tuple[dict[str, float], list[QueryAnswer | None]]:
+        """See `hardem_jax.tasks.sql_qa.evaluate`."""
+        changes = {} if decoding is None else {"decoding": decoding}
+        task, inputs = self.ready(questions, tables, batch_size, **changes)
+        sizes = inputs.sizes
+        return evaluate(task, self.params, questions, tables, inputs, sizes, golds=golds)
+
+
+def annotated_queries(folder: Path, split: str) -> dict[str, Query]:
+    """The official files' annotated queries by question id; for measuring."""
+    examples = read_wikisql(folder, split, skips=ExclusionCounts())
+    return {example.id: example.query for example in examples if example.query is not None}
+
+
+def shown(result: Sequence[Cell]) -> str:
+    """A result for people: cells in one line, long lists cut."""
+    cells = ["-" if cell is None else _cell_text(cell) for cell in result]
+    if not cells:
+        return "(no row)"
+    return ", ".join(cells[:10]) + (f" and {len(cells) - 10} more" if len(cells) > 10 else "")
+
+
+def _cell_text(cell: str | float | int) -> str:
+    return f"{cell:g}" if isinstance(cell, float) else str(cell)
+
+
+def _official(query: Query) -> dict[str, Any]:
+    """A query as the official evaluator reads it."""
+    conditions = [[c.column, c.operator, c.value] for c in query.conditions]
+    return {"sel": query.select, "agg": query.aggregator, "conds": conditions}
+
+
+class _Chosen(Sequence):
+    """Some items of a sequence, read when they are asked for."""
+
+    def __init__(self, items: Sequence, places: np.ndarray):
+        self._items, self._places = items, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index):
+        return self._items[int(self._places[index])]

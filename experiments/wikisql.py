@@ -1,0 +1,153 @@
+"""Questions on tables, from answers alone: ``python -m experiments.wikisql --help``.
+
+WikiSQL (Zhong et al., 2017), from the official files. They hold queries and no answers, so
+the first step executes each query once; everything after it works from questions, tables and
+answers::
+
+    python -m experiments.wikisql answers --folder data --name train --out train.answers.jsonl
+    python -m experiments.wikisql answers --folder data --name dev --out dev.answers.jsonl
+    python -m experiments.wikisql prepare --questions train.answers.jsonl --out prepared/train
+    python -m experiments.wikisql prepare --questions dev.answers.jsonl --out prepared/dev \
+        --split dev
+    python -m experiments.wikisql train --data prepared/train --dev prepared/dev \
+        --out runs/wikisql --model.encoder bert-base-uncased objective:hard-em
+    python -m experiments.wikisql evaluate --run-dir runs/wikisql --data prepared/dev --gold data
+    python -m experiments.wikisql predict --run-dir runs/wikisql --table mine.csv \
+        --question "Who scored most?"
+
+WikiTableQuestions (Pasupat and Liang, 2015) has no queries at all; ``answers`` with
+``--layout wikitablequestions`` reads its files, ``--name random-split-1-train``.
+
+``supervise`` makes a training split of the annotated queries: the upper bound to compare with.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from experiments.cli import run_command
+from experiments.sql_qa import Compare, Evaluate, Predict, Train, annotated_queries
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.queries import prepare_queries, supervised_split
+from hardem_jax.data.records import file_digest
+from hardem_jax.data.table_questions import read_table_questions, write_table_questions
+from hardem_jax.data.wikisql import write_answers
+from hardem_jax.data.wikitablequestions import read_wikitablequestions
+from hardem_jax.errors import InputError
+from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.solutions.sql import SqlRules
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """Write questions, tables and answers of an official release into one file, without queries.
+
+    Attributes:
+        folder: of the official files.
+        name: of the split there, such as "train" (WikiSQL) or "random-split-1-train".
+        out: file to write.
+        layout: "wikisql" executes each annotated query once; "wikitablequestions" has answers.
+        tagged: of WikiTableQuestions, read the numbers and dates of the answers from the release's
+            ``.tagged`` files, as its evaluator does.
+    """
+
+    folder: Path
+    name: str
+    out: Path
+    layout: Literal["wikisql", "wikitablequestions"] = "wikisql"
+    tagged: bool = False
+
+    def run(self) -> None:
+        skips = ExclusionCounts()
+        if self.layout == "wikisql":
+            count = write_answers(self.folder, self.name, self.out, skips=skips)
+        else:
+            questions = read_wikitablequestions(
+                self.folder, self.name, skips=skips, tagged=self.tagged
+            )
+            count = write_table_questions(questions, self.out)
+        print(f"{count:>9}  questions with an answer")
+        print(skips)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepare:
+    """Find every query that executes to the answer.
+
+    Attributes:
+        questions: file that ``answers`` wrote, or a person.
+        out: folder to write.
+        split: "train" leaves out questions that no query answers, "dev" keeps them.
+        rules: what counts as a query.
+        processes: that search at the same time; the outcome is the same.
+    """
+
+    questions: Path
+    out: Path
+    split: Literal["train", "dev"] = "train"
+    rules: SqlRules = SqlRules(cap=4096)
+    processes: int = 1
+
+    def run(self) -> None:
+        if self.processes < 1:
+            raise InputError(f"--processes: expected at least 1, found {self.processes}")
+        exclusions = ExclusionCounts()
+        meta = prepare_queries(
+            read_table_questions(self.questions, skips=exclusions),
+            self.out,
+            rules=self.rules,
+            sources={self.questions.name: file_digest(self.questions)},
+            exclusions=exclusions,
+            keep_without_solution=self.split == "dev",
+            processes=self.processes,
+            denotation=Denotation,
+        )
+        _print_summary(meta)
+        print("(the paper, WikiSQL: mean 346.1, median 5)")
+        print(exclusions)
+        if self.split == "train" and not meta["counts"]["questions"]:
+            raise InputError(f"{self.out}: no query gives any answer; nothing to train on")
+
+
+@dataclasses.dataclass(frozen=True)
+class Supervise:
+    """Replace Z of a prepared split by the annotated query: full supervision, to compare with.
+
+    Attributes:
+        data: prepared split.
+        folder: of the official files.
+        name: of the split there.
+        out: folder to write.
+    """
+
+    data: Path
+    folder: Path
+    out: Path
+    name: str = "train"
+
+    def run(self) -> None:
+        exclusions = ExclusionCounts()
+        golds = annotated_queries(self.folder, self.name)
+        _print_summary(supervised_split(self.data, golds, self.out, exclusions=exclusions))
+        print(exclusions)
+
+
+def _print_summary(meta: dict) -> None:
+    for name, count in meta["counts"].items():
+        print(f"{count:>9}  {name}")
+    sizes = meta["solutions per question"]
+    print(f"|Z| per question: mean {sizes['mean']}, median {sizes['median']}, max {sizes['max']}")
+
+
+COMMANDS = {
+    "answers": Answers,
+    "prepare": Prepare,
+    "supervise": Supervise,
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "predict": Predict,
+}
+
+if __name__ == "__main__":
+    run_command(COMMANDS, prog="python -m experiments.wikisql")

@@ -1,0 +1,231 @@
+"""Questions on tables with every query that executes to the answer: Z is found once, here.
+
+A prepared split is a folder with
+
+===================  ==========================================================
+``questions.*``      `QueryQuestion` records, in the order of the source
+``tables.*``         the tables they are about, in the order of their first use
+``meta.json``        rules, sources, options, counts, |Z| statistics
+===================  ==========================================================
+
+It is made from questions, tables and answers alone. It holds texts, no tokens: every model cuts
+them up in its own way when it is trained.
+
+`supervised_split` and `gold_in_solutions` are for what annotated queries are good for: an upper
+bound to compare with, and measuring.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import functools
+import itertools
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.query_annotations import gold_in_solutions, supervised_split
+from hardem_jax.data.query_records import (
+    FORMAT,
+    PreparedQueries,
+    QueryQuestion,
+    SplitWriter,
+)
+from hardem_jax.data.records import new_folder
+from hardem_jax.data.table_questions import TableQuestion
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql import Cell, SqlRules, enumerate_sql, split_words
+
+__all__ = [
+    "FORMAT",
+    "PreparedQueries",
+    "QueryQuestion",
+    "gold_in_solutions",
+    "prepare_queries",
+    "query_question",
+    "supervised_split",
+]
+
+# Reasons of `ExclusionCounts`, for questions left out:
+NO_SOLUTION = "no query gives the answer"
+NOT_ENUMERABLE = "question, table or answer beyond what Z can hold"
+# and warning, for questions kept:
+FEWER_CONDITIONS = "too many combinations, queries with most conditions not tried"
+
+# Questions to a process at a time: neighbours share a table and what is made of it.
+_CHUNK = 64
+
+
+class Matcher(Protocol):
+    """An idea of an answer, which results are compared with."""
+
+    def matches(self, result: Sequence[Cell], /) -> bool:
+        """Whether this list, as the engine returns it, is the answer."""
+        ...
+
+
+#: Items of an answer, and the number or date of each if the data gives them -> `Matcher`.
+MakeMatcher = Callable[[Sequence[str], Sequence[str] | None], Matcher]
+
+
+def query_question(
+    question: TableQuestion, rules: SqlRules, denotation: MakeMatcher | None = None
+) -> QueryQuestion:
+    """Find Z of a question.
+
+    Args:
+        question: with its table and answer.
+        rules: Z_tot.
+        denotation: what questions whose ``match`` is "denotation" are matched by, such as
+            `hardem_jax.metrics.wikitablequestions.Denotation`.
+
+    Raises:
+        InputError: question, table or answer are beyond what Z can hold.
+        ValueError: there is no ``denotation``, and the question needs one.
+
+    Example:
+        >>> from hardem_jax.solutions.sql import Query, Table
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
+        >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",))
+        >>> found = query_question(asked, SqlRules(max_conditions=1))
+        >>> for row in found.queries:
+        ...     print(Query.from_row(row, found.question, found.words).text(table.header))
+        SELECT MIN(player)
+        SELECT player WHERE no. = '7'
+        SELECT MAX(player) WHERE no. = '7'
+        SELECT MIN(player) WHERE no. = '7'
+    """
+    words = split_words(question.question)
+    match = None
+    if question.match == "denotation":
+        if denotation is None:
+            raise ValueError(f"{question.id}: answer matched by denotation, expected `denotation`")
+        match = denotation(question.answer_texts, question.values).matches
+    elif any(isinstance(cell, int) and not -(2**63) <= cell < 2**63 for cell in question.answer):
+        raise InputError("answer: expected integers of 64 bits, found a larger one")
+    found = enumerate_sql(
+        question.table, question.question, question.answer, rules, words=words, match=match
+    )
+    return QueryQuestion(
+        id=question.id,
+        question=question.question,
+        table_id=question.table.id,
+        answer=question.answer,
+        match=question.match,
+        values=question.values,
+        words=words,
+        queries=found.queries,
+        num_queries=found.size,
+        max_conditions=found.max_conditions,
+    )
+
+
+def prepare_queries(
+    questions: Iterable[TableQuestion],
+    folder: Path,
+    *,
+    rules: SqlRules,
+    sources: Mapping[str, str],
+    exclusions: ExclusionCounts,
+    keep_without_solution: bool,
+    reader: Mapping[str, Any] | None = None,
+    processes: int | None = None,
+    denotation: MakeMatcher | None = None,
+) -> dict[str, Any]:
+    """Find Z for every question and write the split; memory holds Z of a few questions at a time.
+
+    Args:
+        questions: from a reader, those on one table best one after the other.
+        folder: to be created; an existing one is replaced if it is a prepared split.
+        rules: Z_tot.
+        sources: name of each source file -> digest, for the record.
+        exclusions: the reader's count; what drops out here is added to it.
+        keep_without_solution: True for data to evaluate on, where a question that no query
+            answers still counts. Training cannot use such a question.
+        reader: options of the reader by name, for the record.
+        processes: that find Z, with the same outcome; None or 1 for this one alone. They are
+            spawned, so that a script that calls this must not run anything when it is imported.
+        denotation: see `query_question`; something that can be pickled if ``processes`` is more
+            than 1.
+
+    Returns:
+        The content of ``meta.json``.
+
+    Raises:
+        InputError: two tables have one id, the folder cannot be written, or ``processes`` is less
+            than 1.
+    """
+    if processes is not None and processes < 1:
+        raise InputError(f"processes: expected at least 1, found {processes}")
+    solve = functools.partial(_solve, rules=rules, denotation=denotation)
+    read = 0
+    with new_folder(folder) as partial:
+        writer = SplitWriter(partial)
+        for question, found in _in_order(solve, questions, processes or 1):
+            read += 1
+            if isinstance(found, str):
+                exclusions.add(NOT_ENUMERABLE, f"{question.id}: {found}")
+                continue
+            if not found.num_queries and not keep_without_solution:
+                exclusions.add(NO_SOLUTION, question.id)
+                continue
+            if found.max_conditions < rules.max_conditions:
+                exclusions.warn(FEWER_CONDITIONS, question.id)
+            writer.write(found, question.table)
+        meta = {
+            "rules": dataclasses.asdict(rules),
+            "sources": dict(sources),
+            "reader": dict(reader or {}),
+            "excluded": exclusions.as_dict(),
+            "warnings": exclusions.warnings_as_dict(),
+        }
+        return writer.close(meta, {"questions read": read})
+
+
+def _solve(
+    questions: Sequence[TableQuestion], rules: SqlRules, denotation: MakeMatcher | None
+) -> list[QueryQuestion | str]:
+    """Questions with Z, or a message in place of what cannot have any."""
+    found: list[QueryQuestion | str] = []
+    for question in questions:
+        try:
+            found.append(query_question(question, rules, denotation))
+        except InputError as error:
+            found.append(str(error))
+    return found
+
+
+def _in_order(
+    solve: Callable[[Sequence[TableQuestion]], list[QueryQuestion | str]],
+    questions: Iterable[TableQuestion],
+    processes: int,
+) -> Iterator[tuple[TableQuestion, QueryQuestion | str]]:
+    """Questions with what `solve` makes of them; a bounded number waits for the slowest."""
+    if processes == 1:
+        for question in questions:
+            yield question, solve([question])[0]
+        return
+    # Forking would copy locks that threads of this process may hold.
+    spawn = multiprocessing.get_context("spawn")
+    waiting: collections.deque = collections.deque()
+    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=spawn) as pool:
+        try:
+            for chunk in _chunks(questions):
+                waiting.append((chunk, pool.submit(solve, chunk)))
+                if len(waiting) > 4 * processes:
+                    chunk, future = waiting.popleft()
+                    yield from zip(chunk, future.result(), strict=True)
+            for chunk, future in waiting:
+                yield from zip(chunk, future.result(), strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _chunks(questions: Iterable[TableQuestion]) -> Iterator[list[TableQuestion]]:
+    iterator = iter(questions)
+    while chunk := list(itertools.islice(iterator, _CHUNK)):
+        yield chunk

@@ -1,0 +1,160 @@
+"""Prepared questions on tables, on disk; `hardem_jax.data.queries` makes them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardem_jax.data.records import (
+    Codec,
+    RecordSource,
+    RecordWriter,
+    read_meta,
+    size_summary,
+    write_json,
+)
+from hardem_jax.data.table_questions import Match
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql import MAX_CONDITIONS, ROW_WIDTH, Cell, SqlRules, Table
+
+FORMAT = "queries 1"
+
+# Of the tables used last, read from disk.
+_TABLES_IN_MEMORY = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryQuestion:
+    """A question with its Z.
+
+    Attributes:
+        id, question, answer, match, values: as in `hardem_jax.data.table_questions.TableQuestion`
+            (tuples are lists once they were on disk).
+        table_id: of its table.
+        words: ``[W, 2]`` int32 characters of the question's words, see `split_words`.
+        queries: ``[Z, 15]`` int16, see `hardem_jax.solutions.sql.Query.from_row`.
+        num_queries: |Z| before the rules' cap.
+        max_conditions: of the queries that were tried, see `hardem_jax.solutions.sql.Solutions`.
+    """
+
+    id: str
+    question: str
+    table_id: str
+    answer: Sequence[Cell]
+    match: Match
+    values: Sequence[str] | None
+    words: np.ndarray
+    queries: np.ndarray
+    num_queries: int
+    max_conditions: int = MAX_CONDITIONS
+
+
+class _TableCodec(Codec[Table]):
+    def decode(self, data: bytes) -> Table:
+        table = super().decode(data)  # with lists, which tables never compare equal to
+        rows = tuple(tuple(row) for row in table.rows)
+        return Table(table.id, tuple(table.header), tuple(table.types), rows)
+
+
+QUESTIONS = Codec(
+    QueryQuestion,
+    {"words": ("<i4", (-1, 2)), "queries": ("<i2", (-1, ROW_WIDTH))},
+    sizes=lambda question: (len(question.words), len(question.queries)),
+)
+TABLES = _TableCodec(Table, {}, sizes=lambda table: (len(table.header), len(table.rows)))
+
+
+class PreparedQueries:
+    """A folder that `hardem_jax.data.queries.prepare_queries` wrote.
+
+    Attributes:
+        questions: `QueryQuestion` by index.
+        tables: `Table` by id, read when it is asked for.
+        rules: Z_tot.
+        meta: content of ``meta.json``.
+
+    Raises:
+        InputError: if the folder is not a complete prepared split of this format.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.meta = read_meta(folder, format=FORMAT)
+        self.rules = SqlRules(**self.meta["rules"])
+        self.questions = RecordSource(folder / "questions", QUESTIONS)
+        self.tables: Mapping[str, Table] = _Tables(folder)
+
+
+class _Tables(Mapping[str, Table]):
+    """Tables by id; of those used last, the same object every time."""
+
+    def __init__(self, folder: Path):
+        file = folder / "tables.ids.json"
+        records = RecordSource(folder / "tables", TABLES)
+        try:
+            ids = json.loads(file.read_text("utf-8"))
+            self._places = dict(zip(ids, range(len(records)), strict=True))
+        except (OSError, ValueError, TypeError) as error:
+            raise InputError(f"{file}: expected the ids of {len(records)} tables") from error
+        self._read = functools.lru_cache(_TABLES_IN_MEMORY)(records.__getitem__)
+
+    def __getitem__(self, id: str) -> Table:
+        return self._read(self._places[id])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+class SplitWriter:
+    """Writes a prepared split into an empty folder."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._questions = RecordWriter(folder / "questions", QUESTIONS)
+        self._tables = RecordWriter(folder / "tables", TABLES)
+        self._known: dict[str, Table] = {}
+        self._found: list[int] = []
+        self._kept: list[int] = []
+
+    def write(self, question: QueryQuestion, table: Table) -> None:
+        """Appends a question, and its table if that is new.
+
+        Raises:
+            InputError: another table has this id.
+        """
+        known = self._known.get(table.id)
+        if known is None:
+            self._known[table.id] = table
+            self._tables.write(table)
+        elif known is not table and known != table:
+            raise InputError(f"{question.id}: expected one table {table.id!r}, found a second one")
+        self._questions.write(question)
+        self._found.append(question.num_queries)
+        self._kept.append(len(question.queries))
+
+    def close(self, meta: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
+        """Writes what is known of the split, counts and |Z| statistics added, and returns it."""
+        self._questions.close()
+        self._tables.close()
+        write_json(self._folder / "tables.ids.json", list(self._known))
+        sizes = list(zip(self._found, self._kept, strict=True))
+        counts = counts | {
+            "questions": len(sizes),
+            "questions with a solution": sum(found > 0 for found, _ in sizes),
+            "questions cut by the cap": sum(found > kept for found, kept in sizes),
+            "solutions cut by the cap": sum(found - kept for found, kept in sizes),
+            "tables": len(self._known),
+        }
+        summary = {"solutions per question": size_summary(self._found)}
+        meta = {"format": FORMAT, **meta, "counts": counts, **summary}
+        write_json(self._folder / "meta.json", meta)
+        return meta

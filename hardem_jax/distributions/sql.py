@@ -1,0 +1,252 @@
+r"""P(z | x) over non-nested queries, as SQLova factorises it (Hwang et al., 2019).
+
+A query selects a column c, aggregates it by a, and has n conditions, each a column, an operator
+and a span of the question's words:
+
+.. math:: \log P(z \mid x) = \log P(c) + \log P(a \mid c) + \log P(n)
+    + \sum_{j} \log P(j \in \mathrm{where}) + \sum_{j \notin \mathrm{where}} \log P(j \notin \mathrm{where})
+    + \sum_{j \in \mathrm{where}} \log P(o_j \mid j) + \log P(s_j \mid j, o_j) + \log P(e_j \mid j, o_j)
+
+Every factor is an entry of a table that is computed once per question, so a query costs a few
+gathers and additions, and Z may hold thousands of queries: none has to be left out, and the
+network never runs once per query (the released code of Min et al. does, on at most 300 rows).
+
+Queries are rows of ints: selected column, aggregator, number of conditions, then column, operator,
+first and last word (inclusive) of each of K conditions, columns ascending; unused places are -1.
+"""  # noqa: E501 (an equation)
+
+import dataclasses
+import functools
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from hardem_jax.distributions.sql_search import (
+    FIELDS,
+    best_clauses,
+    best_conditions,
+    best_heads,
+    top,
+)
+
+Array = jax.Array
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["select", "aggregator", "number", "column", "operator", "first", "last"],
+    meta_fields=[],
+)
+@dataclasses.dataclass(frozen=True)
+class QueryDistribution:
+    """The tables of SQLova's six modules. Build it with `from_logits`.
+
+    Probabilities of all number-and-columns pairs that fit one another add up to less than 1: the
+    number of conditions and their columns are drawn independently, as in SQLova.
+
+    Attributes:
+        select: ``[B, C]`` log P(column is selected).
+        aggregator: ``[B, C, A]`` log P(aggregator | selected column).
+        number: ``[B, K + 1]`` log P(number of conditions).
+        column: ``[B, C, 2]`` log P(column has no condition) and log P(it has one).
+        operator: ``[B, C, O]`` log P(operator | column).
+        first: ``[B, C, O, W]`` log P(first word | column, operator).
+        last: ``[B, C, O, W]`` log P(last word | column, operator).
+
+    Example:
+        >>> zeros = dict(select=(1, 2), aggregator=(1, 2, 6), number=(1, 4), column=(1, 2),
+        ...     operator=(1, 2, 3), first=(1, 2, 3, 5), last=(1, 2, 3, 5))
+        >>> logits = {name: jnp.zeros(shape) for name, shape in zeros.items()}
+        >>> queries = QueryDistribution.from_logits(**logits, columns=jnp.ones((1, 2), bool),
+        ...     words=jnp.ones((1, 5), bool))
+        >>> z = jnp.array([[[0, 3, 0] + [-1] * 12, [0, 3, 1, 1, 0, 2, 4] + [-1] * 8]])
+        >>> [f"1/{p:.0f}" for p in 1 / jnp.exp(queries.log_prob(z))[0]]
+        ['1/192', '1/14400']
+    """
+
+    select: Array
+    aggregator: Array
+    number: Array
+    column: Array
+    operator: Array
+    first: Array
+    last: Array
+
+    @classmethod
+    def from_logits(
+        cls,
+        *,
+        select: Array,
+        aggregator: Array,
+        number: Array,
+        column: Array,
+        operator: Array,
+        first: Array,
+        last: Array,
+        columns: Array,
+        words: Array,
+    ) -> "QueryDistribution":
+        """Normalise the logits of each factor, in float32.
+
+        Args:
+            select: ``[B, C]`` float.
+            aggregator: ``[B, C, A]`` float.
+            number: ``[B, K + 1]`` float.
+            column: ``[B, C]`` float, of a condition on the column (a sigmoid each).
+            operator: ``[B, C, O]`` float.
+            first, last: ``[B, C, O, W]`` float.
+            columns: ``[B, C]`` bool, the table's columns. Others have no mass; what the
+                logits are there is of no importance.
+            words: ``[B, W]`` bool, the question's words.
+        """
+        of_word = words[:, None, None, :]
+        column = jnp.where(columns, column.astype(jnp.float32), 0.0)
+        has_none = jnp.where(columns, jax.nn.log_sigmoid(-column), 0.0)
+        has_one = jnp.where(columns, jax.nn.log_sigmoid(column), -jnp.inf)
+        return cls(
+            select=_log_softmax(select, columns),
+            aggregator=_log_softmax(aggregator, columns[..., None]),
+            number=_log_softmax(number, jnp.ones((1, 1), bool)),
+            column=jnp.stack([has_none, has_one], axis=-1),
+            operator=_log_softmax(operator, columns[..., None]),
+            first=_log_softmax(first, of_word & columns[..., None, None]),
+            last=_log_softmax(last, of_word & columns[..., None, None]),
+        )
+
+    def log_prob(self, queries: Array, *, conditions: Literal["sum", "mean"] = "sum") -> Array:
+        """log P(z | x) of given queries.
+
+        Args:
+            queries: ``[B, Z, 3 + 4 K]`` int. A row of -1 (padding) has a finite value.
+            conditions: "mean" averages operator and span over the conditions of a query, as
+                the released code of Min et al. does. That is no probability: it favours queries
+                with many conditions.
+
+        Returns:
+            ``[B, Z]`` float32; -inf for a query that has no mass.
+        """
+        batch, size, width = queries.shape
+        select, aggregator, number = (jnp.maximum(queries[..., i], 0) for i in range(3))
+        parts = queries[..., 3:].reshape(batch, size, (width - 3) // FIELDS, FIELDS)
+        used = jnp.arange(parts.shape[2])[None, None] < number[..., None]
+        column, operator, first, last = (
+            jnp.where(used, parts[..., field], 0) for field in range(FIELDS)
+        )
+        num_aggregators, num_operators = self.aggregator.shape[-1], self.operator.shape[-1]
+        head = (
+            _gather(self.select, select)
+            + _gather(self.aggregator, select * num_aggregators + aggregator)
+            + _gather(self.number, number)
+        )
+        cell = column * num_operators + operator
+        has_one = self.column[..., 1] - self.column[..., 0]
+        num_words = self.first.shape[-1]
+        spans = (
+            _gather(self.operator, cell)
+            + _gather(self.first, cell * num_words + first)
+            + _gather(self.last, cell * num_words + last)
+        )
+        spans = jnp.sum(spans, axis=-1, where=used)
+        if conditions == "mean":
+            spans = spans / jnp.maximum(number, 1)
+        columns = jnp.sum(_gather(has_one, column), axis=-1, where=used)
+        return head + self._no_conditions()[:, None] + columns + spans
+
+    def top(self, k: int, *, max_conditions: int | None = None) -> tuple[Array, Array]:
+        """The ``k`` likeliest well-formed queries, best first, by exhaustive search.
+
+        Well-formed: the columns of the conditions are distinct, there are as many as the number
+        of conditions says, and no span ends before it begins.
+
+        Args:
+            k: static.
+            max_conditions: at most so many; default K of the distribution.
+
+        Returns:
+            ``[B, k, 3 + 4 K]`` int32 and their ``[B, k]`` float32 log-probabilities. If fewer
+            than ``k`` are possible, the rest is -1 with -inf.
+        """
+        limit = self.number.shape[-1] - 1
+        allowed = limit if max_conditions is None else min(max_conditions, limit)
+        heads, head_scores = best_heads(self.select, self.aggregator, k)
+        parts = best_conditions(self.column, self.operator, self.first, self.last, k)
+        clauses, clause_scores = best_clauses(*parts, self.number, k, limit=allowed)
+        batch, num_clauses = clause_scores.shape
+        total = head_scores[:, :, None] + clause_scores[:, None, :]
+        scores, flat = top(total.reshape(batch, -1), k)
+        head = jnp.take_along_axis(heads, (flat // num_clauses)[..., None], axis=1)
+        clause = jnp.take_along_axis(clauses, (flat % num_clauses)[..., None], axis=1)
+        queries = jnp.concatenate([head, clause], axis=-1)
+        possible = jnp.isfinite(scores)
+        # Added after the ranking: beside a large sum, small differences are rounded away.
+        scores = jnp.where(possible, scores + self._no_conditions()[:, None], -jnp.inf)
+        return jnp.where(possible[..., None], queries, -1), scores
+
+    def mode(self, *, max_conditions: int | None = None) -> Array:
+        """The likeliest well-formed query, ``[B, 3 + 4 K]`` int32. Arguments as in `top`."""
+        return self.top(1, max_conditions=max_conditions)[0][:, 0]
+
+    def greedy(self) -> Array:
+        """One decision after the other, as SQLova decodes: ``[B, 3 + 4 K]`` int32.
+
+        Each module's likeliest outcome given those before; first and last word of a span are
+        independent, so that a span may end before it begins (its value is then empty).
+        """
+        limit = self.number.shape[-1] - 1
+        select = jnp.argmax(self.select, axis=-1)
+        of_select = jnp.take_along_axis(self.aggregator, select[:, None, None], axis=1)[:, 0]
+        number = jnp.argmax(self.number, axis=-1)
+        in_table = jnp.sum(jnp.isfinite(self.column[..., 1]), axis=-1)
+        number = jnp.minimum(number, in_table)
+        _, chosen = top(self.column[..., 1], limit)
+        used = jnp.arange(limit)[None] < number[:, None]
+        operator = jnp.argmax(self.operator, axis=-1)
+        first = jnp.argmax(_at(self.first, operator), axis=-1)
+        last = jnp.argmax(_at(self.last, operator), axis=-1)
+        clause = jnp.stack(
+            [chosen, *(jnp.take_along_axis(x, chosen, axis=1) for x in (operator, first, last))],
+            axis=-1,
+        )
+        head = jnp.stack([select, jnp.argmax(of_select, axis=-1), number], axis=-1)
+        clause = _ordered(jnp.where(used[..., None], clause, -1))
+        return jnp.concatenate([head, clause], axis=-1).astype(jnp.int32)
+
+    def _no_conditions(self) -> Array:
+        """``[B]``, log-probability that no column has a condition."""
+        return jnp.sum(self.column[..., 0], axis=-1)
+
+
+def _log_softmax(logits: Array, where: Array) -> Array:
+    """Over the last axis, in float32; -inf outside ``where``, in rows without any as well."""
+    where = jnp.broadcast_to(where, logits.shape)
+    # Masked on the way in as well: an infinite logit of padding would make gradients NaN.
+    logits = jnp.where(where, logits.astype(jnp.float32), 0.0)
+    log_norm = jax.nn.logsumexp(logits, axis=-1, keepdims=True, where=where)
+    log_norm = jnp.where(jnp.any(where, axis=-1, keepdims=True), log_norm, 0.0)
+    return jnp.where(where, logits - log_norm, -jnp.inf)
+
+
+def _gather(table: Array, places: Array) -> Array:
+    """``[B, ...]``, ``[B, ...]`` flat places in each row's table -> ``[B, ...]``."""
+    batch = len(table)
+    flat = jnp.take_along_axis(
+        table.reshape(batch, -1),
+        places.reshape(batch, -1),
+        axis=1,
+        mode="fill",
+        fill_value=-jnp.inf,
+    )
+    return flat.reshape(places.shape)
+
+
+def _at(table: Array, operator: Array) -> Array:
+    """``[B, C, O, W]``, ``[B, C]`` -> ``[B, C, W]``."""
+    return jnp.take_along_axis(table, operator[..., None, None], axis=2)[:, :, 0]
+
+
+def _ordered(clause: Array) -> Array:
+    """``[B, K, 4]`` with columns ascending and unused places last -> ``[B, 4 K]``."""
+    column = clause[..., 0]
+    order = jnp.argsort(jnp.where(column < 0, jnp.iinfo(jnp.int32).max, column), axis=-1)
+    return jnp.take_along_axis(clause, order[..., None], axis=1).reshape(len(clause), -1)

@@ -1,0 +1,101 @@
+"""Numbers and dates that an answer or a cell stands for (Pasupat and Liang, 2015).
+
+Answers of WikiTableQuestions are texts. Where a text as a whole is a number or a date, its official
+evaluator compares that, too:
+
+    "2004", "12,467", "-.5"                   numbers: commas are left out, wherever they are
+    "10 years", "89.7 FM"                     the numbers 10 and 89.7, each with a unit
+    "July 6, 2010", "6 Jul 2010", "7/6/2010"  dates
+    "March 1983", "July 9", "2004-05"         dates without day, without year, without day
+    "$5", "5%", "+5", "1st", "2:47", "1997/98", "ten", "2 hours 5 minutes"    neither
+
+The evaluator takes these values from files that CoreNLP once filled in. Numbers are read by the
+rules they were made with; dates are CoreNLP's in the forms above, the usual ones.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Month is 1 to 12, day 1 to 31; None is not said.
+Date = tuple[int | None, int | None, int | None]
+
+_NUMBER = re.compile(r"-?(?=[,\d.]*\d)(?:,*\d)*(?:\.\d*)?(?:E-?\d+)?", re.ASCII)
+
+_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august")
+_MONTHS += ("september", "october", "november", "december")
+_MONTH_OF = {name[:length]: n for n, name in enumerate(_MONTHS, 1) for length in (3, len(name))}
+_MONTH_OF["sept"] = 9
+
+_WEEKDAY = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,? )?"
+_MONTH = r"(?P<month>" + "|".join(sorted(_MONTH_OF, key=len, reverse=True)) + r")\.?"
+_DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>\d{4})"
+_DATES = [
+    re.compile(pattern, re.ASCII | re.IGNORECASE)
+    for pattern in (
+        r"(?P<year>[\dx]{4})(?:-(?P<month>[\dx]{2}))?(?:-(?P<day>[\dx]{2}))?",
+        rf"{_WEEKDAY}{_MONTH} {_DAY}(?:,? {_YEAR})?",
+        rf"{_WEEKDAY}(?:the )?{_DAY} (?:of )?{_MONTH}(?:,? {_YEAR})?",
+        rf"{_MONTH},? {_YEAR}",
+        rf"(?P<month>{'|'.join(_MONTHS)})",
+        rf"(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})/{_YEAR}",
+        rf"(?P<month>\d{{1,2}})-(?P<day>\d{{1,2}})-{_YEAR}",
+    )
+]
+
+
+def parse_number(text: str) -> float | None:
+    """The number that a text is; None if it is none, or too large for float64.
+
+    Example:
+        >>> parse_number("12,467"), parse_number("-.5"), parse_number("5%")
+        (12467.0, -0.5, None)
+    """
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = float(text.replace(",", ""))
+    return number if abs(number) != float("inf") else None
+
+
+def parse_quantity(text: str) -> tuple[float, str] | None:
+    """Number and unit of a text that is two words, the first of them a number.
+
+    Example:
+        >>> parse_quantity("2,500 km"), parse_quantity("10"), parse_quantity("10 km away")
+        ((2500.0, 'km'), None, None)
+    """
+    first, _, unit = text.partition(" ")
+    if not unit or " " in unit:
+        return None
+    number = parse_number(first)
+    return None if number is None else (number, unit)
+
+
+def parse_date(text: str) -> Date | None:
+    """Year, month and day that a text is.
+
+    A year alone is a number, not a date. Where digits alone say month and day, the month is first.
+
+    Example:
+        >>> parse_date("July 6th, 2010"), parse_date("9 July"), parse_date("2004-05")
+        ((2010, 7, 6), (None, 7, 9), (2004, 5, None))
+        >>> parse_date("13/12/1989"), parse_date("2004"), parse_date("July 32")
+        (None, None, None)
+    """
+    for pattern in _DATES:
+        if match := pattern.fullmatch(text):
+            parts = {part: said for part, said in match.groupdict().items() if said}
+            year, month, day = (_number_of(parts.get(part)) for part in ("year", "month", "day"))
+            if month is None and day is None:
+                return None
+            in_calendar = (month is None or 1 <= month <= 12) and (day is None or 1 <= day <= 31)
+            return (year, month, day) if in_calendar else None
+    return None
+
+
+def _number_of(part: str | None) -> int | None:
+    """Of a year, month or day; None if it is not said, as in "xx"."""
+    if part is None or "x" in part.lower():
+        return None
+    return int(part) if part.isdigit() else _MONTH_OF[part.lower()]

@@ -1,0 +1,202 @@
+"""SQL queries as solutions (Min et al., 2019, section 3.2): Z from a table, a question, an answer.
+
+Z_tot is every query of `SqlRules`; Z those of them that execute to the answer. They are not
+executed one by one. Each condition is a set of rows; sets of conditions with the same rows are the
+same to every aggregator, so each distinct set of rows is compared with the answer once per column
+and aggregator, in arrays; what is left is written out.
+
+The order of Z, whose first solution is that of first-only: by number of conditions, selected
+column, aggregator, and then by the first condition, the second and the third, each by column,
+operator, first word and last word. The conditions of a query are sorted in the same way, so that
+each set of conditions is one query.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from hardem_jax.solutions.sql_columns import Semantics, TypedTable, sane_value, typed_table
+from hardem_jax.solutions.sql_combine import Combinations
+from hardem_jax.solutions.sql_conditions import SpanCondition, find_conditions
+from hardem_jax.solutions.sql_engine import ExecutionError, OfficialEngine, execute_sql
+from hardem_jax.solutions.sql_results import matching, reaching
+from hardem_jax.solutions.sql_rules import SqlRules
+from hardem_jax.solutions.sql_types import (
+    AGGREGATORS,
+    MAX_CONDITIONS,
+    OPERATORS,
+    ROW_WIDTH,
+    Cell,
+    Condition,
+    Query,
+    Table,
+    split_words,
+)
+
+__all__ = [
+    "AGGREGATORS",
+    "MAX_CONDITIONS",
+    "OPERATORS",
+    "ROW_WIDTH",
+    "Cell",
+    "Condition",
+    "ExecutionError",
+    "OfficialEngine",
+    "Query",
+    "Semantics",
+    "Solutions",
+    "SqlRules",
+    "Table",
+    "enumerate_sql",
+    "execute_sql",
+    "split_words",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Solutions:
+    """Z of a question.
+
+    Attributes:
+        queries: ``[Z, ROW_WIDTH]`` int16, see `Query.from_row`; without duplicates, in the order
+            that the module describes.
+        size: number of solutions before `SqlRules.cap`.
+        max_conditions: of the queries that were tried; less than the rules allow where there were
+            too many combinations (`SqlRules.max_combinations`).
+    """
+
+    queries: np.ndarray
+    size: int
+    max_conditions: int
+
+    @property
+    def cut(self) -> int:
+        """Solutions left out for the cap."""
+        return self.size - len(self.queries)
+
+
+def enumerate_sql(
+    table: Table,
+    question: str,
+    answer: Sequence[Cell] = (),
+    rules: SqlRules | None = None,
+    *,
+    words: np.ndarray | None = None,
+    match: Callable[[list[Cell]], bool] | None = None,
+) -> Solutions:
+    """Z: every query of Z_tot that executes to the answer.
+
+    Questions on one table are best asked one after the other: what is made of a table is kept for
+    the tables used last.
+
+    Args:
+        table: what the question is about.
+        question: whose words are the values of conditions.
+        answer: y, the result of the official engine; a result is the answer if the lists are
+            equal. Ignored if there is ``match``.
+        rules: Z_tot; None for the default.
+        words: of the question; None for those of `split_words`.
+        match: whether a result is the answer, where equality is not what counts. It gets the list
+            that the engine returns, each distinct one once. Every column and aggregator over every
+            set of rows is executed for it, so that this is the slower way.
+
+    Raises:
+        InputError: the table has a cell that SQLite cannot hold, or the question too many words.
+
+    Example:
+        >>> rows = (("ann", 7.0), ("bo", 9.0), ("cy", 9.0))
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), rows)
+        >>> question = "Who has 7?"
+        >>> found = enumerate_sql(table, question, ["ann"])
+        >>> for row in found.queries:
+        ...     print(Query.from_row(row, question, split_words(question)).text(table.header))
+        SELECT MIN(player)
+        SELECT player WHERE no. = '7'
+        SELECT MAX(player) WHERE no. = '7'
+        SELECT MIN(player) WHERE no. = '7'
+    """
+    rules = rules or SqlRules()
+    words = split_words(question) if words is None else words
+    typed = typed_table(table, rules.semantics)
+    conditions = find_conditions(typed, question, words, rules)
+    combinations = Combinations(conditions, typed, rules)
+    masks = list(dict.fromkeys(mask for level in combinations.levels for mask in level))
+    valid = _valid(typed, masks, answer, rules, match)
+    total = valid.sum(1)
+    names = {masks[m]: m for m in np.flatnonzero(total).tolist()}
+    sizes = [
+        sum(weight * int(total[names[mask]]) for mask, weight in level.items() if mask in names)
+        for level in combinations.levels
+    ]
+    blocks, left = [np.empty((0, ROW_WIDTH), np.int16)], rules.cap
+    for number, size in enumerate(sizes):
+        if size and (left is None or left > 0):
+            if left is None or size <= left:
+                parts = _whole(number, combinations, names, valid)
+            else:
+                parts = _beginning(number, combinations, names, valid, left)
+            blocks += [_rows(number, *part, conditions, combinations.base) for part in parts]
+            left = None if left is None else left - size
+    return Solutions(np.concatenate(blocks), sum(sizes), combinations.max_conditions)
+
+
+def _valid(
+    table: TypedTable,
+    masks: Sequence[int],
+    answer: Sequence[Cell],
+    rules: SqlRules,
+    match: Callable[[list[Cell]], bool] | None,
+) -> np.ndarray:
+    """``[M, 6 S]`` bool: selected column, then aggregator, ascending."""
+    if not masks or not table.columns:
+        return np.zeros((len(masks), 0), bool)
+    if match is not None:
+        valid = matching(table, masks, match)
+    else:
+        if rules.semantics == "sane":
+            answer = [sane_value(cell) for cell in answer]
+        valid = reaching(table, masks, answer)
+    return valid.reshape(len(masks), -1)
+
+
+def _whole(
+    number: int, combinations: Combinations, names: dict[int, int], valid: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Selection and code of all queries with some number of conditions."""
+    codes, rows = combinations.write_out(number, names)
+    used = np.flatnonzero(valid.any(0))
+    selected, place = np.nonzero(valid[:, used][rows].T)
+    yield used[selected], np.array(codes, np.int64)[place]
+
+
+def _beginning(
+    number: int, combinations: Combinations, names: dict[int, int], valid: np.ndarray, limit: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The first of them, without writing out the others."""
+    for selected in np.flatnonzero(valid.any(0)).tolist():
+        wanted = {mask: m for mask, m in names.items() if valid[m, selected]}
+        codes, _ = combinations.write_out(number, wanted, limit)
+        yield np.full(len(codes), selected), np.array(codes, np.int64)
+        limit -= len(codes)
+        if not limit:
+            return
+
+
+def _rows(
+    number: int,
+    selected: np.ndarray,
+    codes: np.ndarray,
+    conditions: Sequence[SpanCondition],
+    base: int,
+) -> np.ndarray:
+    rows = np.full((len(codes), ROW_WIDTH), -1, np.int16)
+    rows[:, 0], rows[:, 1] = np.divmod(selected, len(AGGREGATORS))
+    rows[:, 2] = number
+    table = np.array([condition[:4] for condition in conditions], np.int16)
+    for place in range(number):
+        positions = codes // base ** (number - 1 - place) % base
+        rows[:, 3 + 4 * place : 7 + 4 * place] = table[positions]
+    return rows

@@ -1,0 +1,303 @@
+"""Columns sorted once, so that a condition is a look-up: bit masks over the rows of a table.
+
+A mask is a Python integer whose bit r stands for row r; tables of any length have one. Rows below a
+value are a prefix of the sorted column, so the masks of =, > and < come from two binary searches.
+
+Two semantics share this:
+
+- `Column`, "official": WikiSQL's engine on SQLite, exactly, see `hardem_jax.solutions.sql_values`.
+  NULL < numbers < text; text is compared by code points, which is the order of its UTF-8 bytes.
+- `SaneColumn`, "sane", for analysis: what a person means. A text that is a number is one, in text
+  columns too; other text is compared regardless of case and of blanks; > and < hold between two
+  numbers or two texts only; numbers alone are summed, and go before text in max and min.
+
+A sum goes from the first row to the last, in `Column` as `hardem_jax.solutions.sql_sums` says;
+`SaneColumn` rounds the exact sum.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from hardem_jax.solutions.sql_sums import sum_like_sqlite
+from hardem_jax.solutions.sql_types import Cell, Table
+from hardem_jax.solutions.sql_values import (
+    IdentityCache,
+    addend_of_text,
+    bound_value,
+    stored_cells,
+    text_of_number,
+)
+
+Semantics = Literal["official", "sane"]
+
+NUMBER = re.compile(r"[-+]?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?|[-+]?\.[0-9]+")
+# Integers whose float64 arithmetic is exact, less a factor of 2.
+_EXACT = 2**52
+
+
+class Column:
+    """A column under the official semantics.
+
+    Args:
+        values: cells from top to bottom.
+        column_type: "text" or "real".
+
+    Attributes:
+        cells: as SQLite stores them.
+        places: mask of the rows that hold a value, for each value but NULL.
+        not_null, nulls, numeric: masks of the rows with a value, without one, with a number.
+    """
+
+    def __init__(self, values: Sequence[Cell], column_type: str):
+        self.type = column_type
+        self.cells = self._prepare(values)
+        self.places: dict[Cell, int] = {}
+        for row, cell in enumerate(self.cells):
+            if cell is not None:
+                self.places[cell] = self.places.get(cell, 0) | 1 << row
+        self._numbers = sorted(v for v in self.places if not isinstance(v, str))  # type: ignore
+        self._texts = sorted(v for v in self.places if isinstance(v, str))
+        # At i, the rows of the i lowest values.
+        self._below = [0]
+        for value in (*self._numbers, *self._texts):
+            self._below.append(self._below[-1] | self.places[value])
+        self.not_null = self._below[-1]
+        self.numeric = self._below[len(self._numbers)]
+        self.nulls = ((1 << len(self.cells)) - 1) & ~self.not_null
+
+    def _prepare(self, values: Sequence[Cell]) -> tuple[Cell, ...]:
+        return stored_cells(values, self.type)
+
+    def bind(self, value: str | float | int) -> Cell:
+        """What the cells are compared with, for the value of a condition.
+
+        Raises:
+            ExecutionError: there is no such thing, see `bound_value`.
+        """
+        value = bound_value(value, self.type)
+        if self.type == "real" or isinstance(value, str):
+            return value
+        return text_of_number(value)
+
+    def compare(self, bound: Cell) -> tuple[int, int, int]:
+        """Masks of the rows that are equal to, above and below a value that `bind` returned."""
+        if bound is None or bound != bound:
+            return 0, 0, 0
+        if isinstance(bound, str):
+            start = len(self._numbers) + bisect_left(self._texts, bound)
+        else:
+            start = bisect_left(self._numbers, bound)
+        below, equal = self._below[start], self.places.get(bound, 0)
+        return equal, self.not_null & ~(below | equal), below
+
+    def beaten_by(self, value: Cell) -> tuple[int, int]:
+        """Masks of the rows whose presence keeps a cell from being the maximum, the minimum."""
+        _, above, below = self.compare(value)
+        return above, below
+
+    def select(self, mask: int) -> list[Cell]:
+        return [self.cells[row] for row in rows_of(mask)]
+
+    def aggregate(self, aggregator: int, mask: int) -> Cell:
+        """The aggregate over some rows, NULL if they hold nothing; the count then is 0.
+
+        Args:
+            aggregator: position in `AGGREGATORS`, not 0.
+            mask: of the rows.
+
+        Raises:
+            ExecutionError: integers sum up to more than 64 bits.
+        """
+        mask &= self.not_null
+        if aggregator == 3:
+            return mask.bit_count()
+        if not mask:
+            return None
+        if aggregator == 1:
+            return self._extreme(reversed(self._order(mask)), mask)
+        if aggregator == 2:
+            return self._extreme(self._order(mask), mask)
+        return self._sum(rows_of(mask), average=aggregator == 5)
+
+    def _order(self, mask: int) -> list[Cell]:
+        return [*self._numbers, *self._texts]
+
+    def _extreme(self, values: Iterable[Cell], mask: int) -> Cell:
+        return next(value for value in values if self.places[value] & mask)
+
+    @functools.cached_property
+    def addends(self) -> list[int | float | None]:
+        """What each cell adds to a sum; None for cells that take no part."""
+        return [addend_of_text(c) if isinstance(c, str) else c for c in self.cells]  # type: ignore
+
+    @functools.cached_property
+    def addend_array(self) -> np.ndarray:
+        """``[R]`` float64, 0 for None."""
+        return np.array([addend or 0.0 for addend in self.addends], np.float64)
+
+    @property
+    def addend_mask(self) -> int:
+        """The rows that take part in sums."""
+        return self.not_null
+
+    def _sum(self, rows: Sequence[int], average: bool) -> Cell:
+        # NULL, the only None among the addends, is not in the rows.
+        total = sum_like_sqlite([self.addends[row] for row in rows], average)  # type: ignore
+        return None if total != total else total
+
+
+def sane_value(value: Cell) -> Cell:
+    """A number where the value is one, as text or not; other text in a plain form.
+
+    Example:
+        >>> [sane_value(value) for value in (7, "1,200.5", "1,2", " John  LONG")]
+        [7.0, 1200.5, '1,2', 'john long']
+    """
+    if value is None or value != value:
+        return None
+    if not isinstance(value, str):
+        return float(value)
+    text = " ".join(value.casefold().split())
+    return float(text.replace(",", "")) if NUMBER.fullmatch(text) else text
+
+
+class SaneColumn(Column):
+    """A column under the sane semantics, see the module.
+
+    Example:
+        >>> column = SaneColumn(["1,200", "dnf", "90"], "text")
+        >>> [column.select(mask) for mask in column.compare(column.bind(" 100"))]
+        [[], [1200.0], [90.0]]
+        >>> [column.aggregate(a, 0b111) for a in range(1, 6)]
+        [1200.0, 90.0, 3, 1290.0, 645.0]
+    """
+
+    def _prepare(self, values: Sequence[Cell]) -> tuple[Cell, ...]:
+        return tuple(self.bind(cell) for cell in values)
+
+    def bind(self, value: Cell) -> Cell:
+        return sane_value(value)
+
+    def compare(self, bound: Cell) -> tuple[int, int, int]:
+        equal, above, below = super().compare(bound)
+        kind = self.not_null & ~self.numeric if isinstance(bound, str) else self.numeric
+        return equal, above & kind, below & kind
+
+    def beaten_by(self, value: Cell) -> tuple[int, int]:
+        _, above, below = self.compare(value)
+        numbers = self.numeric if isinstance(value, str) else 0
+        return above | numbers, below | numbers
+
+    def _order(self, mask: int) -> list[Cell]:
+        return [*self._numbers] if mask & self.numeric else [*self._texts]
+
+    @functools.cached_property
+    def addends(self) -> list[int | float | None]:
+        return [None if isinstance(cell, str) else cell for cell in self.cells]
+
+    @property
+    def addend_mask(self) -> int:
+        return self.numeric
+
+    def _sum(self, rows: Sequence[int], average: bool) -> Cell:
+        numbers = [addend for row in rows if (addend := self.addends[row]) is not None]
+        if not numbers:
+            return None
+        try:
+            total = math.fsum(numbers)
+        except (OverflowError, ValueError):  # beyond float64, or infinities of both signs
+            return None
+        return total / len(numbers) if average else total
+
+
+class TypedTable:
+    """All columns of a table, and where its texts are.
+
+    Attributes:
+        columns: as `Semantics` says.
+        num_rows: R.
+        every_row: mask of all rows.
+        holders: the columns that a span of the question may be equal in, for each bound value,
+            with the mask of rows. Under the official semantics these are text columns.
+        longest: of the texts in ``holders``, in characters.
+    """
+
+    def __init__(self, table: Table, semantics: Semantics = "official"):
+        kind = {"official": Column, "sane": SaneColumn}[semantics]
+        cells = zip(*table.rows, strict=True) if table.rows else [()] * len(table.types)
+        self.columns = [kind(*column) for column in zip(cells, table.types, strict=True)]
+        self.num_rows = len(table.rows)
+        self.every_row = (1 << self.num_rows) - 1
+        self.holders: dict[Cell, list[tuple[int, int]]] = {}
+        for place, column in enumerate(self.columns):
+            if semantics == "sane" or column.type == "text":
+                for value, mask in column.places.items():
+                    self.holders.setdefault(value, []).append((place, mask))
+        self.longest = max((len(text) for text in self.holders if isinstance(text, str)), default=0)
+
+    @functools.cached_property
+    def sums(self) -> np.ndarray:
+        """``[R, 3 S]`` float64: what each cell adds to a sum, 1 if it takes part, 1 if not NULL."""
+        addends = [column.addend_array for column in self.columns]
+        masks = [column.addend_mask for column in self.columns]
+        masks += [column.not_null for column in self.columns]
+        return np.concatenate([np.stack(addends), bits_of(masks, self.num_rows)]).T
+
+    @functools.cached_property
+    def rounding(self) -> np.ndarray:
+        """``[S]`` float64: how far two float64 sums of the same cells can be from one another."""
+        with np.errstate(over="ignore"):
+            sizes = np.array([np.abs(column.addend_array).sum() for column in self.columns])
+            return 4 * (self.num_rows + 2) * np.finfo(np.float64).eps * sizes
+
+    @functools.cached_property
+    def exact_sums(self) -> np.ndarray:
+        """``[S]`` bool: whether sums are the same in any order of their addends."""
+        return np.array([_is_exact(column.addend_array) for column in self.columns], bool)
+
+
+typed_official = IdentityCache(TypedTable)
+typed_sane = IdentityCache(functools.partial(TypedTable, semantics="sane"))
+
+
+def typed_table(table: Table, semantics: Semantics = "official") -> TypedTable:
+    """`TypedTable`, kept for the tables used last."""
+    return typed_official(table) if semantics == "official" else typed_sane(table)
+
+
+def _is_exact(addends: np.ndarray) -> bool:
+    if not np.isfinite(addends).all() or (addends != np.rint(addends)).any():
+        return False
+    return bool(np.abs(addends).sum() < _EXACT)
+
+
+def rows_of(mask: int) -> list[int]:
+    """The rows of a mask, ascending.
+
+    Example:
+        >>> rows_of(0b1101)
+        [0, 2, 3]
+    """
+    return [row for row, bit in enumerate(bin(mask)[:1:-1]) if bit == "1"]
+
+
+def bits_of(masks: Sequence[int], num_rows: int) -> np.ndarray:
+    """Masks as ``[M, R]`` float64, 1 for the rows in them.
+
+    Example:
+        >>> bits_of([0b001, 0b110], 3)
+        array([[1., 0., 0.],
+               [0., 1., 1.]])
+    """
+    size = (num_rows + 7) // 8
+    octets = np.frombuffer(b"".join([mask.to_bytes(size, "little") for mask in masks]), np.uint8)
+    octets = octets.reshape(len(masks), size)
+    return np.unpackbits(octets, axis=1, count=num_rows, bitorder="little").astype(np.float64)

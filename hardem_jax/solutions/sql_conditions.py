@@ -1,0 +1,186 @@
+"""The conditions that the words of a question make up over the columns of a table."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql_columns import NUMBER, TypedTable, sane_value
+from hardem_jax.solutions.sql_rules import SqlRules
+from hardem_jax.solutions.sql_types import OPERATORS, Cell
+from hardem_jax.solutions.sql_values import ExecutionError, official_number
+
+EQUAL, ABOVE, BELOW = (OPERATORS.index(operator) for operator in "=><")
+
+# The longest numbers of a text: "1,000.5" is one, "1996,1997" are two.
+_DIGITS = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+")
+_PART = re.compile(r"[0-9]+|[.,]")
+# So that codes of three (`Clause.code`) have less than 64 bits.
+_MAX_CONDITIONS = 2**20
+_MAX_WORDS = np.iinfo(np.int16).max
+
+
+class SpanCondition(NamedTuple):
+    """A condition of Z_tot; sorted as Z is.
+
+    Attributes:
+        column, operator: positions.
+        first, last: words of the value, inclusive.
+        mask: the rows for which it holds; at least one.
+        value: what the cells are compared with.
+    """
+
+    column: int
+    operator: int
+    first: int
+    last: int
+    mask: int
+    value: Cell
+
+
+def find_conditions(
+    table: TypedTable, question: str, words: np.ndarray, rules: SqlRules
+) -> list[SpanCondition]:
+    """Every condition of Z_tot, in order, without duplicates.
+
+    Args:
+        table: of ``rules.semantics``.
+        question: whose spans the values are.
+        words: ``[W, 2]`` from `split_words`.
+        rules: what is allowed.
+
+    Raises:
+        InputError: there are more words or more conditions than Z can number.
+    """
+    if len(words) > _MAX_WORDS:
+        raise InputError(f"question: expected at most {_MAX_WORDS} words, found {len(words)}")
+    spans = _sane if rules.semantics == "sane" else _official
+    found = spans(table, question, words, rules)
+    if not rules.vacuous_conditions:
+        found = (condition for condition in found if condition.mask != table.every_row)
+    if rules.distinct_values:
+        seen: set[tuple[int, int, Cell]] = set()
+        # `add` returns None.
+        found = (
+            c for c in found
+            if not ((key := (c.column, c.operator, c.value)) in seen or seen.add(key))
+        )  # fmt: skip
+    conditions = sorted(itertools.islice(found, _MAX_CONDITIONS + 1))
+    if len(conditions) > _MAX_CONDITIONS:
+        raise InputError(f"question: expected at most {_MAX_CONDITIONS} conditions, found more")
+    return conditions
+
+
+def _official(
+    table: TypedTable, question: str, words: np.ndarray, rules: SqlRules
+) -> Iterator[SpanCondition]:
+    bounds = words.tolist()
+    lowered = question.lower()
+    same_places = question.isascii()  # else a span in lower case need not be a span of `lowered`
+    # Spans beyond the longest text equal none, and numbers are found apart.
+    longest = len(question) if rules.ranges_on_text or not same_places else table.longest
+    texts = [c for c, column in enumerate(table.columns) if column.type == "text"]
+    for first, (start, _) in enumerate(bounds):
+        for last in range(first, len(bounds)):
+            end = bounds[last][1]
+            if end - start > longest:
+                break
+            text = lowered[start:end] if same_places else question[start:end].lower()
+            for column, mask in table.holders.get(text, ()):
+                yield SpanCondition(column, EQUAL, first, last, mask, text)
+            if rules.ranges_on_text:
+                yield from _ranges(table, texts, first, last, text)
+    reals = [c for c, column in enumerate(table.columns) if column.type == "real"]
+    if reals:
+        for first, last, number in number_spans(question, bounds, rules.numbers):
+            for column in reals:
+                equal, *_ = table.columns[column].compare(number)
+                if equal:
+                    yield SpanCondition(column, EQUAL, first, last, equal, number)
+            yield from _ranges(table, reals, first, last, number)
+
+
+def _sane(
+    table: TypedTable, question: str, words: np.ndarray, rules: SqlRules
+) -> Iterator[SpanCondition]:
+    bounds = words.tolist()
+    whole = {(first, last) for first, last, _ in number_spans(question, bounds, rules.numbers)}
+    numeric = [c for c, column in enumerate(table.columns) if column.numeric]
+    texts = [c for c, column in enumerate(table.columns) if column.not_null & ~column.numeric]
+    for first, (start, _) in enumerate(bounds):
+        for last in range(first, len(bounds)):
+            value = sane_value(question[start : bounds[last][1]])
+            is_text = isinstance(value, str)
+            if not is_text and (first, last) not in whole:
+                continue
+            for column, mask in table.holders.get(value, ()):
+                yield SpanCondition(column, EQUAL, first, last, mask, value)
+            if rules.ranges_on_text or not is_text:
+                yield from _ranges(table, texts if is_text else numeric, first, last, value)
+
+
+def _ranges(
+    table: TypedTable, columns: Sequence[int], first: int, last: int, value: Cell
+) -> Iterator[SpanCondition]:
+    for column in columns:
+        _, above, below = table.columns[column].compare(value)
+        if above:
+            yield SpanCondition(column, ABOVE, first, last, above, value)
+        if below:
+            yield SpanCondition(column, BELOW, first, last, below, value)
+
+
+def number_spans(
+    question: str, bounds: Sequence[Sequence[int]], which: str
+) -> Iterator[tuple[int, int, float]]:
+    """First word, last word and number of the spans that may face a real column.
+
+    Args:
+        question: their text.
+        bounds: W pairs of character offsets.
+        which: see `SqlRules.numbers`.
+
+    Example:
+        >>> from hardem_jax.solutions.sql_types import split_words
+        >>> question = "over 2.5"
+        >>> list(number_spans(question, split_words(question).tolist(), "whole"))
+        [(1, 3, 2.5)]
+    """
+    if which == "official":
+        for first, (start, _) in enumerate(bounds):
+            for last in range(first, len(bounds)):
+                try:
+                    yield first, last, official_number(question[start : bounds[last][1]].lower())
+                except ExecutionError:
+                    continue
+        return
+    whole = _boundaries(question) if which == "whole" else None
+    for first, (start, end) in enumerate(bounds):
+        if question[start] not in "+-.0123456789":
+            continue
+        for last in range(first, len(bounds)):
+            behind, end = end, bounds[last][1]
+            part = question[bounds[last][0] : end]
+            if last > first and (bounds[last][0] != behind or not _PART.fullmatch(part)):
+                break
+            if whole is not None and (start not in whole[0] or end not in whole[1]):
+                continue
+            if NUMBER.fullmatch(text := question[start:end]):
+                yield first, last, float(text.replace(",", ""))
+
+
+def _boundaries(question: str) -> tuple[set[int], set[int]]:
+    """Where numbers that are part of no longer one start, with a sign or without, and end."""
+    starts, ends = set(), set()
+    for match in _DIGITS.finditer(question):
+        start, end = match.span()
+        starts.add(start)
+        if question[start - 1 : start] in ("+", "-"):
+            starts.add(start - 1)
+        ends.add(end)
+    return starts, ends

@@ -1,0 +1,172 @@
+"""Execution of WikiSQL queries: f of semantic parsing (Min et al., 2019, section 3.2).
+
+Two engines give the same results. `OfficialEngine` hands the query to SQLite, as WikiSQL's official
+engine does (Zhong et al., 2017); `execute_sql` computes it from sorted columns, with bit masks over
+rows, without SQLite, and by other rules too. `hardem_jax.solutions.sql_values` lists the official
+rules for values; the rest of the official semantics is SQLite's.
+
+The text of a statement consists of the positions of columns, aggregators and operators alone.
+Headers, cells and values never are part of it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql_columns import Semantics, typed_table
+from hardem_jax.solutions.sql_types import AGGREGATORS, OPERATORS, Cell, Query, Table
+from hardem_jax.solutions.sql_values import (
+    SQLITE_ERRORS,
+    ExecutionError,
+    IdentityCache,
+    bound_values,
+    check_query,
+)
+
+
+class OfficialEngine:
+    """The official engine on SQLite.
+
+    Args:
+        database: an official ``.db`` file, opened for reading only. None for tables in memory: a
+            table is stored when it is queried first, and its cells as they are.
+
+    Example:
+        >>> from hardem_jax.solutions.sql_types import Condition
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
+        >>> with OfficialEngine() as engine:
+        ...     engine.execute(table, Query(0, 0, (Condition(1, 1, "more than 8"),)))
+        ['bo']
+    """
+
+    def __init__(self, database: str | Path | None = None):
+        if database is None:
+            self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        else:
+            path = Path(database)
+            if not path.is_file():
+                raise InputError(f"{path}: expected a SQLite file, found none")
+            uri = f"{path.resolve().as_uri()}?mode=ro"
+            self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        self._database = database
+        self._stored = 0
+        self._names = IdentityCache(
+            self._store if database is None else self._find,
+            drop=self._drop if database is None else lambda name: None,
+        )
+
+    def __enter__(self) -> OfficialEngine:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def execute(self, table: Table, query: Query) -> list[Cell]:
+        """The result of a query.
+
+        Args:
+            table: what the query is about; of an official file, only id and types count.
+            query: any number of conditions, in any order.
+
+        Returns:
+            The selected cells in the order of the rows, or one aggregate. An aggregate over no row
+            is None; a count is 0.
+
+        Raises:
+            ExecutionError: there is no result, see `ExecutionError`.
+            InputError: the table is not in the file, or has a cell that SQLite cannot hold.
+        """
+        check_query(table, query)
+        bound = {f"c{c}": value for c, value in bound_values(table, query).items()}
+        selected = f"col{query.select}"
+        if query.aggregator:
+            selected = f"{AGGREGATORS[query.aggregator]}({selected})"
+        tests = [f"col{c.column} {OPERATORS[c.operator]} :c{c.column}" for c in query.conditions]
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
+        statement = f"SELECT {selected} FROM {self._names(table)}{where}"
+        try:
+            return [row[0] for row in self._connection.execute(statement, bound)]
+        except SQLITE_ERRORS as error:
+            raise ExecutionError(f"table {table.id}: {query}: {error}") from error
+
+    def _store(self, table: Table) -> str:
+        name = f"stored{self._stored}"
+        self._stored += 1
+        columns = ", ".join(f"col{place} {kind}" for place, kind in enumerate(table.types))
+        places = ", ".join("?" * len(table.types))
+        try:
+            self._connection.execute(f"CREATE TABLE {name} ({columns})")
+            self._connection.executemany(f"INSERT INTO {name} VALUES ({places})", table.rows)
+        except SQLITE_ERRORS as error:
+            raise InputError(f"table {table.id}: expected cells for SQLite, {error}") from error
+        return name
+
+    def _drop(self, name: str) -> None:
+        self._connection.execute(f"DROP TABLE {name}")
+
+    def _find(self, table: Table) -> str:
+        """Quoted name of the table in an official file."""
+        name = table.id
+        if not name.startswith("table"):
+            name = f"table_{name.replace('-', '_')}"
+        quoted = '"' + name.replace('"', '""') + '"'
+        try:
+            found = self._connection.execute(
+                "SELECT lower(type) FROM pragma_table_info(?) ORDER BY cid", (name,)
+            ).fetchall()
+        except SQLITE_ERRORS as error:
+            raise InputError(f"{self._database}: {error}") from error
+        if not found:
+            raise InputError(f"{self._database}: expected table {name!r}, found none of this name")
+        types = tuple(kind for (kind,) in found)
+        if types != table.types:
+            raise InputError(
+                f"{self._database}, table {table.id}: expected columns {table.types}, found {types}"
+            )
+        return quoted
+
+
+def execute_sql(table: Table, query: Query, *, semantics: Semantics = "official") -> list[Cell]:
+    """f(z), without SQLite.
+
+    The columns of the tables used last are kept sorted; on those a query takes a few microseconds.
+
+    Args:
+        table: what the query is about.
+        query: any number of conditions, in any order.
+        semantics: "official" gives what `OfficialEngine` does; "sane" binds each condition's own
+            value, and compares as `hardem_jax.solutions.sql_columns` says. There, cells come back
+            as they are compared: numbers as float, text without case and superfluous blanks.
+
+    Raises:
+        ExecutionError: there is no such column; or, for the official engine, there is no result.
+        InputError: the table has a cell that SQLite cannot hold.
+
+    Example:
+        >>> from hardem_jax.solutions.sql_types import Condition
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
+        >>> between = (Condition(1, 1, "6"), Condition(1, 2, "8"))
+        >>> execute_sql(table, Query(0, 0, between))  # 6 is lost: no. > 8 AND no. < 8
+        []
+        >>> execute_sql(table, Query(0, 0, between), semantics="sane")
+        ['ann']
+    """
+    check_query(table, query)
+    typed = typed_table(table, semantics)
+    columns = typed.columns
+    bound = [columns[c.column].bind(c.value) for c in query.conditions]
+    if semantics == "official":
+        last = {c.column: value for c, value in zip(query.conditions, bound, strict=True)}
+        bound = [last[c.column] for c in query.conditions]
+    mask = typed.every_row
+    for condition, value in zip(query.conditions, bound, strict=True):
+        mask &= columns[condition.column].compare(value)[condition.operator]
+    selected = columns[query.select]
+    if query.aggregator:
+        return [selected.aggregate(query.aggregator, mask)]
+    return selected.select(mask)

@@ -1,0 +1,153 @@
+"""Which selected columns and aggregates over given rows are the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from hardem_jax.solutions.sql_columns import Column, TypedTable, bits_of
+from hardem_jax.solutions.sql_types import AGGREGATORS, Cell
+from hardem_jax.solutions.sql_values import ExecutionError
+
+NONE, MAX, MIN, COUNT, SUM, AVG = range(len(AGGREGATORS))
+
+# Of a temporary array: 8 MiB of float64.
+_MAX_ELEMENTS = 2**20
+
+
+def reaching(table: TypedTable, masks: Sequence[int], answer: Sequence[Cell]) -> np.ndarray:
+    """Whether the result of a query is the answer, cell by cell and in order.
+
+    A result of more than one cell is compared where the right number of cells with right values
+    is left. Sums in float64 are compared where they are close: then SQLite's own summation
+    decides.
+
+    Args:
+        table: R rows, S columns.
+        masks: M sets of rows, none empty.
+        answer: y, the list that the engine returns.
+
+    Returns:
+        ``[M, S, 6]`` bool: by selected column and aggregator.
+    """
+    columns, num_rows = table.columns, table.num_rows
+    tests = _one_cell(table, answer[0]) if len(answer) == 1 else [
+        _rows_holding(column, answer) for column in columns
+    ]  # fmt: skip
+    tests = bits_of(tests, num_rows).T
+    valid = np.zeros((len(masks), len(columns), len(AGGREGATORS)), bool)
+    step = max(1, _MAX_ELEMENTS // max(1, num_rows, tests.shape[1]))
+    for start in range(0, len(masks), step):
+        block = slice(start, start + step)
+        bits = bits_of(masks[block], num_rows)
+        if len(answer) == 1:
+            _judge_cells(table, masks[block], bits, tests, answer[0], valid[block])
+        else:
+            _judge_lists(table, masks[block], bits, tests, list(answer), valid[block])
+    return valid
+
+
+def matching(
+    table: TypedTable, masks: Sequence[int], match: Callable[[list[Cell]], bool]
+) -> np.ndarray:
+    """As `reaching`, for any idea of an answer: ``match`` sees each distinct result once."""
+    known: dict[tuple[tuple[type, Cell], ...], bool] = {}
+    valid = np.zeros((len(masks), len(table.columns), len(AGGREGATORS)), bool)
+    for m, mask in enumerate(masks):
+        for s, column in enumerate(table.columns):
+            for aggregator in range(len(AGGREGATORS)):
+                try:
+                    result = (
+                        [column.aggregate(aggregator, mask)] if aggregator else column.select(mask)
+                    )
+                except ExecutionError:
+                    continue
+                # With types, since 1 and 1.0 are equal and `match` may look at them as text.
+                key = tuple((type(cell), cell) for cell in result)
+                if (found := known.get(key)) is None:
+                    found = known[key] = bool(match(result))
+                valid[m, s, aggregator] = found
+    return valid
+
+
+def _rows_holding(column, answer: Sequence[Cell]) -> int:
+    mask = 0
+    for cell in set(answer):
+        mask |= column.nulls if cell is None else column.places.get(cell, 0)
+    return mask
+
+
+def _one_cell(table: TypedTable, cell: Cell) -> list[int]:
+    """Masks of the rows that hold the cell, and of those that keep it from being max and min."""
+    equal, above, below = [], [], []
+    for column in table.columns:
+        held = _rows_holding(column, [cell])
+        beaten = column.beaten_by(cell) if held else (0, 0)
+        equal.append(held)
+        above.append(beaten[0])
+        below.append(beaten[1])
+    return equal + above + below
+
+
+def _judge_lists(table, masks, bits, tests, answer, valid) -> None:
+    right_number = bits.sum(1) == len(answer)
+    candidates = right_number[:, None] & (bits @ tests == len(answer))
+    for m, s in np.argwhere(candidates).tolist():
+        valid[m, s, NONE] = table.columns[s].select(masks[m]) == answer
+
+
+def _judge_cells(table, masks, bits, tests, cell, valid) -> None:
+    equal, above, below = np.split(bits @ tests, 3, axis=1)
+    held = equal > 0
+    valid[..., NONE] = held & (bits.sum(1) == 1)[:, None]
+    addends, numbers, counts = np.split(bits @ table.sums, 3, axis=1)
+    if cell is None:
+        valid[..., MAX] = valid[..., MIN] = counts == 0
+        valid[..., SUM] = valid[..., AVG] = numbers == 0
+    else:
+        valid[..., MAX] = held & (above == 0)
+        valid[..., MIN] = held & (below == 0)
+    if isinstance(cell, str):
+        return
+    valid[..., COUNT] = counts == _as_float(cell)
+    with np.errstate(all="ignore"):
+        averages = addends / numbers
+    for aggregator, values in ((SUM, addends), (AVG, averages)):
+        found = _equal_sums(table, values, numbers, cell)
+        for m, s in np.argwhere(found.uncertain).tolist():
+            found.certain[m, s] = _executes_to(table.columns[s], aggregator, masks[m], cell)
+        valid[..., aggregator] |= found.certain
+
+
+class _Sums(NamedTuple):
+    certain: np.ndarray
+    uncertain: np.ndarray
+
+
+def _equal_sums(table: TypedTable, values: np.ndarray, numbers: np.ndarray, cell: Cell) -> _Sums:
+    """Which of the values, added up in any order, are the cell, and which may be."""
+    target, some = _as_float(cell), numbers > 0
+    # Without fractions and large numbers, no order of summation rounds.
+    certain = some & table.exact_sums & (values == target)
+    if cell is None:  # as a sum of numbers, only what is no number
+        return _Sums(certain, some & ~np.isfinite(values))
+    with np.errstate(all="ignore"):
+        far = np.abs(values - target) > table.rounding
+    return _Sums(certain, some & ~table.exact_sums & ~far)
+
+
+def _executes_to(column: Column, aggregator: int, mask: int, cell: Cell) -> bool:
+    try:
+        return column.aggregate(aggregator, mask) == cell
+    except ExecutionError:
+        return False
+
+
+def _as_float(cell: Cell) -> float:
+    """NaN, which nothing is equal to, for NULL and beyond float64."""
+    try:
+        return float(cell)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        return np.nan

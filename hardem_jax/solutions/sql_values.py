@@ -1,0 +1,226 @@
+"""Values of SQL conditions as the official engine binds them, and cells as SQLite has them.
+
+WikiSQL's official engine (Zhong et al., 2017) binds the value of a condition by these rules:
+
+- Text is lower-cased; cells are stored in lower case already.
+- Against a real column, text becomes a number: the whole of it if it is a decimal number
+  (commas are left out, wherever they are), else the first digits in it, ``[-+]?\\d*\\.\\d+|\\d+``.
+  Without any, the query has no result but an `ExecutionError`.
+- Values are bound by column: of two conditions on one column, both have the last one's value.
+
+Text becomes a number, and a number text, by SQLite's own conversions: they need not give the
+nearest float64, and differ between its releases and processors.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import decimal
+import functools
+import re
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql_types import AGGREGATORS, OPERATORS, Cell, Query, Table
+
+_FIRST_NUMBER = re.compile(r"[-+]?\d*\.\d+|\d+")
+# Texts whose number is plain: most of those in tables, and faster than to ask SQLite.
+_PLAIN_INTEGER = re.compile(r"-?[0-9]{1,15}")
+_STARTS_LIKE_A_NUMBER = re.compile(r"[\s+\-.0-9]")
+# What Python raises for what SQLite cannot hold: integers beyond 64 bits, lone surrogates.
+SQLITE_ERRORS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
+_MAX_TABLES = 256
+
+T = TypeVar("T")
+
+
+class ExecutionError(Exception):
+    """A query that the official engine cannot execute: a prediction that raises it is wrong."""
+
+
+class IdentityCache(Generic[T]):
+    """What was made of an object, for the ``size`` objects used last.
+
+    By identity, since tables that are equal may differ in SQL: 1 == 1.0, but as text they are not.
+    """
+
+    def __init__(self, make: Callable[..., T], size: int = _MAX_TABLES, drop=lambda value: None):
+        self._make, self._size, self._drop = make, size, drop
+        # The object is kept along, or its id might become another's.
+        self._entries: OrderedDict[int, tuple[object, T]] = OrderedDict()
+
+    def __call__(self, thing) -> T:
+        if (entry := self._entries.get(id(thing))) is not None:
+            self._entries.move_to_end(id(thing))
+            return entry[1]
+        made = self._make(thing)
+        self._entries[id(thing)] = (thing, made)
+        if len(self._entries) > self._size:
+            _, (_, oldest) = self._entries.popitem(last=False)
+            self._drop(oldest)
+        return made
+
+
+def check_query(table: Table, query: Query) -> None:
+    """Raises ExecutionError unless the positions of the query exist.
+
+    Example:
+        >>> check_query(Table("1-1", ("player",), ("text",), ()), Query(1, 0))
+        Traceback (most recent call last):
+        ...
+        hardem_jax.solutions.sql_values.ExecutionError: table 1-1: no column 1, there are 1
+    """
+    for column in (query.select, *(c.column for c in query.conditions)):
+        if not 0 <= column < len(table.types):
+            raise ExecutionError(f"table {table.id}: no column {column}, there are "
+                                 f"{len(table.types)}")  # fmt: skip
+    if not 0 <= query.aggregator < len(AGGREGATORS):
+        raise ExecutionError(f"table {table.id}: no aggregator {query.aggregator}")
+    for condition in query.conditions:
+        if not 0 <= condition.operator < len(OPERATORS):
+            raise ExecutionError(f"table {table.id}: no operator {condition.operator}")
+
+
+def bound_values(table: Table, query: Query) -> dict[int, Cell]:
+    """What the official engine compares each column with: the last value wins.
+
+    Raises:
+        ExecutionError: a value without a number faces a real column.
+    """
+    return {c.column: bound_value(c.value, table.types[c.column]) for c in query.conditions}
+
+
+def bound_value(value: str | float | int, column_type: str) -> str | float | int:
+    """What the official engine makes of a condition's value.
+
+    Args:
+        value: text, as in the question, or a number.
+        column_type: "text" or "real".
+
+    Raises:
+        ExecutionError: the column is real, the value is text, and there is no number in it; or
+            SQLite cannot hold the value.
+
+    Example:
+        >>> bound_value("Miami", "text"), bound_value("1,200", "real"), bound_value("top 5", "real")
+        ('miami', 1200.0, 5.0)
+    """
+    if not isinstance(value, str):
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ExecutionError(f"expected an integer of 64 bits, found {value}")
+        return value
+    value = value.lower()
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise ExecutionError(f"expected Unicode text, found {value!r}")
+    return official_number(value) if column_type == "real" else value
+
+
+def official_number(text: str) -> float:
+    """The number that a text stands for against a real column; see the module's rules.
+
+    Raises:
+        ExecutionError: there is none.
+
+    Example:
+        >>> official_number("12,5"), official_number("-2.5 m"), official_number("-2 m")
+        (125.0, -2.5, 2.0)
+    """
+    number = decimal_number(text)
+    if number is None:
+        if (first := _FIRST_NUMBER.search(text)) is None:
+            raise ExecutionError(f"expected a number for a real column, found {text!r}")
+        number = float(first.group())
+    return number
+
+
+def decimal_number(text: str) -> float | None:
+    """The number that a text is, as a whole; None if it is not.
+
+    As babel's `parse_decimal` has it in American English: commas are left out, and what remains is
+    what Python's decimals are written like, so also "1e3", "1_000" and "inf".
+
+    Example:
+        >>> decimal_number("1,234.5"), decimal_number("5 km")
+        (1234.5, None)
+    """
+    try:
+        return float(decimal.Decimal(text.replace(",", "")))
+    except decimal.InvalidOperation:
+        return None
+    except ValueError as error:  # a signalling NaN
+        raise ExecutionError(f"expected a number for a real column, found {text!r}") from error
+
+
+def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
+    """Cells as SQLite stores them: numbers as text in text columns, the reverse in real ones.
+
+    Args:
+        values: of one column, from top to bottom.
+        column_type: "text" or "real". A text that is no number stays text in a real column.
+
+    Raises:
+        InputError: SQLite cannot hold a cell.
+
+    Example:
+        >>> stored_cells(("7", 8, None, "n/a"), "real"), stored_cells((7.0, "ann"), "text")
+        ((7.0, 8.0, None, 'n/a'), ('7.0', 'ann'))
+    """
+    plain = str if column_type == "text" else float
+    as_they_are = all(type(value) is plain and value == value for value in values)
+    try:
+        if as_they_are:
+            if plain is str:
+                "".join(values).encode()  # type: ignore[arg-type]
+            return tuple(values)
+        with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+            connection.execute(f"CREATE TABLE cells (value {column_type})")
+            rows = [(value,) for value in values]
+            connection.executemany("INSERT INTO cells VALUES (?)", rows)
+            found = connection.execute("SELECT value FROM cells ORDER BY rowid").fetchall()
+    except SQLITE_ERRORS as error:
+        raise InputError(f"a {column_type} column: expected cells for SQLite, {error}") from error
+    return tuple(value for (value,) in found)
+
+
+# typed: 7 and 7.0 are one key otherwise, but two texts.
+@functools.lru_cache(maxsize=2**16, typed=True)
+def text_of_number(value: float | int) -> str:
+    """A number as it faces a text column.
+
+    Raises:
+        ExecutionError: SQLite cannot hold it.
+    """
+    return _ask("SELECT CAST(? AS TEXT)", value)
+
+
+@functools.lru_cache(maxsize=2**16)
+def addend_of_text(text: str) -> int | float:
+    """What a text adds to a sum: the number it begins with, or 0; an integer if it is just that.
+
+    Example:
+        >>> [addend_of_text(text) for text in ("12", "12.0", "12 km", "km")]
+        [12, 12.0, 12.0, 0.0]
+    """
+    if _PLAIN_INTEGER.fullmatch(text):
+        return int(text)
+    if not _STARTS_LIKE_A_NUMBER.match(text):
+        return 0.0
+    return _ask("SELECT sum(?)", text)
+
+
+@functools.cache
+def _connection() -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    atexit.register(connection.close)
+    return connection
+
+
+def _ask(statement: str, value: Cell):
+    try:
+        return _connection().execute(statement, (value,)).fetchone()[0]
+    except SQLITE_ERRORS as error:
+        raise ExecutionError(f"expected a value for SQLite, found {value!r}: {error}") from error

@@ -1,0 +1,143 @@
+"""The commands for WikiSQL, from official files to an answer, on a tiny stand-in."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import wikisql
+from experiments.cli import run_command
+from hardem_jax.data.queries import PreparedQueries
+from tests.tiny import write_checkpoint, write_wikisql
+
+NUM_TABLES = 6
+
+
+def call(*arguments):
+    run_command(wikisql.COMMANDS, prog="test", argv=[str(a) for a in arguments])
+
+
+def fails(capsys, *arguments):
+    """Runs a command that must end with exit code 2; returns its one line."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        call(*arguments)
+    assert stop.value.code == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+def train_flags(root, out, *, train="train"):
+    return [
+        *("train", "--data", root / train, "--dev", root / "dev", "--out", out),
+        *("--gold", root / "official", "--gold-split", "train", "--num-devices", 2),
+        *("--batches.batch-size", 4, "--batches.buckets", 32, "--model.encoder", root / "bert"),
+        *("--model.hidden-size", 8, "--model.max-tokens", 32, "--model.max-header-tokens", 3),
+        *("--loop.num-steps", 2, "--loop.eval-every", 2, "--loop.log-every", 1),
+        *("--loop.no-progress", "objective:hard-em"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A checkpoint, prepared splits and a finished run."""
+    root = tmp_path_factory.mktemp("wikisql")
+    write_checkpoint(root / "bert")
+    official = write_wikisql(root / "official", tables=NUM_TABLES)
+    answers = root / "answers.jsonl"
+    call("answers", "--folder", official, "--name", "train", "--out", answers)
+    call("prepare", "--questions", answers, "--out", root / "train")
+    call("prepare", "--questions", answers, "--out", root / "dev", "--split", "dev")
+    call(*train_flags(root, root / "run"))
+    return root
+
+
+def losses(run_dir):
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    return [line["loss"] for line in map(json.loads, lines) if line["kind"] == "train"]
+
+
+def test_everything_after_the_first_step_works_from_answers_alone(root, tmp_path):
+    """The official files lose every query once the answers are written."""
+    official = write_wikisql(tmp_path / "official", tables=NUM_TABLES)
+    answers = tmp_path / "answers.jsonl"
+    call("answers", "--folder", official, "--name", "train", "--out", answers)
+    assert '"sql"' not in answers.read_text() and '"conds"' not in answers.read_text()
+    lines = [json.loads(line) for line in (official / "train.jsonl").read_text().splitlines()]
+    bare = [{name: line[name] for name in line if name != "sql"} for line in lines]
+    assert len(bare) == 3 * NUM_TABLES
+    (official / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in bare))
+    call("prepare", "--questions", answers, "--out", tmp_path / "train")
+    one, other = PreparedQueries(root / "train"), PreparedQueries(tmp_path / "train")
+    assert one.meta == other.meta
+    for mine, theirs in zip(one.questions, other.questions, strict=True):
+        np.testing.assert_array_equal(mine.queries, theirs.queries)
+    flags = train_flags(root, tmp_path / "run")
+    flags[flags.index("--data") + 1] = tmp_path / "train"
+    gold = flags.index("--gold")
+    call(*flags[:gold], *flags[gold + 4 :])
+    assert losses(tmp_path / "run") == losses(root / "run") != []
+
+
+def test_evaluation_measures_with_annotated_queries(root, capsys):
+    predictions = root / "predictions.json"
+    command = ["evaluate", "--run-dir", root / "run", "--data", root / "dev"]
+    call(*command, "--predictions", predictions)
+    assert "logical form" not in capsys.readouterr().out
+    call(*command, "--gold", root / "official", "--gold-split", "train", "--decoding", "greedy")
+    printed = capsys.readouterr().out
+    for name in ("accuracy", "non-empty accuracy", "logical form", "hit@1", "gold in Z"):
+        assert name in printed
+    scores = json.loads((root / "run" / "scores-dev.json").read_text())
+    assert scores["gold in Z"] == 100
+    rows = json.loads(predictions.read_text())
+    assert len(rows) == 3 * NUM_TABLES
+    assert set(rows[0]) == {"id", "question", "sql", "result"} and rows[0]["id"] == "train-0"
+    assert set(rows[0]["sql"]) == {"sel", "agg", "conds"}
+
+
+def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
+    table = tmp_path / "mine.csv"
+    table.write_text('who,"lives in",yards\nAda,"Oslo\'; DROP TABLE t; --",5\nBo,Rome,7\n')
+    capsys.readouterr()
+    command = ["predict", "--run-dir", root / "run", "--table", table]
+    call(*command, "--question", "Who lives in Rome?", "--top", 3)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6 and all("%  SELECT" in line for line in lines[::2])
+    chances = [float(line.split("%")[0]) for line in lines[::2]]
+    assert chances == sorted(chances, reverse=True)
+    assert "found nothing but blanks" in fails(capsys, *command, "--question", " ")
+    table.write_text("")
+    assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
+
+
+def test_a_wide_table_is_read_as_far_as_it_fits(root, tmp_path, capsys):
+    table = tmp_path / "wide.csv"
+    header = ",".join(f"yards {i}" for i in range(200))
+    table.write_text(f"{header}\n{','.join('7' * 200)}\n")
+    call("predict", "--run-dir", root / "run", "--table", table, "--question", "How many yards?")
+    assert "only the first" in capsys.readouterr().out
+
+
+def test_the_annotated_queries_make_the_upper_bound(root, capsys):
+    gold = ["supervise", "--data", root / "train", "--folder", root / "official"]
+    call(*gold, "--out", root / "gold")
+    split = PreparedQueries(root / "gold")
+    assert len(split.questions) == 3 * NUM_TABLES
+    assert all(len(question.queries) == 1 for question in split.questions)
+    assert split.questions[1].queries[0, :3].tolist() == [0, 3, 1]
+
+
+def test_bad_input_is_one_line(root, tmp_path, capsys):
+    assert "no-such" in fails(capsys, "evaluate", "--run-dir", root / "no-such", "--data", root)
+    unanswerable = tmp_path / "answers.jsonl"
+    lines = (root / "answers.jsonl").read_text().splitlines()[:2]
+    question = json.loads(lines[1]) | {"answer": ["nowhere in the table"]}
+    unanswerable.write_text(f"{lines[0]}\n{json.dumps(question)}\n")
+    line = fails(capsys, "prepare", "--questions", unanswerable, "--out", tmp_path / "data")
+    assert "no query gives any answer" in line
+    unanswerable.write_text("{")
+    assert "answers.jsonl: line 1" in fails(
+        capsys, "prepare", "--questions", unanswerable, "--out", tmp_path / "data"
+    )

@@ -1,0 +1,176 @@
+"""Denotation match: literal tables of normalisation, values and sets, and the real answers."""
+
+import pytest
+
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.wikitablequestions import read_wikitablequestions
+from hardem_jax.errors import InputError
+from hardem_jax.metrics import wikitablequestions
+from hardem_jax.metrics.wikitablequestions import (
+    Denotation,
+    answer_value,
+    denotation_matches,
+    normalize,
+    result_texts,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "normalised"),
+    [
+        ("Beyoncé", "beyonce"),
+        ("‘a’ ´b` “c”", "'a' b' \"c\""),  # ´ decomposes into a blank and an accent
+        ("1–2—3−4", "1-2-3-4"),
+        ("Rome[1][note 2]", "rome"),
+        ("Rome*†‡#+♦•", "rome"),
+        ("Rome [1] †", "rome"),
+        ("[4]", ""),
+        ("[note]", "[note]"),  # nothing but brackets: content, unless a number
+        ("[note][4]", "[note]"),
+        ("a [b] c", "a [b] c"),
+        ("Rome (Italy)", "rome"),
+        ("Rome (Italy) (2004)", "rome"),
+        ("Rome(Italy)", "rome(italy)"),
+        ("(Italy)", "(italy)"),
+        ('"Hello"', "hello"),
+        ('"Hello" (live)[3]', "hello"),
+        ('""Hello""', '""hello""'),
+        ('"a" b "c"', '"a" b "c"'),
+        ("U.S.", "u.s"),
+        ("etc..", "etc."),
+        ("+5+", "+5"),
+        ("  New\n York \t", "new york"),
+        ("½", "1⁄2"),
+        (".", ""),
+        ("", ""),
+    ],
+)
+def test_normalize(text, normalised):
+    assert normalize(text) == normalised
+
+
+@pytest.mark.parametrize(
+    ("answer", "value"),
+    [
+        ("2004", "2004.0"),
+        ("1,514,069", "1514069.0"),
+        (".15", "0.15"),
+        ("10 years", "10.0"),
+        ("996 days", "996.0"),
+        ("29 August 1992", "1992-08-29"),
+        ("July 9", "xxxx-07-09"),
+        ("March 1983", "1983-03-xx"),
+        ("7 November", "xxxx-11-07"),  # a date before it is a quantity
+        ("12 Monkeys", "12.0"),
+        ("2007/08", "2007/08"),
+        ("2:47", "2:47"),
+        ("£4.00", "£4.00"),
+        ("5%", "5%"),
+        ("1st", "1st"),
+        ("U+003C (60)", "U+003C (60)"),
+        ("Che Fu", "Che Fu"),
+        ("", ""),
+    ],
+)
+def test_values_of_answers(answer, value):
+    assert answer_value(answer) == value
+
+
+@pytest.mark.parametrize(
+    ("result", "answers", "right"),
+    [
+        (["wolfe tones"], ["Wolfe Tones"], 1),
+        ([2004.0], ["2004"], 1),
+        (["2004"], ["2004"], 1),
+        ([12467.0], ["12,467"], 1),
+        ([10], ["10 years"], 1),
+        (["10 years"], ["10"], 0),  # a prediction is a number only if it is nothing else
+        (["10 years"], ["10 years"], 1),
+        (["july 6, 2010"], ["July 6, 2010"], 1),
+        (["2010-07-06"], ["July 6, 2010"], 1),
+        (["6 july 2010"], ["July 6, 2010"], 0),
+        (["xx-07-09"], ["July 9"], 1),
+        (["2010-07-09"], ["July 9"], 0),
+        ([5.0], ["5th"], 0),
+        (["5th"], ["5th"], 1),
+        (["b", "a"], ["a", "b"], 1),
+        (["a", "a", "b"], ["a", "b"], 1),  # sets
+        (["a"], ["a", "b"], 0),
+        (["a", "b"], ["a"], 0),
+        ([3.0, "3"], ["3"], 1),  # one number
+        (["a", "A."], ["a"], 1),
+        (["1990-xx-xx"], ["1990"], 1),
+        ([0.1 + 0.2], ["0.3"], 1),
+        ([1 / 3], ["0.33"], 0),
+        ([2.0000005], ["2"], 1),
+        ([2.00001], ["2"], 0),
+        ([0.3000005], ["0.3"], 1),
+        ([0.30001], ["0.3"], 0),
+        ([3.0], ["3", "3.0"], 1),  # one number
+        ([5.0], ["5", "5 (or so)"], 0),  # a number and a text that is the same
+        ([None], ["0"], 0),
+        ([None, "a"], ["a"], 1),
+        ([], ["a"], 0),
+        ([], [], 1),
+        (["nan"], ["nan"], 1),
+        ([float("inf")], ["5"], 0),
+        ([10**400], ["5"], 0),
+        (["1_000"], ["1000"], 0),
+    ],
+)
+def test_denotations(result, answers, right):
+    assert denotation_matches(result, answers) is bool(right)
+
+
+def test_given_values_replace_those_of_the_answers():
+    assert denotation_matches([7.0], ["seven"], ["7.0"])
+    assert not denotation_matches([7.0], ["seven"])
+    assert not denotation_matches([10.0], ["10 years"], ["10 years"])
+    assert denotation_matches(["10 YEARS"], ["10 years"], ["3.0"])  # texts still match
+    assert denotation_matches([10.0], ["10.0"], [""])  # no value: the answer is read as it is
+    assert not denotation_matches(["9007199254740992"], ["x"], ["9007199254740993"])
+    with pytest.raises(ValueError, match="shorter"):
+        Denotation(["a", "b"], ["a"])
+
+
+def test_decimals_close_to_a_whole_number_are_cut_as_in_the_evaluator():
+    assert denotation_matches(["2.9999999"], ["2"])
+    assert not denotation_matches(["2.9999999"], ["3"])
+    # Sums of floating-point numbers, which are closer still, are not.
+    assert denotation_matches([3 - 4e-16], ["3"])
+
+
+def test_one_string_is_no_list_of_answers():
+    with pytest.raises(TypeError, match="answers must be a sequence of strings"):
+        denotation_matches(["a"], "a")
+
+
+def test_results_as_texts():
+    result = [2004.0, -0.5, 7, "x", None, 163214286.0, 1e15, 1e300, 123456789.123456]
+    texts = ("2004", "-0.5", "7", "x", "163214286", "1e+15", "1e+300", "123456789.123")
+    assert result_texts(result) == texts
+
+
+def test_score_divides_by_all_questions():
+    target = Denotation(("a",))
+    results = {"hit": ["A"], "wrong": ["b"], "failed": None, "elsewhere": ["a"]}
+    targets = {id: target for id in ("hit", "wrong", "failed", "missing")}
+    assert wikitablequestions.score(results, targets) == {
+        "accuracy": pytest.approx(100 * 1 / 4),
+        "questions": 4,
+        "missing": 2,
+        "unknown": 1,
+    }
+    with pytest.raises(InputError, match="no questions to score.*found 0"):
+        wikitablequestions.score(results, {})
+
+
+def test_every_real_answer_matches_itself(shared_dir):
+    folder, skips = shared_dir / "data/wikitablequestions", ExclusionCounts()
+    questions = list(read_wikitablequestions(folder, "random-split-1-dev", skips=skips))
+    assert len(questions) == 2831
+    for question in questions:
+        target = Denotation(question.answer_texts)
+        assert target.matches(question.answer), question.id
+        assert not target.matches([*question.answer, "no item of this"]), question.id
+        assert not target.matches([]), question.id

@@ -1,0 +1,470 @@
+"""Z of semantic parsing: against brute force by SQLite, its order, its limits, and real data."""
+
+import dataclasses
+import itertools
+import random
+import re
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from experiments.benchmark.sql import annotation_in, answered, main
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql import (
+    ROW_WIDTH,
+    Condition,
+    ExecutionError,
+    OfficialEngine,
+    Query,
+    SqlRules,
+    Table,
+    enumerate_sql,
+    execute_sql,
+    split_words,
+)
+from hardem_jax.solutions.sql_columns import typed_table
+from hardem_jax.solutions.sql_results import _equal_sums
+from hardem_jax.solutions.sql_values import bound_value
+
+WORDS = ("7", "2.5", "-7", "1,000", "ann", "Bo", "bo ann", "96-97", "8abx", "'", "20", "3.0", "é")
+CELLS = ("7", "2.5", "ann", "bo", "bo ann", "20", "1000", "8abx", "é", "'", None, "", "96 km")
+NUMBERS = (7.0, 2.5, -7.0, 20.0, 96.0, 97.0, 1000.0, 0.1, 0.2, None, "n/a")
+
+PLAYERS = Table(
+    "1-1",
+    ("player", "no.", "team"),
+    ("text", "real", "text"),
+    (("ann", 7.0, "red"), ("bo", 9.0, "red"), ("cy", 9.0, "blue")),
+)
+
+
+def random_table(rng):
+    types = tuple(rng.choice(("text", "real")) for _ in range(rng.randrange(1, 4)))
+    cells = {"text": CELLS, "real": NUMBERS}
+    rows = tuple(
+        tuple(rng.choice(cells[kind]) for kind in types) for _ in range(rng.randrange(0, 6))
+    )
+    return Table("1-1", tuple(map(str, types)), types, rows)
+
+
+def random_rules(rng):
+    semantics = rng.choice(("official", "official", "sane"))
+    numbers = rng.choice(("whole", "exact", "official")[: 3 - (semantics == "sane")])
+    names = ("ranges_on_text", "shared_columns", "distinct_values")
+    return SqlRules(
+        max_conditions=rng.choice((0, 1, 2, 3, 3)),
+        numbers=numbers,
+        semantics=semantics,
+        vacuous_conditions=rng.random() < 0.7,
+        **{name: rng.random() < 0.3 for name in names},
+    )
+
+
+NUMBER = r"[-+]?([0-9]+|[0-9]{1,3}(,[0-9]{3})+)(\.[0-9]+)?|[-+]?\.[0-9]+"
+
+
+def may_face_numbers(question, start, end, numbers):
+    text = question[start:end]
+    if numbers == "official":
+        try:
+            bound_value(text, "real")
+        except ExecutionError:
+            return False
+        return True
+    if not re.fullmatch(NUMBER, text):
+        return False
+    # Digits that go on, also behind a point or a comma of thousands, make it a piece of a number.
+    before, behind = question[:start], question[end:]
+    piece = re.search(r"[0-9][.]?$", before) and text[0] not in "+-"
+    piece = piece or re.match(r"[.]?[0-9]|,[0-9]{3}(?![0-9])", behind)
+    piece = piece or (re.search(r"[0-9],$", before) and re.match(r"[0-9]{3}(?![0-9])", text))
+    piece = piece or (text[0] != "." and before.endswith("."))
+    return numbers == "exact" or not piece
+
+
+def brute_conditions(execute, table, question, rules):
+    """Every condition that some row meets, as row parts (column, operator, first, last)."""
+    words = split_words(question)
+    found, seen = [], set()
+    spans = [(i, j) for i in range(len(words)) for j in range(i, len(words))]
+    for column, kind in enumerate(table.types):
+        for operator, (first, last) in itertools.product(range(3), spans):
+            start, end = words[first, 0], words[last, 1]
+            value = question[start:end]
+            numeric = may_face_numbers(question, start, end, rules.numbers)
+            if rules.semantics == "official":
+                if kind == "real" and not numeric:
+                    continue
+                if kind == "text" and operator and not rules.ranges_on_text:
+                    continue
+                bound = bound_value(value, kind)
+            else:
+                bound = " ".join(value.casefold().split())
+                is_number = re.fullmatch(NUMBER, bound)
+                if is_number and not numeric or not is_number and operator and (
+                    not rules.ranges_on_text
+                ):  # fmt: skip
+                    continue
+                bound = float(bound.replace(",", "")) if is_number else bound
+            # NULL in a selected column still is a row.
+            rows = execute(table, Query(0, 0, (Condition(column, operator, value),)))
+            if not rows or (len(rows) == len(table.rows) and not rules.vacuous_conditions):
+                continue
+            if rules.distinct_values and (column, operator, bound) in seen:
+                continue
+            seen.add((column, operator, bound))
+            found.append((column, operator, first, last))
+    return sorted(found)
+
+
+def brute_results(execute, table, question, rules):
+    """{row of Z_tot: its result}, executing every query, in no particular order."""
+    words = split_words(question)
+    conditions = brute_conditions(execute, table, question, rules)
+    results = {}
+    for number in range(rules.max_conditions + 1):
+        for chosen in itertools.combinations(conditions, number):
+            columns = [condition[0] for condition in chosen]
+            if len(set(columns)) < number and not rules.shared_columns:
+                continue
+            tail = [*itertools.chain(*chosen), *[-1] * (ROW_WIDTH - 3 - 4 * number)]
+            rows = [
+                (select, aggregator, number, *tail)
+                for select in range(len(table.types))
+                for aggregator in range(6)
+            ]
+            if execute(table, Query.from_row(rows[0], question, words)):
+                for row in rows:
+                    results[row] = execute(table, Query.from_row(row, question, words))
+    return results
+
+
+def in_order(rows):
+    """As the module says, written down once more."""
+    return sorted(rows, key=lambda row: (row[2], row[0], row[1], row[3:]))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_equals_brute_force(seed):
+    """Five hundred tables in all, with every option drawn anew for each."""
+    rng = random.Random(seed)
+    sizes = []
+    with OfficialEngine() as engine:
+        for _ in range(50):
+            rules, table = random_rules(rng), random_table(rng)
+            question = " ".join(rng.choice(WORDS) for _ in range(rng.randrange(0, 4)))
+
+            def sane(table, query):
+                return execute_sql(table, query, semantics="sane")
+
+            execute = engine.execute if rules.semantics == "official" else sane
+            results = brute_results(execute, table, question, rules)
+            for answer in rng.sample(list(results.values()), min(3, len(results))) + [[20.0]]:
+                expected = in_order(row for row, result in results.items() if result == answer)
+                found = enumerate_sql(table, question, answer, rules)
+                assert found.queries.dtype == np.int16
+                assert list(map(tuple, found.queries.tolist())) == expected, (table, question)
+                assert found.size == len(expected) and found.cut == 0
+                cap = rng.randrange(1, 30)
+                capped = enumerate_sql(table, question, answer, dataclasses.replace(rules, cap=cap))
+                assert list(map(tuple, capped.queries.tolist())) == expected[:cap]
+                assert (capped.size, capped.cut) == (found.size, max(0, found.size - cap))
+                matched = enumerate_sql(
+                    table, question, rules=rules, match=lambda result, y=answer: result == y
+                )
+                np.testing.assert_array_equal(matched.queries, found.queries)
+                sizes.append(len(expected))
+    assert np.mean(np.array(sizes) > 1) > 0.3  # most problems are not trivial
+
+
+def shown(question, answer, rules=None, table=PLAYERS):
+    rows = enumerate_sql(table, question, answer, rules).queries
+    words = split_words(question)
+    return [Query.from_row(row, question, words).text(table.header) for row in rows]
+
+
+def test_order():
+    found = shown("Blue 9", ["cy"])
+    assert found == [
+        "SELECT MAX(player)",
+        "SELECT player WHERE team = 'Blue'",
+        "SELECT MAX(player) WHERE no. = '9'",
+        "SELECT MAX(player) WHERE team = 'Blue'",
+        "SELECT MIN(player) WHERE team = 'Blue'",
+        "SELECT player WHERE no. = '9' AND team = 'Blue'",
+        "SELECT MAX(player) WHERE no. = '9' AND team = 'Blue'",
+        "SELECT MIN(player) WHERE no. = '9' AND team = 'Blue'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("question", "numbers", "expected"),
+    [
+        ("over 20.5?", "whole", {"20.5"}),
+        ("over 20.5?", "exact", {"20", "20.5", "5", ".5"}),
+        ("over 20.5?", "official", {"over 20", "20", "20.", "20.5", "over 20.5", "5", ".5?", "5?"}),
+        ("1,000 or 1996,1997", "whole", {"1,000", "1996", "1997"}),
+        ("from -7 to +7", "whole", {"7", "-7", "+7"}),
+        ("8abx15", "whole", set()),
+        ("8abx15", "official", {"8abx15"}),
+        ("in 1996-97", "whole", {"1996", "97", "-97"}),
+    ],
+)
+def test_spans_that_face_real_columns(question, numbers, expected):
+    table = Table("1-1", ("no.",), ("real",), ((-1e9,), (1e9,)))
+    rules = SqlRules(numbers=numbers, max_conditions=1)
+    words = split_words(question)
+    queries = enumerate_sql(table, question, [1], rules).queries  # a count, so that all are in
+    values = {Query.from_row(q, question, words).conditions[0].value for q in queries}
+    assert values == expected if numbers != "official" else values >= expected
+
+
+def test_a_value_at_two_places_is_two_queries():
+    once = SqlRules(distinct_values=True)
+    question = "Red or red"
+    assert len(shown(question, [7.0], once)) < len(shown(question, [7.0]))
+    assert [text for text in shown(question, [7.0]) if "Red" in text]
+    assert not [text for text in shown(question, [7.0], once) if "'red'" in text]
+
+
+def test_conditions_that_all_rows_meet():
+    question, answer = "above 1", ["ann"]
+    with_them = shown(question, answer)
+    assert "SELECT MIN(player) WHERE no. > '1'" in with_them
+    assert shown(question, answer, SqlRules(vacuous_conditions=False)) == ["SELECT MIN(player)"]
+
+
+def test_shared_columns_under_both_semantics():
+    between = "SELECT player WHERE no. > '6' AND no. < '8'"
+    for semantics, expected in (("official", False), ("sane", True)):
+        rules = SqlRules(shared_columns=True, semantics=semantics)
+        assert (between in shown("6 to 8", ["ann"], rules)) == expected
+    assert between not in shown("6 to 8", ["ann"], SqlRules(semantics="sane"))
+
+
+def test_what_cannot_be_answered_has_no_solution():
+    for answer in ([], [None], [4], ["nobody"], ["ann", "cy"], [float("nan")], [10**400], ["7"]):
+        found = enumerate_sql(PLAYERS, "Who has 7?", answer, SqlRules(max_conditions=0))
+        assert found.queries.shape == (0, ROW_WIDTH) and found.size == 0
+
+
+def test_null_is_an_answer():
+    table = Table("1-1", ("a", "b"), ("text", "real"), ((None, None), ("x", 7.0)))
+    with OfficialEngine() as engine:
+        found = enumerate_sql(table, "x 7", [None])
+        assert found.size == 0  # no condition selects the first row
+    table = Table("1-1", ("a", "b"), ("text", "real"), ((None, None), (None, 7.0)))
+    found = enumerate_sql(table, "7", [None])
+    words = split_words("7")
+    with OfficialEngine() as engine:
+        queries = [Query.from_row(row, "7", words) for row in found.queries]
+        assert queries and all(engine.execute(table, query) == [None] for query in queries)
+
+
+def test_empty_inputs():
+    no_rows = Table("1-1", ("a",), ("text",), ())
+    no_columns = Table("1-1", (), (), ())
+    no_columns_but_rows = Table("1-1", (), (), ((), ()))
+    for table in (no_rows, no_columns, no_columns_but_rows):
+        for answer in ([], [0], ["x"], ["x", "y"]):
+            for semantics in ("official", "sane"):
+                rules = SqlRules(semantics=semantics)
+                assert enumerate_sql(table, "x is 7", answer, rules).size == 0
+    for question in ("", "  \n"):
+        assert shown(question, [3])[0] == "SELECT COUNT(player)"
+
+
+def test_quotes_and_fragments_of_sql():
+    nasty = "x'; drop table t; --"
+    table = Table("1-1", (nasty,), ("text",), ((nasty,), ('"',)))
+    question = f"Who is {nasty.upper()}?"
+    rows = enumerate_sql(table, question, [nasty]).queries
+    values = {
+        c.value
+        for row in rows
+        for c in Query.from_row(row, question, split_words(question)).conditions
+    }
+    assert values == {nasty.upper()}
+    assert execute_sql(table, Query(0, 3)) == [2]
+
+
+def test_lower_case_of_a_span_is_its_own():
+    # The capital sigma becomes another letter at the end of a word; the dotted I becomes two.
+    for cell, question in (("ασ", "ΑΣΑ"), ("i̇x", "İX y")):
+        table = Table("1-1", ("a",), ("text",), ((cell,), ("z",)))
+        with OfficialEngine() as engine:
+            results = brute_results(engine.execute, table, question, SqlRules())
+        expected = in_order(row for row, result in results.items() if result == [cell])
+        assert enumerate_sql(table, question, [cell]).queries.tolist() == [*map(list, expected)]
+
+
+def wide_table(width, length=30, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = tuple(map(tuple, rng.integers(0, 100, (length, width)).astype(float).tolist()))
+    return Table("1-1", ("same name",) * width, ("real",) * width, rows)
+
+
+def test_two_hundred_columns():
+    table = wide_table(200)
+    question = "between 10 and 90, or 50 of them"
+    started = time.process_time()
+    found = enumerate_sql(table, question, [42.0], SqlRules(cap=1000))
+    assert time.process_time() - started < 60
+    # All sets of three would be 200 million.
+    assert found.max_conditions == 2 and len(found.queries) == 1000 and found.cut > 0
+    fewer = enumerate_sql(table, question, [42.0], SqlRules(cap=1000, max_combinations=1))
+    assert fewer.max_conditions == 0
+    assert (fewer.queries[:, 2] == 0).all()
+
+
+@pytest.mark.parametrize("length", [1, 8, 63, 64, 65, 700])
+def test_tables_of_any_length(length):
+    table = wide_table(3, length)
+    question = "20 or 70"
+    with OfficialEngine() as engine:
+        results = brute_results(engine.execute, table, question, SqlRules(max_conditions=2))
+        answers = Counter(map(tuple, results.values())).most_common(3)
+        for answer, number in answers:
+            found = enumerate_sql(table, question, list(answer), SqlRules(max_conditions=2))
+            assert found.size == number
+
+
+def test_too_many_words():
+    with pytest.raises(InputError, match="expected at most 32767 words, found 40000"):
+        enumerate_sql(PLAYERS, "a " * 40_000, ["ann"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"max_conditions": 4}, {"max_conditions": -1}, {"cap": 0}, {"max_combinations": 0}],
+)
+def test_rules_out_of_range(options):
+    [name] = options
+    with pytest.raises(InputError, match=f"{name}: expected .* found {options[name]}"):
+        SqlRules(**options)
+
+
+def test_rules_that_do_not_go_together():
+    with pytest.raises(InputError, match="numbers: expected .* for sane semantics"):
+        SqlRules(semantics="sane", numbers="official")
+
+
+def test_match_sees_each_result_once_and_decides_alone():
+    seen = []
+
+    def match(result):
+        seen.append(tuple(map(repr, result)))
+        return result == ["ann"] or result == ["bo"]
+
+    found = enumerate_sql(PLAYERS, "red with 9", rules=SqlRules(), match=match)
+    assert len(seen) == len(set(seen))
+    words = split_words("red with 9")
+    results = {
+        tuple(execute_sql(PLAYERS, Query.from_row(row, "red with 9", words)))
+        for row in found.queries
+    }
+    assert results == {("ann",), ("bo",)}
+
+
+def test_match_tells_an_integer_from_a_float():
+    table = Table("1-1", ("no.",), ("real",), ((1.0,),))
+    words = split_words("")
+    for text, aggregators in (("[1.0]", [0, 1, 2, 4, 5]), ("[1]", [3])):
+        found = enumerate_sql(table, "", match=lambda result, text=text: repr(result) == text)
+        assert [Query.from_row(row, "", words).aggregator for row in found.queries] == aggregators
+
+
+def test_sums_are_compared_to_the_last_bit():
+    """Whatever the order of additions in arrays is: SQLite's result is in Z, its neighbours not."""
+    rng = random.Random(0)
+    question = " ".join(map(str, range(-9, 10)))
+    rules = SqlRules(max_conditions=1)
+    with OfficialEngine() as engine:
+        for length in (12, 60, 1500, 1500):  # long columns are added up in parts
+            cells = [tuple(round(rng.uniform(-10, 10), 2) for _ in "ab") for _ in range(length)]
+            table = Table("1-1", ("a", "b"), ("real", "real"), tuple(cells))
+            results = brute_results(engine.execute, table, question, rules)
+            sums = {result[0] for row, result in results.items() if row[1] in (4, 5)}
+            for value in rng.sample(sorted(sums), 8):
+                for answer in (value, np.nextafter(value, np.inf), np.nextafter(value, -np.inf)):
+                    found = enumerate_sql(table, question, [float(answer)], rules).queries
+                    expected = in_order(row for row, y in results.items() if y == [answer])
+                    assert found.tolist() == [*map(list, expected)]
+
+
+def test_sums_of_fractions_are_left_to_sqlite():
+    # What arrays add up to depends on the processor; only whole numbers are sure.
+    rows = ((0.1, 1.0), (0.2, 2.0), (0.3, 3.0))
+    typed = typed_table(Table("1-1", ("a", "b"), ("real", "real"), rows))
+    numbers = np.array([[3.0, 3.0]])
+    for order in (0.6, 0.6000000000000001):
+        found = _equal_sums(typed, np.array([[order, 6.0]]), numbers, 0.6)
+        assert found.certain.tolist() == [[False, False]]
+        assert found.uncertain.tolist() == [[True, False]]
+    found = _equal_sums(typed, np.array([[0.6, 6.0]]), numbers, 6)
+    assert (found.certain.tolist(), found.uncertain.any()) == ([[False, True]], False)
+
+
+@pytest.fixture(scope="module")
+def real(shared_dir):
+    return answered(shared_dir / "data/wikisql", "train", ExclusionCounts())
+
+
+@pytest.mark.parametrize(
+    ("rules", "mean", "median"),
+    [
+        (SqlRules(), 57.5, 6),
+        (SqlRules(numbers="exact"), 285.4, 6),
+        (SqlRules(vacuous_conditions=False), 18.0, 5),
+    ],
+)
+def test_z_of_real_questions(real, rules, mean, median):
+    assert len(real) == 2376
+    started = time.process_time()
+    found = [enumerate_sql(q.table, q.question, q.answer, rules) for q in real]
+    assert time.process_time() - started < 10
+    sizes = np.array([z.size for z in found])
+    # The figures that docstrings give.
+    assert round((sizes > 0).mean(), 3) == 0.997
+    assert round(sizes[sizes > 0].mean(), 1) == mean and np.median(sizes[sizes > 0]) == median
+    missing = [q for q, z in zip(real, found, strict=True) if not annotation_in(q, z.queries)]
+    print(f"{len(missing)} annotated queries are not in Z:")
+    for question in missing:
+        # The one reason: the annotated query selects no row at all.
+        print(question.question, question.query)
+        everything = dataclasses.replace(question.query, aggregator=0)
+        assert execute_sql(question.table, everything) == []
+    assert len(missing) == 8
+    for row_sum in (z.queries for z in found):
+        assert len(np.unique(row_sum, axis=0)) == len(row_sum)
+
+
+def test_every_solution_of_real_questions_is_one(real):
+    rng = random.Random(0)
+    executed = 0
+    with OfficialEngine() as engine:
+        for q in rng.sample(real, 400):
+            rows = enumerate_sql(q.table, q.question, q.answer).queries
+            words = split_words(q.question)
+            for row in rows[:: max(1, len(rows) // 50)]:
+                query = Query.from_row(row, q.question, words)
+                assert engine.execute(q.table, query) == q.answer
+                executed += 1
+    assert executed > 4000
+
+
+def test_benchmark_on_a_few_questions(shared_dir, tmp_path, capsys):
+    folder = tmp_path / "wikisql"
+    folder.mkdir()
+    for name in ("dev.jsonl", "dev.tables.jsonl"):
+        lines = (shared_dir / "data/wikisql" / name).read_text(encoding="utf-8").splitlines(True)
+        (folder / name).write_text("".join(lines[:40]), encoding="utf-8")
+    out = tmp_path / "out.json"
+    flags = f"--folder {folder} --split dev --processes 1 --sample 3 --queries 200 --out {out}"
+    main(flags.split())
+    printed = capsys.readouterr().out
+    assert "200 random queries" in printed and ": 0 different results" in printed
+    assert "times as long" in printed and out.is_file()

@@ -1,0 +1,411 @@
+"""Both engines: the official semantics by SQLite, and the same without it."""
+
+import json
+import math
+import random
+import sqlite3
+
+import pytest
+
+from experiments.benchmark.sql_queries import compare_engines, outcome, random_query, spans_of
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql_columns import SaneColumn
+from hardem_jax.solutions.sql_engine import OfficialEngine, execute_sql
+from hardem_jax.solutions.sql_sums import sum_like_sqlite
+from hardem_jax.solutions.sql_types import Condition, Query, Table
+from hardem_jax.solutions.sql_values import (
+    ExecutionError,
+    addend_of_text,
+    bound_value,
+    official_number,
+    text_of_number,
+)
+
+NONE, MAX, MIN, COUNT, SUM, AVG = range(6)
+EQUAL, ABOVE, BELOW = range(3)
+
+CELLS = (
+    None, "", " ", "7", "7.0", "07", "+7", " 7", "7 ", "7e2", "-7.5", ".5", "5.", "1,234", "12 km",
+    "ann", "ANN", "Ärger", "ärger", "ann\x00b", "0x10", "inf", "nan", "é", "\U0001f600", "\uffff",
+    "'; drop table t; --", '"col0"', "9223372036854775807", "9223372036854775808", "1e400",
+    7, 0, -3, 2**53 + 1, 2**62, 7.0, 0.1, 0.2, 0.30000000000000004, 1e300, -1e300, 1e16, -0.0,
+    float("inf"), float("-inf"), float("nan"), True,
+)  # fmt: skip
+
+
+def official(table, query):
+    with OfficialEngine() as engine:
+        return engine.execute(table, query)
+
+
+def both(table, query):
+    """The result of either engine, which has to be the same."""
+    found = execute_sql(table, query)
+    assert outcome(official, table, query) == outcome(execute_sql, table, query)
+    return found
+
+
+def column_of(kind, *cells):
+    return Table("1-1", ("name",), (kind,), tuple((cell,) for cell in cells))
+
+
+def random_table(rng, cells=CELLS):
+    width, length = rng.randrange(1, 5), rng.randrange(9)
+    # A few kinds of cells for each table, so that some are equal.
+    some = rng.sample(cells, min(len(cells), rng.randrange(1, 12)))
+    rows = tuple(tuple(rng.choice(some) for _ in range(width)) for _ in range(length))
+    types = tuple(rng.choice(("text", "real")) for _ in range(width))
+    return Table("1-1", tuple(map(str, range(width))), types, rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_engines_agree_on_cells_of_all_kinds(seed):
+    rng = random.Random(seed)
+    values = [str(cell) for cell in CELLS]
+    with OfficialEngine() as engine:
+        for _ in range(500):
+            table = random_table(rng)
+            for _ in range(8):
+                query = random_query(rng, table, values)
+                expected = outcome(engine.execute, table, query)
+                assert expected == outcome(execute_sql, table, query), (table, query)
+
+
+def test_engines_agree_on_real_tables(shared_dir):
+    questions = list(real_questions(shared_dir, "train"))
+    found = compare_engines(questions, 20_000, seed=0)
+    assert found["queries"] == 20_000 and found["trivial"] < 12_000
+    assert found["different"] == 0, found["differences"]
+
+
+def real_tables(shared_dir, split):
+    lines = (shared_dir / f"data/wikisql/{split}.tables.jsonl").open(encoding="utf-8")
+    with lines:
+        records = [json.loads(line) for line in lines]
+    return {
+        record["id"]: Table(
+            record["id"],
+            tuple(record["header"]),
+            tuple(record["types"]),
+            tuple(tuple(c.lower() if isinstance(c, str) else c for c in r) for r in record["rows"]),
+        )
+        for record in records
+    }
+
+
+def real_questions(shared_dir, split):
+    tables = real_tables(shared_dir, split)
+    with (shared_dir / f"data/wikisql/{split}.jsonl").open(encoding="utf-8") as lines:
+        for record in map(json.loads, lines):
+            yield tables[record["table_id"]], record["question"]
+
+
+def test_vectors_of_the_official_engine(shared_dir):
+    splits = {split: real_tables(shared_dir, split) for split in ("train", "dev")}
+    files = {split: OfficialEngine(shared_dir / f"data/wikisql/{split}.db") for split in splits}
+    memory, number = OfficialEngine(), 0
+    with (shared_dir / "vectors/wikisql_execution.jsonl").open(encoding="utf-8") as lines:
+        for record in map(json.loads, lines):
+            split, sql = record["split"], record["sql"]
+            table = splits[split][record["table_id"]]
+            conditions = tuple(Condition(*condition) for condition in sql["conds"])
+            query = Query(sql["sel"], sql["agg"], conditions)
+            expected = tuple(map(repr, record["result"]))
+            for execute in (files[split].execute, memory.execute, execute_sql):
+                assert tuple(map(repr, execute(table, query))) == expected, record
+            number += 1
+    assert number == 6000
+    for engine in (memory, *files.values()):
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "aggregator", "expected"),
+    [
+        ("real", [3.0, 5.0], SUM, 3.0 + 5.0),
+        ("text", ["3", "5"], SUM, 8),  # integers, since each of the texts is one
+        ("text", ["3", "5.0"], SUM, 8.0),
+        ("text", ["3 km", "about 5"], SUM, 3.0),
+        ("text", ["ann"], SUM, 0.0),
+        ("text", ["3", None, "4"], AVG, 7 / 2),
+        ("text", ["3", None], COUNT, 1),
+        ("text", ["10", "9"], MAX, "9"),
+        ("text", ["b", "é", "a"], MAX, "é"),
+        ("real", [9.0, "n/a", None], MAX, "n/a"),
+        ("real", [9.0, "n/a", None], MIN, 9.0),
+        ("real", ["12", 3], SUM, 15.0),  # stored as numbers
+        ("text", [12.0, 3], MIN, "12.0"),  # stored as text
+        ("real", [], SUM, None),
+        ("real", [], COUNT, 0),
+        ("real", [None], AVG, None),
+        ("real", [math.inf, -math.inf], SUM, None),
+        ("real", [math.nan], COUNT, 0),  # NaN is NULL
+    ],
+)
+def test_aggregates(kind, cells, aggregator, expected):
+    [found] = both(column_of(kind, *cells), Query(0, aggregator))
+    assert found == expected and type(found) is type(expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "operator", "value", "expected"),
+    [
+        ("text", ["ann", "bo"], EQUAL, "ANN", ["ann"]),
+        ("text", ["Ann"], EQUAL, "Ann", []),  # cells are expected in lower case
+        ("text", ["7", "7.0"], EQUAL, 7, ["7"]),
+        ("text", ["7", "7.0"], EQUAL, 7.0, ["7.0"]),
+        ("text", ["10", "9", None], ABOVE, "5", ["9"]),
+        ("real", [1234.0], EQUAL, "1,234", [1234.0]),
+        ("real", [12.0], EQUAL, "1,2", [12.0]),
+        ("real", [1000.0], EQUAL, "1e3", [1000.0]),
+        ("real", [-2.0, 2.0], EQUAL, "-2", [-2.0]),
+        ("real", [-2.0, 2.0], EQUAL, "-2 m", [2.0]),  # the second alternative has no sign
+        ("real", [-2.5, 2.5], EQUAL, "-2.5 m", [-2.5]),
+        ("real", [96.0, 97.0], ABOVE, "no. 96", [97.0]),
+        ("real", [1.0, "n/a", None], ABOVE, 5, ["n/a"]),
+        ("real", [1.0, "n/a", None], BELOW, 5, [1.0]),
+        ("real", [float(2**53)], EQUAL, 2**53 + 1, []),
+        ("real", [1.0], ABOVE, "nan", []),
+        ("real", [1.0], BELOW, "inf", [1.0]),
+    ],
+)
+def test_conditions(kind, cells, operator, value, expected):
+    query = Query(0, NONE, (Condition(0, operator, value),))
+    assert both(column_of(kind, *cells), query) == expected
+
+
+def test_two_conditions_on_a_column_share_the_last_value():
+    table = column_of("real", 4.0, 5.0, 7.0)
+    between = Query(0, NONE, (Condition(0, ABOVE, 3), Condition(0, BELOW, 6)))
+    assert both(table, between) == []  # above 6 and below 6
+    assert both(table, Query(0, NONE, (Condition(0, ABOVE, 3), Condition(0, ABOVE, 6)))) == [7.0]
+    # A value that is lost still has to be a number.
+    lost = Query(0, NONE, (Condition(0, ABOVE, "many"), Condition(0, ABOVE, 6)))
+    assert outcome(official, table, lost) == outcome(execute_sql, table, lost) == ("no result",)
+    assert execute_sql(table, between, semantics="sane") == [4.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        (Query(0, NONE, (Condition(0, EQUAL, "many"),)), "expected a number .* found 'many'"),
+        (Query(0, NONE, (Condition(0, EQUAL, "snan"),)), "expected a number .* found 'snan'"),
+        (Query(0, NONE, (Condition(0, EQUAL, 2**63),)), "expected an integer of 64 bits"),
+        (Query(1, NONE), "no column 1, there are 1"),
+        (Query(-1, NONE), "no column -1"),
+        (Query(0, 6), "no aggregator 6"),
+        (Query(0, NONE, (Condition(0, 3, "7"),)), "no operator 3"),
+        (Query(0, NONE, (Condition(2, EQUAL, "7"),)), "no column 2"),
+    ],
+)
+def test_queries_without_a_result(query, message):
+    table = column_of("real", 7.0)
+    for execute in (official, execute_sql):
+        with pytest.raises(ExecutionError, match=message):
+            execute(table, query)
+
+
+def test_sum_beyond_64_bits():
+    table = column_of("text", str(2**62), str(2**62))
+    for execute in (official, execute_sql):
+        with pytest.raises(ExecutionError):
+            execute(table, Query(0, SUM))
+    assert both(table, Query(0, AVG)) == [float(2**62)]
+
+
+def test_value_that_is_no_unicode():
+    table = column_of("text", "ann")
+    for execute in (official, execute_sql):
+        with pytest.raises(ExecutionError, match="expected Unicode text"):
+            execute(table, Query(0, NONE, (Condition(0, EQUAL, "\ud800"),)))
+
+
+@pytest.mark.parametrize("cell", ["\ud800", 2**63])
+def test_cell_that_sqlite_cannot_hold(cell):
+    for execute in (official, execute_sql):
+        with pytest.raises(InputError, match="expected cells for SQLite"):
+            execute(column_of("text", cell), Query(0, NONE))
+
+
+def test_nothing_is_executed_as_text():
+    nasty = "x'); DROP TABLE stored0; --"
+    table = Table(nasty, (nasty, 'a" b'), ("text", "text"), ((nasty.lower(), "1"), ("y", "2")))
+    with OfficialEngine() as engine:
+        for value in (nasty, "' OR 1=1 --", "x' OR 'x'='x", '" OR ""="'):
+            query = Query(1, NONE, (Condition(0, EQUAL, value),))
+            expected = ["1"] if value == nasty else []
+            assert engine.execute(table, query) == execute_sql(table, query) == expected
+        assert engine.execute(table, Query(0, COUNT)) == [2]
+
+
+def test_equal_tables_with_other_cells_stay_apart():
+    one, other = column_of("text", 1), column_of("text", 1.0)
+    assert one == other
+    with OfficialEngine() as engine:
+        for _ in range(2):
+            assert engine.execute(one, Query(0, NONE)) == execute_sql(one, Query(0, NONE)) == ["1"]
+            found = engine.execute(other, Query(0, NONE))
+            assert found == execute_sql(other, Query(0, NONE)) == ["1.0"]
+
+
+def test_many_tables_are_not_kept():
+    tables = [column_of("real", float(n)) for n in range(300)]
+    with OfficialEngine() as engine:
+        for _ in range(2):
+            assert [engine.execute(t, Query(0, MAX)) for t in tables] == [[n] for n in range(300)]
+        kept = engine._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    assert kept == (256,)
+
+
+def test_official_file(tmp_path):
+    file = tmp_path / "a.db"
+    connection = sqlite3.connect(file)
+    connection.execute("CREATE TABLE table_1_1 (col0 text, col1 real)")
+    connection.execute("INSERT INTO table_1_1 VALUES ('ann', 7)")
+    connection.commit()
+    connection.close()
+    table = Table("1-1", ("a", "b"), ("text", "real"), ())
+    before = file.read_bytes()
+    with OfficialEngine(file) as engine:
+        assert engine.execute(table, Query(1, NONE)) == [7.0]
+        for wrong, message in (
+            (Table("1-2", ("a",), ("text",), ()), "expected table 'table_1_2', found none"),
+            (Table('1" x', ("a",), ("text",), ()), "found none"),
+            (Table("1-1", ("a",), ("text",), ()), "expected columns .'text',., found"),
+        ):
+            with pytest.raises(InputError, match=message):
+                engine.execute(wrong, Query(0, NONE))
+    assert file.read_bytes() == before
+    with pytest.raises(InputError, match="none.db: expected a SQLite file, found none"):
+        OfficialEngine(tmp_path / "none.db")
+    (tmp_path / "no.db").write_text("no database at all, just some text")
+    with OfficialEngine(tmp_path / "no.db") as engine:
+        with pytest.raises(InputError, match="no.db: file is not a database"):
+            engine.execute(table, Query(0, NONE))
+
+
+def test_addends_are_those_of_sqlite():
+    texts = [cell for cell in CELLS if isinstance(cell, str)]
+    texts += [a + b for a in ("", " ", "-", "\t", "\x0b", "\u3000") for b in ("3", "3.25e2x", ".")]
+    connection = sqlite3.connect(":memory:")
+    for text in texts:
+        [expected] = connection.execute("SELECT sum(?)", (text,)).fetchone()
+        found = addend_of_text(text)
+        assert found == expected and type(found) is type(expected), text
+    connection.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sums_are_those_of_this_sqlite(seed):
+    rng = random.Random(seed)
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.execute("CREATE TABLE t (x)")
+    for _ in range(500):
+        addends = [_addend(rng) for _ in range(rng.randrange(1, 12))]
+        connection.execute("DELETE FROM t")
+        connection.executemany("INSERT INTO t VALUES (?)", [(addend,) for addend in addends])
+        for name, average in (("sum", False), ("avg", True)):
+            try:
+                [expected] = connection.execute(f"SELECT {name}(x) FROM t").fetchone()
+            except sqlite3.Error:
+                with pytest.raises(ExecutionError):
+                    sum_like_sqlite(addends, average)
+                continue
+            found = sum_like_sqlite(addends, average)
+            assert (None if found != found else found) == expected, addends
+            assert found != found or type(found) is type(expected)
+    connection.close()
+
+
+def _addend(rng):
+    kind = rng.random()
+    if kind < 0.1:
+        return rng.randrange(-(2**63), 2**63)
+    if kind < 0.2:
+        return rng.randrange(-(2**54), 2**54)
+    if kind < 0.5:
+        return rng.randrange(-1000, 1000)
+    if kind < 0.95:
+        return round(rng.uniform(-1000, 1000), rng.randrange(4))
+    return rng.choice([math.inf, -math.inf, 1e308, -1e308, 1e-20])
+
+
+@pytest.mark.parametrize(
+    ("addends", "plain", "compensated"),
+    [
+        ([0.1, 0.2, 0.3], 0.1 + 0.2 + 0.3, 0.6),
+        ([1e100, 1.0, -1e100], 0.0, 1.0),
+        # Of integers that float64 does not hold, SQLite 3.43 keeps what is below 2^14 apart.
+        ([2**53 + 1, 0.5, -(2**53)], 0.0, 1.5),
+        ([1, 2], 3, 3),
+    ],
+)
+def test_both_ways_to_sum(addends, plain, compensated):
+    assert sum_like_sqlite(addends, compensated=False) == plain
+    assert sum_like_sqlite(addends, compensated=True) == compensated
+    length = len(addends)
+    assert sum_like_sqlite(addends, True, compensated=True) == compensated / length
+
+
+def test_overflow_in_both_ways_to_sum():
+    large = [2**63 - 1, 1]
+    for compensated in (False, True):
+        with pytest.raises(ExecutionError, match="expected a sum of 64 bits"):
+            sum_like_sqlite(large, compensated=compensated)
+        assert sum_like_sqlite([0.5, *large], compensated=compensated) == 2.0**63
+    assert sum_like_sqlite([*large, 0.5], compensated=True) == 2.0**63
+    with pytest.raises(ExecutionError):
+        sum_like_sqlite([*large, 0.5], compensated=False)
+
+
+def test_numbers_that_face_text():
+    assert [text_of_number(number) for number in (True, 1.0, 1, 1e20)] == [
+        "1",
+        "1.0",
+        "1",
+        "1.0e+20",
+    ]
+
+
+def test_numbers_of_values():
+    expected = {"1,234": 1234, "5 km": 5, "1_0": 10, "-.5 x": -0.5, "٣": 3, "2.": 2, "1.2.3": 1.2}
+    assert {text: official_number(text) for text in expected} == expected
+    assert bound_value("ABC", "text") == "abc" and bound_value(3, "real") == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells", "operator", "value", "expected"),
+    [
+        ("text", ["John  Long", "bo"], EQUAL, " john long", ["john long"]),
+        ("text", ["1,200", "90"], ABOVE, "100", [1200.0]),
+        ("text", ["7", "07.0", "x"], EQUAL, 7, [7.0, 7.0]),
+        ("text", ["dnf", "3"], ABOVE, "1", [3.0]),  # no text is above a number
+        ("text", ["dnf", "3"], BELOW, "zz", ["dnf"]),
+        ("real", [3.0], EQUAL, "three", []),
+        ("real", [3.0], EQUAL, "3 km", []),
+    ],
+)
+def test_sane_conditions(kind, cells, operator, value, expected):
+    query = Query(0, NONE, (Condition(0, operator, value),))
+    assert execute_sql(column_of(kind, *cells), query, semantics="sane") == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["10", "9", "dnf", None], [10.0, 9.0, 3, 19.0, 9.5]),
+        (["b", "A"], ["b", "a", 2, None, None]),
+        ([], [None, None, 0, None, None]),
+        ([0.1] * 10, [0.1, 0.1, 10, 1.0, 0.1]),
+        ([math.inf, -math.inf], [math.inf, -math.inf, 2, None, None]),
+    ],
+)
+def test_sane_aggregates(cells, expected):
+    column = SaneColumn(cells, "text")
+    every = (1 << len(cells)) - 1
+    assert [column.aggregate(aggregator, every) for aggregator in range(1, 6)] == expected
+
+
+def test_spans_are_cut_from_the_question():
+    assert spans_of("over $5?")[:3] == ["over", "over $", "over $5"]
+    assert spans_of("  ") == []
