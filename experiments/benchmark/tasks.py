@@ -12,11 +12,14 @@ from flax import nnx
 from experiments.benchmark.setting import Setting, random_batch, random_texts
 from hardem_jax.distributions.equation import NUM_TAGS, TagDistribution
 from hardem_jax.distributions.span import SpanDistribution
+from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.models.sqlova import NUM_AGGREGATORS, NUM_OPERATORS, SQLova
 from hardem_jax.solutions.equation_rules import MINUS, PLUS
-from hardem_jax.tasks import equation_qa, span_qa
+from hardem_jax.solutions.sql_types import MAX_CONDITIONS
+from hardem_jax.tasks import equation_qa, span_qa, sql_qa
 
 Array = jax.Array
 Batch = dict[str, np.ndarray]
@@ -24,6 +27,8 @@ Batch = dict[str, np.ndarray]
 #: Numbers of a text in the equations task: passage and question of DROP have 24 in the mean.
 NUM_NUMBERS = 24
 NUM_SPECIAL = 10
+#: Wordpieces of a header in the queries task.
+COLUMN_PIECES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +83,71 @@ def equation_batch(setting: Setting) -> Batch:
     }
 
 
+def query_batch(setting: Setting) -> Batch:
+    """A question of a third of the row, then columns of three wordpieces; random queries.
+
+    Example:
+        >>> from experiments.benchmark.setting import PRESETS
+        >>> setting = Setting(PRESETS["tiny"], rows=2, tokens=48, solutions=3, task="queries")
+        >>> batch = query_batch(setting)
+        >>> batch["solutions"].shape, batch["columns_where"].sum(axis=1).tolist()
+        ((2, 3, 15), [8, 8])
+    """
+    rng = np.random.default_rng(setting.seed)
+    texts = random_texts(dataclasses.replace(setting, shortest=1.0), rng)
+    rows, words = setting.rows, setting.tokens // 3
+    width = 1 + COLUMN_PIECES  # and [SEP]
+    columns = max(1, (setting.tokens - words - 2) // width)
+    begin = words + 2  # [CLS] question [SEP]
+    places = begin + width * np.arange(columns)[:, None] + np.arange(COLUMN_PIECES)[None]
+    shape = rows, setting.solutions
+    number = rng.integers(0, min(MAX_CONDITIONS, columns) + 1, shape)
+    chosen = np.argsort(rng.random((*shape, columns)), axis=-1)[..., :MAX_CONDITIONS]
+    used = np.arange(MAX_CONDITIONS) < number[..., None]
+    clause = np.full((*shape, MAX_CONDITIONS, 4), -1)
+    clause[..., : chosen.shape[-1], 0] = np.sort(chosen, axis=-1)
+    clause[..., 1] = rng.integers(0, NUM_OPERATORS, used.shape)
+    clause[..., 2] = rng.integers(0, words, used.shape)
+    clause[..., 3] = rng.integers(clause[..., 2], words)
+    head = [rng.integers(0, columns, shape), rng.integers(0, NUM_AGGREGATORS, shape), number]
+    clause = np.where(used[..., None], clause, -1).reshape(*shape, -1)
+    return {
+        **texts,
+        "question_tokens": np.tile(1 + np.arange(words, dtype=np.int32), (rows, 1)),
+        "question_where": np.ones((rows, words), bool),
+        "words_first": np.tile(np.arange(words, dtype=np.int32), (rows, 1)),
+        "words_where": np.ones((rows, words), bool),
+        "header_tokens": np.tile(places.astype(np.int32), (rows, 1, 1)),
+        "header_where": np.ones((rows, columns, COLUMN_PIECES), bool),
+        "columns_where": np.ones((rows, columns), bool),
+        "solutions": np.concatenate([np.stack(head, axis=-1), clause], axis=-1).astype(np.int32),
+        "solutions_where": np.ones(shape, bool),
+        "row_where": np.ones(rows, bool),
+    }
+
+
+def _query_scores(setting: Setting) -> dict[str, tuple[int, ...]]:
+    batch = query_batch(dataclasses.replace(setting, solutions=1))
+    (rows, columns), words = batch["columns_where"].shape, batch["words_where"].shape[1]
+    cells = (rows, columns, NUM_OPERATORS)
+    return {
+        "select": (rows, columns),
+        "aggregator": (rows, columns, NUM_AGGREGATORS),
+        "number": (rows, MAX_CONDITIONS + 1),
+        "column": (rows, columns),
+        "operator": cells,
+        "first": (*cells, words),
+        "last": (*cells, words),
+    }
+
+
+def _query_log_probs(scores: Mapping[str, Array], batch: Mapping[str, Array]) -> Array:
+    queries = QueryDistribution.from_logits(
+        **scores, columns=batch["columns_where"], words=batch["words_where"]
+    )
+    return queries.log_prob(batch["solutions"])
+
+
 def _equation_log_probs(scores: Mapping[str, Array], batch: Mapping[str, Array]) -> Array:
     where = jnp.ones(scores["tags"].shape[:2], bool)
     tags = TagDistribution.from_logits(scores["tags"], where=where)
@@ -98,5 +168,12 @@ TASKS: dict[str, TaskParts] = {
         make_loss=equation_qa.make_loss,
         scores=lambda setting: {"tags": (setting.rows, NUM_SPECIAL + NUM_NUMBERS, NUM_TAGS)},
         log_probs=_equation_log_probs,
+    ),
+    "queries": TaskParts(
+        batch=query_batch,
+        model=lambda encoder: SQLova(encoder, rngs=nnx.Rngs(0)),
+        make_loss=sql_qa.make_loss,
+        scores=_query_scores,
+        log_probs=_query_log_probs,
     ),
 }

@@ -10,7 +10,6 @@ wordpieces each, and Z solutions:
 ``question_tokens``  ``[R, Q]`` int32       where the question's wordpieces are in T
 ``question_where``   ``[R, Q]`` bool        real wordpieces of the question
 ``words_first``      ``[R, W]`` int32       first wordpiece of each word, in Q
-``words_last``       ``[R, W]`` int32       last wordpiece of each word, in Q
 ``words_where``      ``[R, W]`` bool        words that can be seen
 ``header_tokens``    ``[R, C, H]`` int32    where the columns' wordpieces are in T
 ``header_where``     ``[R, C, H]`` bool     real wordpieces of the columns
@@ -195,7 +194,6 @@ def pad_query_inputs(
         "question_tokens": np.zeros((rows, num_question_tokens), np.int32),
         "question_where": np.zeros((rows, num_question_tokens), bool),
         "words_first": np.zeros((rows, num_words), np.int32),
-        "words_last": np.zeros((rows, num_words), np.int32),
         "words_where": np.zeros((rows, num_words), bool),
         "header_tokens": np.zeros(header_shape, np.int32),
         "header_where": np.zeros(header_shape, bool),
@@ -220,7 +218,6 @@ def _fill(row: Batch, item: QueryInput) -> None:
     row["question_tokens"][:asked] = item.question_tokens
     row["question_where"][:asked] = True
     row["words_first"][:words] = np.maximum(item.word_first, 0)
-    row["words_last"][:words] = np.maximum(item.word_last, 0)
     row["words_where"][:words] = item.word_first >= 0
     # [C, H]
     places = item.headers[:, :1] + np.arange(row["header_tokens"].shape[1])

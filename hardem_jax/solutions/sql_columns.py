@@ -2,7 +2,6 @@
 
 A mask is a Python integer whose bit r stands for row r; tables of any length have one. Rows below a
 value are a prefix of the sorted column, so the masks of =, > and < come from two binary searches.
-
 Two semantics share this:
 
 - `Column`, "official": WikiSQL's engine on SQLite, exactly, see `hardem_jax.solutions.sql_values`.
@@ -11,8 +10,7 @@ Two semantics share this:
   columns too; other text is compared regardless of case and of blanks; > and < hold between two
   numbers or two texts only; numbers alone are summed, and go before text in max and min.
 
-A sum goes from the first row to the last, in `Column` as `hardem_jax.solutions.sql_sums` says;
-`SaneColumn` rounds the exact sum.
+Sums go from the first row to the last as `hardem_jax.solutions.sql_sums` says, sane ones are exact.
 """
 
 from __future__ import annotations
@@ -293,11 +291,10 @@ def bits_of(masks: Sequence[int], num_rows: int) -> np.ndarray:
     """Masks as ``[M, R]`` float64, 1 for the rows in them.
 
     Example:
-        >>> bits_of([0b001, 0b110], 3)
-        array([[1., 0., 0.],
-               [0., 1., 1.]])
+        >>> bits_of([0b001, 0b110], 3).tolist()
+        [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
     """
     size = (num_rows + 7) // 8
-    octets = np.frombuffer(b"".join([mask.to_bytes(size, "little") for mask in masks]), np.uint8)
-    octets = octets.reshape(len(masks), size)
+    data = b"".join([mask.to_bytes(size, "little") for mask in masks])
+    octets = np.frombuffer(data, np.uint8).reshape(len(masks), size)
     return np.unpackbits(octets, axis=1, count=num_rows, bitorder="little").astype(np.float64)

@@ -9,15 +9,15 @@ import pytest
 
 from hardem_jax.distributions.sql import QueryDistribution
 
-B, C, A, K, O, W = 2, 4, 2, 2, 2, 4
+B, C, A, K, OPS, W = 2, 4, 2, 2, 2, 4
 SHAPES = {
     "select": (B, C),
     "aggregator": (B, C, A),
     "number": (B, K + 1),
     "column": (B, C),
-    "operator": (B, C, O),
-    "first": (B, C, O, W),
-    "last": (B, C, O, W),
+    "operator": (B, C, OPS),
+    "first": (B, C, OPS, W),
+    "last": (B, C, OPS, W),
 }
 NUM_COLUMNS, NUM_WORDS = (3, 1), (3, 4)
 COLUMNS = np.arange(C)[None] < np.array(NUM_COLUMNS)[:, None]
@@ -44,7 +44,7 @@ def queries_of(row, *, forward=True, any_number=False):
     """All queries of one example: rows, and the set of columns of each."""
     columns, words = range(NUM_COLUMNS[row]), range(NUM_WORDS[row])
     spans = [(s, e) for s in words for e in words if s <= e or not forward]
-    one = list(itertools.product(range(O), spans))
+    one = list(itertools.product(range(OPS), spans))
     for select, aggregator in itertools.product(columns, range(A)):
         for size in range(K + 1):
             for chosen in itertools.combinations(columns, size):

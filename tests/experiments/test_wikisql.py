@@ -130,7 +130,8 @@ def test_the_annotated_queries_make_the_upper_bound(root, capsys):
 
 
 def test_bad_input_is_one_line(root, tmp_path, capsys):
-    assert "no-such" in fails(capsys, "evaluate", "--run-dir", root / "no-such", "--data", root)
+    evaluate = ["evaluate", "--run-dir", root / "no-such", "--data", root / "dev"]
+    assert "no-such" in fails(capsys, *evaluate)
     unanswerable = tmp_path / "answers.jsonl"
     lines = (root / "answers.jsonl").read_text().splitlines()[:2]
     question = json.loads(lines[1]) | {"answer": ["nowhere in the table"]}

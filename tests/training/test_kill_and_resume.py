@@ -17,10 +17,12 @@ KILLS = 10
 
 
 def start(folder):
+    # No cache of compiled programs: a kill may leave half an entry.
+    environment = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
     return subprocess.Popen(
         [sys.executable, str(WORKER), str(folder)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**environment, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
