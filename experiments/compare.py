@@ -70,7 +70,8 @@ class CompareCommand(Setting):
 
     def objectives(self) -> dict[str, Objective]:
         """The rows of the table."""
-        annealed = {f"Hard EM, tau {tau}": HardEM(tau=tau) for tau in self.tau}
+        names = [f"Hard EM, tau {tau if tau is None else f'{tau:g}'}" for tau in self.tau]
+        annealed = {n: HardEM(tau=tau) for n, tau in zip(names, self.tau, strict=True)}
         return {"First-only": FirstOnly(), "MML": MML(), **annealed}
 
     def run(self) -> None:

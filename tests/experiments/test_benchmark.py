@@ -81,7 +81,7 @@ def test_loss_cost(task, capsys, tmp_path):
     assert measured == [(name, 9) for name in OBJECTIVES]
     assert all(row["share_wall"]["median"] > 0 for row in result["alone"])
     assert result["whole"]["solutions"] == [1, 5]
-    assert len(result["rounds"]["step, |Z| = 5"]["wall_s"]) == 2
+    assert len(result["rounds"]["step, larger |Z|"]["wall_s"]) == 2
     assert "ms, |Z| = 5" in printed and "hard-em, annealed" in printed
 
 

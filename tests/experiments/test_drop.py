@@ -64,7 +64,7 @@ def test_objectives_and_annealing_are_compared(root, capsys):
     _, *flags = train_flags(root, root / "compared")
     flags = flags[: flags.index("objective:hard-em")]
     call("compare", *flags, "--tau", 1, "None", "--seeds", 0, "--shown", 3)
-    names = ["First-only", "MML", "Hard EM, tau 1.0", "Hard EM, tau None"]
+    names = ["First-only", "MML", "Hard EM, tau 1", "Hard EM, tau None"]
     printed = capsys.readouterr().out
     assert all(name in printed for name in names)
     content = json.loads((root / "compared" / "comparison.json").read_text())
@@ -74,11 +74,11 @@ def test_objectives_and_annealing_are_compared(root, capsys):
     assert {"P<0.001", "P<0.0001", "top in Z"} <= set(plain)
     hard = {
         name: [line["hard"] for line in map(json.loads, lines) if line["kind"] == "train"]
-        for name in ("hard-em-tau-1.0-0", "hard-em-tau-none-0", "mml-0")
+        for name in ("hard-em-tau-1-0", "hard-em-tau-none-0", "mml-0")
         for lines in [(root / "compared" / name / "metrics.jsonl").read_text().splitlines()]
     }
     assert hard == {
-        "hard-em-tau-1.0-0": [0, 1, 1, 1],
+        "hard-em-tau-1-0": [0, 1, 1, 1],
         "hard-em-tau-none-0": [1, 1, 1, 1],
         "mml-0": [0, 0, 0, 0],
     }
