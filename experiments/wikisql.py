@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.cli import run_command
-from experiments.sql_qa import Compare, Evaluate, Predict, Train, annotated_queries
+from experiments.sql_qa import Compare, Evaluate, Predict, Train
+from experiments.trained_parser import annotated_queries
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.queries import prepare_queries, supervised_split
 from hardem_jax.data.records import file_digest

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -69,7 +70,7 @@ def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
     assert "nothing could be measured: pytorch: ModuleNotFoundError: torch is away" in line
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ["spans", "equations"])
 def test_loss_cost(task, capsys, tmp_path):
     content, printed = run(
         *(loss_cost, capsys, tmp_path / "out.json", "--task", task),
@@ -83,6 +84,17 @@ def test_loss_cost(task, capsys, tmp_path):
     assert result["whole"]["solutions"] == [1, 5]
     assert len(result["rounds"]["step, larger |Z|"]["wall_s"]) == 2
     assert "ms, |Z| = 5" in printed and "hard-em, annealed" in printed
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_random_solutions_have_mass(task):
+    setting = Setting(PRESETS["tiny"], rows=4, tokens=48, solutions=6, task=task)
+    parts = TASKS[task]
+    batch = parts.batch(setting)
+    scores = {name: np.zeros(shape, np.float32) for name, shape in parts.scores(setting).items()}
+    log_probs = np.asarray(jax.jit(parts.log_probs)(scores, batch))
+    assert log_probs.shape == batch["solutions_where"].shape == (4, 6)
+    assert np.all(np.isfinite(log_probs[batch["solutions_where"]])) and np.all(log_probs < 0)
 
 
 def test_disagreement_stops_the_benchmark():

@@ -1,0 +1,99 @@
+"""A trained parser found again in the folder of its run, and how queries and results are shown."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.runs import fields_of, read_run_config
+from experiments.sql_model import Parser, SQLovaConfig
+from hardem_jax.data.batches import BatchConfig
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.queries import QueryQuestion
+from hardem_jax.data.query_inputs import QueryInputs
+from hardem_jax.data.wikisql import read_wikisql
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql import Cell, Query, SqlRules, Table
+from hardem_jax.tasks.sql_qa import InferenceConfig, QueryAnswer, SqlQA, evaluate
+from hardem_jax.training.checkpoint import load_params
+
+
+class TrainedParser:
+    """What a run folder holds, ready to answer.
+
+    Attributes:
+        params: of the chosen checkpoint.
+
+    Raises:
+        InputError: if the folder holds no such run.
+    """
+
+    def __init__(self, run_dir: Path, checkpoint: str):
+        config = read_run_config(run_dir)
+        if "parser" not in config:
+            raise InputError(f"{run_dir}: expected a run of experiments.wikisql, found another")
+        given = config["flags"]
+        model = SQLovaConfig(**fields_of(given["model"]))
+        self._parser: Parser = model.restore(run_dir, config["parser"])
+        self._inference = InferenceConfig(**fields_of(given["inference"]))
+        self._batches = BatchConfig(**fields_of(given["batches"]))
+        self._rules = SqlRules(**config["rules"])
+        self.params = load_params(run_dir / checkpoint, self._parser.params)
+
+    def ready(
+        self,
+        questions: Sequence[QueryQuestion],
+        tables: Mapping[str, Table],
+        batch_size: int,
+        **inference: Any,
+    ) -> tuple[SqlQA, QueryInputs]:
+        """The task and the inputs for these questions."""
+        inputs = self._parser.inputs(questions, tables)
+        task = SqlQA(
+            self._parser.graphdef,
+            dataclasses.replace(self._inference, batch_size=batch_size, **inference),
+            batches=self._batches,
+            pad=self._parser.pad(inputs, self._batches.num_solutions(inputs.sizes)),
+            max_conditions=self._rules.max_conditions,
+            semantics=self._rules.semantics,
+        )
+        return task, inputs
+
+    def evaluate(
+        self,
+        questions: Sequence[QueryQuestion],
+        tables: Mapping[str, Table],
+        batch_size: int,
+        *,
+        decoding: str | None = None,
+        golds: Mapping[str, Query] | None = None,
+    ) -> tuple[dict[str, float], list[QueryAnswer | None]]:
+        """See `hardem_jax.tasks.sql_qa.evaluate`."""
+        changes = {} if decoding is None else {"decoding": decoding}
+        task, inputs = self.ready(questions, tables, batch_size, **changes)
+        sizes = inputs.sizes
+        return evaluate(task, self.params, questions, tables, inputs, sizes, golds=golds)
+
+
+def annotated_queries(folder: Path, split: str) -> dict[str, Query]:
+    """The official files' annotated queries by question id; for measuring."""
+    examples = read_wikisql(folder, split, skips=ExclusionCounts())
+    return {example.id: example.query for example in examples if example.query is not None}
+
+
+def shown(result: Sequence[Cell]) -> str:
+    """A result for people: cells in one line, long lists cut."""
+    cells = ["-" if cell is None else _cell_text(cell) for cell in result]
+    if not cells:
+        return "(no row)"
+    return ", ".join(cells[:10]) + (f" and {len(cells) - 10} more" if len(cells) > 10 else "")
+
+
+def _cell_text(cell: str | float | int) -> str:
+    return f"{cell:g}" if isinstance(cell, float) else str(cell)
+
+
+def official_fields(query: Query) -> dict[str, Any]:
+    """A query as the official evaluator reads it."""
+    conditions = [[c.column, c.operator, c.value] for c in query.conditions]
+    return {"sel": query.select, "agg": query.aggregator, "conds": conditions}
