@@ -26,9 +26,8 @@ class QueryInput:
         id: of the question.
         token_ids: ``[T]`` int32.
         num_question_tokens: Q; the question's wordpieces are the tokens from position 1 on.
-        word_first, word_last: ``[W]`` int32, first and last wordpiece of each word, counted among
-            the question's; -1 for words without any. Words behind the last one that is read
-            are not there.
+        word_first: ``[W]`` int32, first wordpiece of each word, counted among the question's; -1
+            for words without any. Words behind the last one that is read are not there.
         headers: ``[C, 2]`` int32, first token of each column and the one behind its last.
         queries: ``[Z, 15]`` int16, those of Z whose words and columns are all there.
     """
@@ -37,7 +36,6 @@ class QueryInput:
     token_ids: np.ndarray
     num_question_tokens: int
     word_first: np.ndarray
-    word_last: np.ndarray
     headers: np.ndarray
     queries: np.ndarray
 
@@ -80,13 +78,12 @@ def lay_out(
     for ids, length in zip(columns, lengths, strict=False):  # the last columns may be left out
         parts += [ids[:length], sep]
     ends = read + NUM_SPECIAL_TOKENS + np.cumsum(lengths + 1) - 1
-    first, last = pieces_of_words(question.words, pieces.offsets, read)
+    first, _ = pieces_of_words(question.words, pieces.offsets, read)
     return QueryInput(
         id=question.id,
         token_ids=np.concatenate(parts).astype(np.int32),
         num_question_tokens=read,
         word_first=first,
-        word_last=last,
         headers=np.stack([ends - lengths, ends], axis=1).astype(np.int32),
         queries=np.zeros((0, ROW_WIDTH), np.int16),
     )

@@ -5,6 +5,7 @@ at test:  batch -> SQLova -> the likeliest query of Z_tot -> its result on the t
 """
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -107,9 +108,6 @@ class SqlQA:
     ):
         self.config = config
         self.semantics: Semantics = semantics
-        self._batches = dataclasses.replace(batches, batch_size=config.batch_size)
-        self._pad = pad
-        self._place = place
 
         @jax.jit
         def read(params: Any, batch: Mapping[str, Array]) -> dict[str, Array]:
@@ -122,7 +120,13 @@ class SqlQA:
                 "solutions": found.log_prob(batch["solutions"]),
             }
 
-        self._read = read
+        self._rows = functools.partial(
+            read_rows,
+            read,
+            batches=dataclasses.replace(batches, batch_size=config.batch_size),
+            pad=pad,
+            place=place,
+        )
 
     def read(
         self, params: Any, inputs: Sequence, sizes: np.ndarray
@@ -134,16 +138,7 @@ class SqlQA:
             inputs: what ``pad`` takes, by index.
             sizes: ``[N, 2]`` int, tokens and solutions of each.
         """
-        rows = read_rows(
-            self._read,
-            params,
-            inputs,
-            sizes,
-            batches=self._batches,
-            pad=self._pad,
-            place=self._place,
-        )
-        for index, out, entries in rows:
+        for index, out, entries in self._rows(params, inputs, sizes):
             possible = np.isfinite(out["log_probs"])
             yield (
                 index,

@@ -8,6 +8,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.queries import PreparedQueries, prepare_queries, query_question
 from hardem_jax.data.query_inputs import QueryInput, QueryInputs, pad_query_inputs
+from hardem_jax.data.query_layout import pieces_of_words
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.data.wikisql import read_wikisql
@@ -64,7 +65,6 @@ def test_an_input_is_the_question_and_every_column_with_the_pieces_of_all_words(
     assert found.num_question_tokens == 8
     assert found.question_tokens.tolist() == list(range(1, 9))
     assert found.word_first.tolist() == [0, 1, 2, 4, 5, 7]
-    assert found.word_last.tolist() == [0, 1, 3, 4, 6, 7]
     assert found.headers.tolist() == [[10, 14], [15, 16], [17, 19]]
     np.testing.assert_array_equal(found.queries, question.queries)
     assert inputs.sizes.tolist() == [[len(tokens), len(question.queries)]]
@@ -90,7 +90,7 @@ def test_a_word_that_the_tokenizer_drops_takes_its_queries_with_it(tokenizer):
     (question,), inputs = inputs_of(tokenizer, (text, table, "who"))
     found = inputs[0]
     assert found.token_ids.tolist() == [CLS, WHO, FOUR, _2, ASK, SEP, NO, SEP, WHO, SEP]
-    assert found.word_first.tolist() == [0, -1, 1, 3] and found.word_last.tolist() == [0, -1, 2, 3]
+    assert found.word_first.tolist() == [0, -1, 1, 3]
     values = [
         [c.value for c in Query.from_row(row, text, question.words).conditions]
         for row in question.queries
@@ -167,7 +167,7 @@ def test_every_question_stays_what_it_is_beside_others(tokenizer):
     _, together = inputs_of(tokenizer, *asked)
     for place, one in enumerate(asked):
         _, alone = inputs_of(tokenizer, one)
-        for name in ("token_ids", "word_first", "word_last", "headers", "queries"):
+        for name in ("token_ids", "word_first", "headers", "queries"):
             ours, theirs = getattr(together[place], name), getattr(alone[0], name)
             np.testing.assert_array_equal(ours, theirs, err_msg=name)
     assert together[-1].id == "q2" and len(list(together)) == len(together) == 3
@@ -214,7 +214,6 @@ ROW = QueryInput(
     token_ids=np.array([CLS, WHO, FOUR, _2, SEP, NO, DOT, SEP, WHO, SEP]),
     num_question_tokens=3,
     word_first=np.array([0, -1, 1]),
-    word_last=np.array([0, -1, 2]),
     headers=np.array([[5, 7], [8, 9]]),
     queries=np.array(
         [[0, 1, 0, *[-1] * 4, *UNUSED], [1, 0, 1, 0, 0, 2, 2, *UNUSED]], np.int16
@@ -284,9 +283,9 @@ def test_real_words_are_where_their_pieces_are(tmp_path, shared_dir, minilm_dir)
         pieces = tokenizer.encode([question.question])[0]
         found = whole[place]
         assert len(found.word_first) == len(question.words)
-        for (start, end), first, last in zip(
-            question.words, found.word_first, found.word_last, strict=True
-        ):
+        firsts, lasts = pieces_of_words(question.words, pieces.offsets, len(pieces.ids))
+        np.testing.assert_array_equal(found.word_first, firsts)
+        for (start, end), first, last in zip(question.words, firsts, lasts, strict=True):
             inside = (pieces.offsets[:, 0] < end) & (pieces.offsets[:, 1] > start)
             assert np.flatnonzero(inside)[[0, -1]].tolist() == [first, last]
         np.testing.assert_array_equal(found.queries, question.queries)

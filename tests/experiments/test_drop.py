@@ -1,32 +1,22 @@
 """The commands for DROP with the tagger, from an official file to an answer, on a tiny stand-in."""
 
+import functools
 import json
 
 import numpy as np
 import pytest
 
 from experiments import drop, equation_qa
-from experiments.cli import run_command
 from hardem_jax.data.equations import PreparedQuestions
+from tests import commands
 from tests.tiny import drop_answer, write_checkpoint, write_drop
 
 NUM_PASSAGES = 12
 PASSAGE = "Ada ran 41 yards. Then Bo ran 38 yards. Eve saw Ada."
 
 
-def call(*arguments):
-    run_command(drop.COMMANDS, prog="test", argv=[str(a) for a in arguments])
-
-
-def fails(capsys, *arguments):
-    """Runs a command that must end with exit code 2; returns its one line."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
-        call(*arguments)
-    assert stop.value.code == 2
-    [line] = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith("error: ")
-    return line
+call = functools.partial(commands.call, drop)
+fails = functools.partial(commands.fails, drop)
 
 
 def train_flags(root, out, *, train="train", dev="dev", seed=0):

@@ -1,6 +1,7 @@
 """NAQANet through the commands of `experiments.drop`, on a tiny stand-in for DROP."""
 
 import dataclasses
+import functools
 import json
 
 import jax
@@ -9,13 +10,13 @@ import pytest
 from flax import nnx
 
 from experiments import drop
-from experiments.cli import run_command
 from experiments.equation_qa import TrainedEquationModel
 from experiments.naqanet_model import RULES, NAQANetModelConfig
 from hardem_jax.data.equations import PreparedQuestions
 from hardem_jax.data.words import Vocabulary
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
 from hardem_jax.training.names import named_leaves
+from tests import commands
 
 SIZES = {
     **{"word-size": 8, "character-size": 4, "num-filters": 4, "filter-width": 3},
@@ -27,6 +28,10 @@ SIZES = {
 }
 MODEL = [word for name, size in SIZES.items() for word in (f"--model.{name}", size)]
 WORDS = ["yards", "and", "points", "how", "many", "more", "yards", "all", "a", "kick"]
+
+
+call = functools.partial(commands.call, drop)
+fails = functools.partial(commands.fails, drop)
 
 
 def answer(number):
@@ -59,20 +64,6 @@ def write_vectors(file, size=8):
     rows = [f"{word} {' '.join(map(str, rng.normal(size=size)))}" for word in sorted(set(WORDS))]
     file.write_text("\n".join(rows) + "\n")
     return file
-
-
-def call(*arguments):
-    run_command(drop.COMMANDS, prog="test", argv=[str(a) for a in arguments])
-
-
-def fails(capsys, *arguments):
-    """Runs a command that must end with exit code 2; returns its one line."""
-    with pytest.raises(SystemExit) as stop:
-        call(*arguments)
-    assert stop.value.code == 2
-    [line] = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith("error: ")
-    return line
 
 
 def train_flags(root, out, *, steps=4, every=2, batch_size=6, rate="5e-4", vectors=True):

@@ -7,31 +7,17 @@ import numpy as np
 import pytest
 
 from experiments import squad_layout, triviaqa
-from experiments.cli import parse, run_command
+from experiments.cli import parse
 from experiments.reader import TrainedReader
 from experiments.span_qa import Train
 from hardem_jax import HardEM
 from hardem_jax.errors import InputError
+from tests.commands import call, fails
 from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
 
 WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
 WINDOWS += ["--windows.max-question-tokens", "8"]
 SHAPES = ["--batches.batch-size", "4", "--batches.buckets", "16", "32"]
-
-
-def call(module, *arguments):
-    run_command(module.COMMANDS, prog="test", argv=[str(a) for a in arguments])
-
-
-def fails(capsys, module, *arguments):
-    """Runs a command that must end with exit code 2; returns its one line."""
-    with pytest.raises(SystemExit) as stop:
-        call(module, *arguments)
-    assert stop.value.code == 2
-    captured = capsys.readouterr()
-    [line] = captured.err.strip().splitlines()
-    assert line.startswith("error: ")
-    return line
 
 
 def train_flags(root, out, *, steps=4, seed=0):
@@ -98,7 +84,7 @@ def test_the_same_command_again_finds_the_run_finished(root, capsys):
 
 def test_other_settings_are_refused_and_leave_the_run_as_it_was(root, capsys):
     before = (root / "run" / "config.json").read_bytes()
-    assert "seed" in fails(capsys, triviaqa, *train_flags(root, root / "run", seed=5))
+    assert "seed" in fails(triviaqa, capsys, *train_flags(root, root / "run", seed=5))
     assert (root / "run" / "config.json").read_bytes() == before
 
 
@@ -128,7 +114,7 @@ def test_stopped_and_continued_equals_undisturbed(root, monkeypatch):
 
 
 def test_other_settings_do_not_continue_a_run(root, capsys):
-    assert "seed" in fails(capsys, triviaqa, *train_flags(root, root / "run", seed=5))
+    assert "seed" in fails(triviaqa, capsys, *train_flags(root, root / "run", seed=5))
 
 
 def test_squad_layout_runs_through_the_same_task(root, capsys, tmp_path):
@@ -163,7 +149,7 @@ def test_squad_layout_runs_through_the_same_task(root, capsys, tmp_path):
 )
 def test_what_a_person_got_wrong_is_one_line(capsys, flags, culprit, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert culprit in fails(capsys, triviaqa, *flags)
+    assert culprit in fails(triviaqa, capsys, *flags)
     assert not list(tmp_path.iterdir())
 
 
@@ -194,7 +180,7 @@ def test_a_checkpoint_of_another_shape_is_named(root, capsys, tmp_path):
         (tmp_path / "run" / name).symlink_to(root / "run" / name)
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     line = fails(
-        capsys, triviaqa, "evaluate", "--run-dir", tmp_path / "run", "--data", root / "dev"
+        triviaqa, capsys, "evaluate", "--run-dir", tmp_path / "run", "--data", root / "dev"
     )
     assert "checkpoint of another model" in line and "layers.1" in line
 

@@ -1,31 +1,21 @@
 """The commands for WikiSQL, from official files to an answer, on a tiny stand-in."""
 
+import functools
 import json
 
 import numpy as np
 import pytest
 
 from experiments import wikisql
-from experiments.cli import run_command
 from hardem_jax.data.queries import PreparedQueries
+from tests import commands
 from tests.tiny import write_checkpoint, write_wikisql
 
 NUM_TABLES = 6
 
 
-def call(*arguments):
-    run_command(wikisql.COMMANDS, prog="test", argv=[str(a) for a in arguments])
-
-
-def fails(capsys, *arguments):
-    """Runs a command that must end with exit code 2; returns its one line."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
-        call(*arguments)
-    assert stop.value.code == 2
-    [line] = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith("error: ")
-    return line
+call = functools.partial(commands.call, wikisql)
+fails = functools.partial(commands.fails, wikisql)
 
 
 def train_flags(root, out, *, train="train"):

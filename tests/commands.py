@@ -1,0 +1,21 @@
+"""Commands of the experiment modules, called as from a command line."""
+
+import pytest
+
+from experiments.cli import run_command
+
+
+def call(module, *arguments):
+    """Runs a command of a module with ``COMMANDS``."""
+    run_command(module.COMMANDS, prog="test", argv=[str(argument) for argument in arguments])
+
+
+def fails(module, capsys, *arguments):
+    """Runs a command that must end with exit code 2; returns its one line."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        call(module, *arguments)
+    assert stop.value.code == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("error: ")
+    return line
