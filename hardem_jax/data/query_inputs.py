@@ -178,7 +178,7 @@ def pad_query_inputs(
         pad_id: of the tokenizer.
 
     Example:
-        >>> row = QueryInput("q", np.array([2, 7, 3, 8, 9, 3]), 1, np.array([0]), np.array([0]),
+        >>> row = QueryInput("q", np.array([2, 7, 3, 8, 9, 3]), 1, np.array([0]),
         ...     np.array([[3, 5]]), np.array([[0, 3, 0] + [-1] * 12]))
         >>> batch = pad_query_inputs([row, None], 7, num_question_tokens=1, num_words=1,
         ...     num_columns=1, num_header_tokens=3, num_solutions=1, pad_id=0)

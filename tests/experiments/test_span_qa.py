@@ -165,8 +165,8 @@ def test_documents_that_cannot_be_read_are_named(root, capsys, tmp_path, content
     document = tmp_path / "mine.txt"
     document.write_bytes(content)
     line = fails(
-        capsys,
         triviaqa,
+        capsys,
         *("predict", "--run-dir", root / "run", "--document", document, "--question", "Who?"),
     )
     assert "mine.txt" in line and culprit in line
