@@ -4,7 +4,7 @@ Every run is a ``train`` in a folder of its own below ``out``; a run that has en
 repeated, one that was stopped continues. What is reported are the scores after the last step:
 choosing the best evaluation would flatter whoever varies most. The table and
 ``comparison.json`` hold mean and standard deviation over seeds, ``learning_curves.png`` shows
-the way there and ``predictions.md`` some answers.
+the way there, ``by_set_size.png`` scores by |Z|, and ``predictions.md`` some answers.
 """
 
 import abc
@@ -24,8 +24,8 @@ from rich.table import Table
 
 from experiments.cli import flags
 from experiments.runs import Setting, TrainCommand
-from hardem_jax.analysis.plots import learning_curves
-from hardem_jax.data.records import write_json
+from hardem_jax.analysis.plots import learning_curves, scores_by_group
+from hardem_jax.data.records import write_json, write_text
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 
 
@@ -88,8 +88,16 @@ class CompareCommand(Setting):
             metrics=self.CURVES,
             file=self.out / "learning_curves.png",
         )
+        if sizes := set_sizes(summary):
+            metric = next(iter(sizes)).partition(" |Z|=")[0]
+            scores_by_group(
+                runs,
+                groups=sizes,
+                labels=("|Z|", self.CURVES.get(metric, f"{metric} (%)")),
+                file=self.out / "by_set_size.png",
+            )
         if self.shown:
-            (self.out / "predictions.md").write_text(self._predictions(list(runs)), "utf-8")
+            write_text(self.out / "predictions.md", self._predictions(list(runs)))
 
     def _folder(self, name: str, seed: int) -> Path:
         return self.out / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}-{seed}"
@@ -154,6 +162,18 @@ def summarize(
         }
         for name, rows in runs.items()
     }
+
+
+def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The metrics that are told by |Z| -> their group, in ascending order.
+
+    Example:
+        >>> set_sizes({"MML": {"em": 1.0, "em |Z|=9+": 2.0, "em |Z|=3-4": 3.0}})
+        {'em |Z|=3-4': '3-4', 'em |Z|=9+': '9+'}
+    """
+    names = {name for scores in summary.values() for name in scores if " |Z|=" in name}
+    groups = {name: name.partition(" |Z|=")[2] for name in names}
+    return dict(sorted(groups.items(), key=lambda item: int(re.split(r"\D", item[1])[0])))
 
 
 def table(summary: dict[str, dict[str, tuple[float, float]]]) -> Table:

@@ -5,7 +5,7 @@ What all tasks share is in `experiments.runs`.
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,15 +17,18 @@ from experiments.compare import CompareCommand, ShownAnswer
 from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCommand
 from experiments.sql_model import SQLovaConfig
 from experiments.trained_parser import TrainedParser, annotated_queries, official_fields, shown
+from hardem_jax.analysis.query_differences import RightAnswer, differences_page
 from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.queries import PreparedQueries, query_question
+from hardem_jax.data.queries import PreparedQueries, QueryQuestion, query_question
+from hardem_jax.data.records import write_text
 from hardem_jax.data.table_file import read_csv_table
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
-from hardem_jax.solutions.sql import SqlRules
+from hardem_jax.solutions.sql import Query, SqlRules, Table
 from hardem_jax.tasks.sql_qa import (
     InferenceConfig,
+    QueryAnswer,
     SqlQA,
     evaluate,
     is_answer,
@@ -141,7 +144,12 @@ class Compare(SqlSetting, CompareCommand):
     """Train First-only, MML and hard EM, and tabulate them."""
 
     TRAIN = Train
-    CURVES = {"loss": "training loss over Z", "accuracy": "accuracy (%)"}
+    CURVES = {
+        "loss": "training loss over Z",
+        "accuracy": "accuracy (%)",
+        "hit@1": "annotated query is the likeliest of Z (%)",
+        "hit@5": "... is among the five likeliest of Z (%)",
+    }
 
     loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)
 
@@ -172,14 +180,19 @@ class Evaluate(EvaluateCommand):
         gold: folder with the official files, for the scores that need annotated queries.
         gold_split: official name of the split.
         decoding: another way to read answers off than that of the run.
+        differences: write a page about right answers by queries that are not the annotated ones
+            here, in Markdown; needs ``gold``.
     """
 
     predictions: Path | None = None
     gold: Path | None = None
     gold_split: str = "dev"
+    differences: Path | None = None
     decoding: Literal["query", "execution-guided", "greedy"] | None = None
 
     def score(self) -> Scored:
+        if self.differences is not None and self.gold is None:
+            raise InputError("--differences: expected annotated queries (--gold), found none")
         split = PreparedQueries(self.data)
         questions = list(split.questions)
         if not questions:
@@ -198,7 +211,24 @@ class Evaluate(EvaluateCommand):
             }
             for question, answer in zip(questions, answers, strict=True)
         ]
+        if self.differences is not None and golds is not None:
+            rights = _right_answers(questions, split.tables, answers, golds)
+            write_text(self.differences, differences_page(rights))
         return Scored(len(questions), scores, rows)
+
+
+def _right_answers(
+    questions: Sequence[QueryQuestion],
+    tables: Mapping[str, Table],
+    answers: Sequence[QueryAnswer | None],
+    golds: Mapping[str, Query],
+) -> Iterator[RightAnswer]:
+    for question, answer in zip(questions, answers, strict=True):
+        gold = golds.get(question.id)
+        if gold is not None and answer is not None and is_answer(question, answer.result):
+            header = tables[question.table_id].header
+            result = shown(question.answer)
+            yield RightAnswer(question.question, header, answer.query, gold, result)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Figures, each a function from plain numbers to a PNG file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -8,6 +8,8 @@ import matplotlib
 matplotlib.use("Agg")  # figures are files; no screen is needed
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
+from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 
 #: One colour per objective in every figure (Okabe and Ito's palette, safe for colour blindness).
 COLOURS = {
@@ -30,7 +32,8 @@ def learning_curves(
     Args:
         histories: objective -> its runs, each a list of records at the same steps; a record
             without a metric is passed over in its panel.
-        metrics: metric name -> label of the axis, with the unit; the axis starts at 0.
+        metrics: metric name -> label of the axis, with the unit; the axis starts at 0. A metric
+            that no record has is left out.
         file: PNG to write.
 
     Example:
@@ -41,6 +44,8 @@ def learning_curves(
         >>> file.is_file()
         True
     """
+    recorded = {name for runs in histories.values() for run in runs for r in run for name in r}
+    metrics = {name: label for name, label in metrics.items() if name in recorded}
     figure, panels = plt.subplots(
         1, len(metrics), figsize=(5 * len(metrics), 4), squeeze=False, layout="constrained"
     )
@@ -48,10 +53,7 @@ def learning_curves(
         for place, (name, runs) in enumerate(histories.items()):
             steps = [record["step"] for record in runs[0] if metric in record]
             values = np.array([[r[metric] for r in run if metric in r] for run in runs])
-            # "Hard EM, tau 100" is drawn as hard EM; the dashes tell several of them apart.
-            objective = name.partition(",")[0]
-            alike = [n for n in list(histories)[:place] if n.partition(",")[0] == objective]
-            colour, dashes = COLOURS.get(objective), LINES[len(alike) % len(LINES)]
+            colour, dashes = _colour(name), LINES[_place_among_alike(histories, place) % len(LINES)]
             mean = values.mean(axis=0)
             panel.plot(steps, mean, dashes, color=colour, label=name, marker="o", ms=3)
             if len(runs) > 1:
@@ -59,10 +61,81 @@ def learning_curves(
                 panel.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
         panel.set(xlabel="training step", ylabel=label)
         panel.set_xlim(left=0)
-        panel.set_ylim(bottom=0)
-        panel.grid(color="#dddddd", lw=0.6)
-        panel.spines[["top", "right"]].set_visible(False)
-    handles, labels = panels[0][0].get_legend_handles_labels()
+        _finish_panel(panel)
+    _save(figure, panels[0][0], file)
+
+
+def scores_by_group(
+    scores: Mapping[str, Sequence[Mapping[str, float]]],
+    *,
+    groups: Mapping[str, str],
+    labels: tuple[str, str],
+    file: Path,
+) -> None:
+    """Bars of every objective by group, such as accuracy by |Z| (Min et al., 2019, figure 3).
+
+    A bar is the mean over runs, its line the range.
+
+    Args:
+        scores: objective -> metrics of its runs.
+        groups: metric name -> name of the group, in the order of the axis.
+        labels: of the horizontal and of the vertical axis, which starts at 0.
+        file: PNG to write.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "by-size.png"
+        >>> groups = {"em |Z|=1": "1", "em |Z|=2": "2"}
+        >>> runs = {"MML": [{"em |Z|=1": 10.0, "em |Z|=2": 20.0}]}
+        >>> scores_by_group(runs, groups=groups, labels=("|Z|", "exact match (%)"), file=file)
+        >>> file.is_file()
+        True
+    """
+    width = 0.8 / len(scores)
+    figure, panel = plt.subplots(
+        figsize=(max(5.0, 0.32 * len(scores) * len(groups) + 1.5), 4), layout="constrained"
+    )
+    for place, (name, runs) in enumerate(scores.items()):
+        values = np.array([[run.get(group, np.nan) for group in groups] for run in runs])
+        mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+        panel.bar(
+            np.arange(len(groups)) + (place - (len(scores) - 1) / 2) * width,
+            mean,
+            width,
+            yerr=[mean - low, high - mean] if len(runs) > 1 else None,
+            color=_colour(name),
+            # Several of one objective are told apart by their shade.
+            alpha=1 / (1 + 0.6 * _place_among_alike(scores, place)),
+            error_kw={"lw": 0.8, "ecolor": "#333333"},
+            label=name,
+        )
+    panel.set(xlabel=labels[0], ylabel=labels[1])
+    panel.set_xticks(np.arange(len(groups)), list(groups.values()))
+    panel.set_axisbelow(True)
+    _finish_panel(panel)
+    _save(figure, panel, file)
+
+
+def _colour(name: str) -> str | None:
+    """The colour of the objective: "Hard EM, tau 100" is hard EM."""
+    return COLOURS.get(name.partition(",")[0])
+
+
+def _place_among_alike(names: Iterable[str], place: int) -> int:
+    """How many of the names before this one are the same objective with other settings."""
+    objectives = [name.partition(",")[0] for name in names]
+    return objectives[:place].count(objectives[place])
+
+
+def _finish_panel(panel: Axes) -> None:
+    panel.set_ylim(bottom=0)
+    panel.grid(color="#dddddd", lw=0.6)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _save(figure: Figure, panel: Axes, file: Path) -> None:
+    """With one legend above all panels, taken from the given one."""
+    handles, labels = panel.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
     figure.savefig(file, dpi=150)
     plt.close(figure)

@@ -180,7 +180,15 @@ def write_json(file: Path, content: Any) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+    write_text(file, json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a text file.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -44,6 +44,7 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
         [scores] = content["runs"][name]
         assert content["summary"][name]["em"] == [scores["em"], 0] and "data: em" in scores
     assert (out / "learning_curves.png").stat().st_size > 10_000
+    assert (out / "by_set_size.png").stat().st_size > 10_000
     header, _, *rows = (out / "predictions.md").read_text().splitlines()
     assert header == f"| question | gold | {' | '.join(OBJECTIVES)} |"
     assert len(rows) == 5 and all(row.count("|") == 7 for row in rows)

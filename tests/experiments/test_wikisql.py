@@ -75,12 +75,18 @@ def test_evaluation_measures_with_annotated_queries(root, capsys):
     command = ["evaluate", "--run-dir", root / "run", "--data", root / "dev"]
     call(*command, "--predictions", predictions)
     assert "logical form" not in capsys.readouterr().out
-    call(*command, "--gold", root / "official", "--gold-split", "train", "--decoding", "greedy")
+    page = root / "differences.md"
+    assert "--gold" in fails(capsys, *command, "--differences", page)
+    gold = ["--gold", root / "official", "--gold-split", "train"]
+    call(*command, *gold, "--decoding", "greedy", "--differences", page)
     printed = capsys.readouterr().out
     for name in ("accuracy", "non-empty accuracy", "logical form", "hit@1", "gold in Z"):
         assert name in printed
     scores = json.loads((root / "run" / "scores-dev.json").read_text())
     assert scores["gold in Z"] == 100
+    right = round(scores["accuracy"] * 3 * NUM_TABLES / 100)
+    same = round(scores["logical form"] * 3 * NUM_TABLES / 100)
+    assert page.read_text().startswith(f"{right} right answers, {same} (")
     rows = json.loads(predictions.read_text())
     assert len(rows) == 3 * NUM_TABLES
     assert set(rows[0]) == {"id", "question", "sql", "result"} and rows[0]["id"] == "train-0"
