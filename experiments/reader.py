@@ -88,11 +88,24 @@ class TrainedReader:
         task: `SpanQA`.
         params: of the chosen checkpoint.
 
+    Args:
+        run_dir: the folder.
+        checkpoint: "best" or "last".
+        batch_size: windows read at once.
+        inference: how answers are read off; None for as the run has it.
+
     Raises:
         InputError: if the folder holds no such run.
     """
 
-    def __init__(self, run_dir: Path, checkpoint: str, *, batch_size: int):
+    def __init__(
+        self,
+        run_dir: Path,
+        checkpoint: str,
+        *,
+        batch_size: int,
+        inference: InferenceConfig | None = None,
+    ):
         config = read_run_config(run_dir)
         model = config["flags"]["model"]
         self.tokenizer = load_tokenizer(run_dir)
@@ -107,11 +120,11 @@ class TrainedReader:
         )
         graphdef, shapes = nnx.split(abstract, nnx.Param)
         self.params = load_params(run_dir / checkpoint, shapes)
-        inference = fields_of(config["flags"]["inference"])
-        inference["batch_size"] = batch_size
+        if inference is None:
+            inference = InferenceConfig(**fields_of(config["flags"]["inference"]))
         self.task = SpanQA(
             graphdef,
-            InferenceConfig(**inference),
+            dataclasses.replace(inference, batch_size=batch_size),
             batches=BatchConfig(**fields_of(config["flags"]["batches"])),
             pad_id=self.tokenizer.pad_id,
         )

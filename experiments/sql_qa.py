@@ -18,7 +18,7 @@ from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCom
 from experiments.sql_model import SQLovaConfig
 from experiments.trained_parser import TrainedParser, annotated_queries, official_fields, shown
 from hardem_jax.analysis.query_differences import RightAnswer, differences_page
-from hardem_jax.data.batches import BatchConfig
+from hardem_jax.data.batches import BatchConfig, Chosen
 from hardem_jax.data.queries import PreparedQueries, QueryQuestion, query_question
 from hardem_jax.data.records import write_text
 from hardem_jax.data.table_file import read_csv_table
@@ -88,7 +88,7 @@ class SqlSetting(Setting):
         usable = np.flatnonzero(inputs.sizes[:, 1])
         sizes = inputs.sizes[usable]
         batches, steps_per_epoch = self.batches_of(
-            _Chosen(inputs, usable), sizes, parser.pad(inputs, self.batches.num_solutions(sizes))
+            Chosen(inputs, usable), sizes, parser.pad(inputs, self.batches.num_solutions(sizes))
         )
         task = SqlQA(
             parser.graphdef,
@@ -270,16 +270,3 @@ class Predict:
             line = f"{np.exp(log_prob):6.1%}  {answer.query.text(table.header)}"
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             console.print(f"        {result}", markup=False)
-
-
-class _Chosen(Sequence):
-    """Some items of a sequence, read when they are asked for."""
-
-    def __init__(self, items: Sequence, places: np.ndarray):
-        self._items, self._places = items, places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, index):
-        return self._items[int(self._places[index])]

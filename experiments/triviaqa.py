@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.cli import run_command
-from experiments.span_qa import Compare, Evaluate, Predict, Train, prepare
+from experiments.span_files import Predict, prepare
+from experiments.span_qa import Compare, Evaluate, Train
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.records import file_digest
 from hardem_jax.data.triviaqa import read_triviaqa

@@ -9,6 +9,7 @@ What a batch holds is up to the task: it brings a `Pad`. In all of them ``row_wh
 marks the real rows and ``ids`` lists R example ids, which stay on the host.
 """
 
+import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -56,13 +57,109 @@ class BatchConfig:
         return 1 << max(0, largest - 1).bit_length()
 
 
-class TrainingPlan(Sequence[tuple[int, np.ndarray, np.ndarray]]):
-    """Which windows make up training step n: a pure function of seed and n.
+class Chosen(Sequence[T]):
+    """Some items of a sequence, read when they are asked for.
 
-    Every epoch visits each positive once, in a new order, and pairs it with negatives drawn
-    without replacement (with fewer negatives than positives they come round again, in a new
-    order). Items are batched within their bucket; what does not fill a batch moves up to the next
-    bucket, so that an epoch leaves out less than one batch.
+    Example:
+        >>> list(Chosen("abcd", np.array([3, 0])))
+        ['d', 'a']
+    """
+
+    def __init__(self, items: Sequence[T], indices: np.ndarray):
+        self._items, self._indices = items, indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index):
+        return self._items[int(self._indices[index])]
+
+
+class Plan(Sequence[T], abc.ABC):
+    """Which inputs make up training step n: a pure function of seed and n.
+
+    Every epoch takes all items in a new order and batches them within their bucket; what does not
+    fill a batch moves up to the next bucket, so that an epoch leaves out less than one batch.
+
+    Args:
+        num_items: in an epoch.
+        longest: tokens of the longest input.
+        config: batch size and buckets.
+        num_steps: length of the plan.
+        seed: of all orders and draws.
+
+    Attributes:
+        steps_per_epoch: full batches of one epoch.
+
+    Raises:
+        InputError: there is no full batch, or an input that no bucket holds.
+    """
+
+    def __init__(
+        self, num_items: int, longest: int, config: BatchConfig, *, num_steps: int, seed: int
+    ):
+        if num_items < config.batch_size:
+            raise InputError(
+                f"training data: expected at least one batch of {config.batch_size} inputs with a "
+                f"solution, found {num_items}"
+            )
+        if longest > config.buckets[-1]:
+            raise InputError(
+                f"training data: expected inputs of at most {config.buckets[-1]} tokens "
+                f"(the largest bucket), found one of {longest}"
+            )
+        self.steps_per_epoch = num_items // config.batch_size
+        self._config = config
+        self._num_steps = num_steps
+        self._seed = seed
+        self._cached: tuple[int, list[T]] = (-1, [])
+
+    @abc.abstractmethod
+    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """The items of an epoch in a new order.
+
+        Returns:
+            ``[num_items, K]`` int, the inputs of each item, and ``[num_items]`` int, the tokens
+            of the longest of them.
+        """
+
+    @abc.abstractmethod
+    def step(self, num_tokens: int, items: np.ndarray) -> T:
+        """What the plan says of a step: T and its ``[B, K]`` inputs."""
+
+    def __len__(self) -> int:
+        return self._num_steps
+
+    def __getitem__(self, step):
+        if not 0 <= step < self._num_steps:
+            raise IndexError(step)
+        epoch, index = divmod(int(step), self.steps_per_epoch)
+        cached_epoch, batches = self._cached
+        if cached_epoch != epoch:
+            batches = self._epoch(epoch)
+            # One tuple, assigned at once: prefetching threads read it while another writes.
+            self._cached = (epoch, batches)
+        return batches[index]
+
+    def _epoch(self, epoch: int) -> list[T]:
+        rng = np.random.default_rng((self._seed, epoch))
+        items, lengths = self.draw(rng)
+        bucket_of = np.searchsorted(self._config.buckets, lengths)
+        batches, waiting = [], np.zeros(0, np.int64)
+        for bucket, num_tokens in enumerate(self._config.buckets):
+            waiting = np.concatenate([waiting, np.flatnonzero(bucket_of == bucket)])
+            full = len(waiting) // self._config.batch_size * self._config.batch_size
+            for chosen in waiting[:full].reshape(-1, self._config.batch_size):
+                batches.append(self.step(num_tokens, items[chosen]))
+            waiting = waiting[full:]
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+
+class TrainingPlan(Plan[tuple[int, np.ndarray, np.ndarray]]):
+    """Items of one input with solutions and ``config.negatives`` without.
+
+    Every epoch visits each positive once and pairs it with negatives drawn without replacement
+    (with fewer negatives than positives they come round again, in a new order).
 
     Args:
         positive_lengths: ``[P]`` int, tokens of each window with mentions.
@@ -90,63 +187,31 @@ class TrainingPlan(Sequence[tuple[int, np.ndarray, np.ndarray]]):
         num_steps: int,
         seed: int,
     ):
-        if len(positive_lengths) < config.batch_size:
-            raise InputError(
-                f"training data: expected at least one batch of {config.batch_size} inputs with a "
-                f"solution, found {len(positive_lengths)}"
-            )
-        longest = max(positive_lengths.max(), negative_lengths.max(initial=0))
-        if longest > config.buckets[-1]:
-            raise InputError(
-                f"training data: expected inputs of at most {config.buckets[-1]} tokens "
-                f"(the largest bucket), found one of {longest}"
-            )
+        longest = max(positive_lengths.max(initial=0), negative_lengths.max(initial=0))
+        super().__init__(len(positive_lengths), longest, config, num_steps=num_steps, seed=seed)
         self._positive_lengths = positive_lengths
         self._negative_lengths = negative_lengths
-        self._config = config
         self._negatives = config.negatives if len(negative_lengths) else 0
-        self._num_steps = num_steps
-        self._seed = seed
-        self.steps_per_epoch = len(positive_lengths) // config.batch_size
-        self._cached: tuple[int, list] = (-1, [])
 
-    def __len__(self) -> int:
-        return self._num_steps
-
-    def __getitem__(self, step):
-        if not 0 <= step < self._num_steps:
-            raise IndexError(step)
-        epoch, index = divmod(int(step), self.steps_per_epoch)
-        cached_epoch, batches = self._cached
-        if cached_epoch != epoch:
-            batches = self._epoch(epoch)
-            # One tuple, assigned at once: prefetching threads read it while another writes.
-            self._cached = (epoch, batches)
-        return batches[index]
-
-    def _epoch(self, epoch: int) -> list[tuple[int, np.ndarray, np.ndarray]]:
-        rng = np.random.default_rng((self._seed, epoch))
+    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         positives = rng.permutation(len(self._positive_lengths))
-        negatives = self._draw_negatives(rng, len(positives))
+        negatives = draw_rows(rng, len(self._negative_lengths), len(positives), self._negatives)
         lengths = np.maximum(
             self._positive_lengths[positives],
             self._negative_lengths[negatives].max(axis=1, initial=0),
         )
-        bucket_of = np.searchsorted(self._config.buckets, lengths)
-        batches, waiting = [], np.zeros(0, np.int64)
-        for bucket, num_tokens in enumerate(self._config.buckets):
-            waiting = np.concatenate([waiting, np.flatnonzero(bucket_of == bucket)])
-            full = len(waiting) // self._config.batch_size * self._config.batch_size
-            for items in waiting[:full].reshape(-1, self._config.batch_size):
-                batches.append((num_tokens, positives[items], negatives[items].reshape(-1)))
-            waiting = waiting[full:]
-        return [batches[i] for i in rng.permutation(len(batches))]
+        return np.concatenate([positives[:, None], negatives], axis=1), lengths
 
-    def _draw_negatives(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        needed, available = count * self._negatives, len(self._negative_lengths)
-        rounds = -(-needed // available) if needed else 0
-        draws = [rng.permutation(available) for _ in range(rounds)]
-        return np.concatenate([np.zeros(0, np.int64), *draws])[:needed].reshape(count, -1)
+    def step(self, num_tokens: int, items: np.ndarray) -> tuple[int, np.ndarray, np.ndarray]:
+        return num_tokens, items[:, 0], items[:, 1:].reshape(-1)
+
+
+def draw_rows(rng: np.random.Generator, available: int, rows: int, columns: int) -> np.ndarray:
+    """``[rows, columns]`` of the ``available`` indices, each drawn again only after all others."""
+    needed = rows * columns
+    rounds = -(-needed // available) if needed else 0
+    draws = [rng.permutation(available) for _ in range(rounds)]
+    return np.concatenate([np.zeros(0, np.int64), *draws])[:needed].reshape(rows, columns)
 
 
 def training_batches(

@@ -3,6 +3,7 @@
 =======================  =====================================================
 ``positives.*``          windows that hold a mention (see `records`)
 ``negatives.*``          windows that do not
+``places.npy``           question, document and rank within the question of each window
 ``questions.jsonl``      id, question, golds and |Z| of every question, in order
 ``tokenizer.json``       the tokenizer the windows were made with
 ``meta.json``            configuration, sources, counts, |Z| statistics
@@ -26,6 +27,7 @@ from hardem_jax.data.examples import ExclusionCounts, ReadingExample
 from hardem_jax.data.records import (
     RecordSource,
     RecordWriter,
+    load_array,
     new_folder,
     read_meta,
     size_summary,
@@ -34,7 +36,7 @@ from hardem_jax.data.records import (
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.data.windows import WINDOWS, Window, WindowConfig, make_windows
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +61,8 @@ class PreparedSplit:
     Attributes:
         positives, negatives: windows with and without a mention.
         questions: by id, in the order of the source.
+        places: ``[N, 3]`` int32: of each of all `windows`, its question, its document and its
+            rank among the windows of the question, each counted from 0.
         tokenizer: `Wordpieces` the windows were made with.
         meta: content of ``meta.json``.
 
@@ -71,6 +75,7 @@ class PreparedSplit:
         self.folder = folder
         self.positives = RecordSource(folder / "positives", WINDOWS)
         self.negatives = RecordSource(folder / "negatives", WINDOWS)
+        self.places = load_array(folder / "places.npy")
         self.tokenizer = Wordpieces(Tokenizer.from_file(str(folder / "tokenizer.json")))
         with open(folder / "questions.jsonl", encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
@@ -94,7 +99,7 @@ class Concatenated(Sequence[Window]):
         0
     """
 
-    def __init__(self, sources: Sequence[RecordSource[Window]]):
+    def __init__(self, sources: Sequence["RecordSource[Window] | Concatenated"]):
         self._sources = list(sources)
         self._ends = np.cumsum([len(source) for source in sources])
         self.sizes: np.ndarray = np.concatenate(
@@ -108,6 +113,17 @@ class Concatenated(Sequence[Window]):
         which = int(np.searchsorted(self._ends, index, side="right"))
         begin = self._ends[which] - len(self._sources[which])
         return self._sources[which][index - begin]
+
+
+def all_windows(splits: Sequence[PreparedSplit]) -> tuple[Concatenated, np.ndarray]:
+    """The windows of several splits, and their `PreparedSplit.places` with questions told apart."""
+    first = np.cumsum([0, *(len(split.questions) for split in splits)])
+    places = [
+        split.places + np.array([begin, 0, 0], np.int32)
+        for split, begin in zip(splits, first[:-1], strict=True)
+    ]
+    windows = Concatenated([split.windows() for split in splits])
+    return windows, np.concatenate([np.zeros((0, 3), np.int32), *places])
 
 
 def prepare_split(
@@ -128,8 +144,9 @@ def prepare_split(
         folder: to be created; an existing one is replaced if it is a prepared split.
         tokenizer: of the encoder.
         config: window sizes.
-        metric: "triviaqa" or "squad", the official metric of the data.
-        sources: name of each source file -> digest, for the record.
+        metric: "triviaqa", "squad" or "rouge", the official metric of the data.
+        sources: name of each source file -> digest, for the record, and whatever else determined
+            the examples.
         exclusions: the readers' count; what drops out here is added to it.
         keep_without_mention: True for data to evaluate on, where a question whose answer is
             not found still counts. Training cannot use such a question.
@@ -141,6 +158,7 @@ def prepare_split(
     num_examples = 0
     with new_folder(folder) as partial:
         writers = {n: RecordWriter(partial / n, WINDOWS) for n in ("positives", "negatives")}
+        places: dict[str, list[tuple[int, int, int]]] = {name: [] for name in writers}
         with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
             for example in examples:
                 num_examples += 1
@@ -152,13 +170,17 @@ def prepare_split(
                 if not num_solutions and not keep_without_mention:
                     exclusions.add("answer not in any window", example.id)
                     continue
-                for window in windows:
-                    writers["positives" if len(window.solutions) else "negatives"].write(window)
+                for rank, window in enumerate(windows):
+                    kind = "positives" if len(window.solutions) else "negatives"
+                    writers[kind].write(window)
+                    places[kind].append((len(set_sizes), window.document, rank))
                 set_sizes.append(num_solutions)
                 row = Question(example.id, example.question, example.golds, num_solutions)
                 questions.write(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n")
         for writer in writers.values():
             writer.close()
+        all_places = np.array([*places["positives"], *places["negatives"]], np.int32)
+        np.save(partial / "places.npy", all_places.reshape(-1, 3))
         tokenizer.save(partial)
         sizes = [len(np.load(f"{partial / name}.sizes.npy")) for name in writers]
         meta = {

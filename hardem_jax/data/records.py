@@ -86,7 +86,7 @@ class RecordSource(Sequence[T]):
     """
 
     def __init__(self, stem: Path, codec: Codec[T]):
-        self.sizes: np.ndarray = _load_sizes(Path(f"{stem}.sizes.npy"))
+        self.sizes: np.ndarray = load_array(Path(f"{stem}.sizes.npy"))
         self._codec = codec
         file = Path(f"{stem}.array_record")
         if not file.is_file():
@@ -195,7 +195,12 @@ def write_text(file: Path, text: str) -> None:
         raise InputError(f"{file}: cannot be written ({error.strerror})") from error
 
 
-def _load_sizes(file: Path) -> np.ndarray:
+def load_array(file: Path) -> np.ndarray:
+    """An array that belongs to a prepared split.
+
+    Raises:
+        InputError: there is none, or it cannot be read.
+    """
     try:
         return np.load(file)
     except (OSError, ValueError, EOFError) as error:

@@ -3,7 +3,9 @@ r"""P(z | x) over spans: a start and an end position, chosen independently.
 .. math:: \log P(z = (i, j) \mid x) = \log \mathrm{softmax}(s)_i + \log \mathrm{softmax}(e)_j
 
 (Min et al., 2019, section 4.1 and appendix A). The softmax runs over the positions
-where a span may stand and gives every other position exactly no mass.
+where a span may stand and gives every other position exactly no mass. Over a document or a question
+that is read in several windows it can run over all of them (`SpanDistribution.shared`), as
+Clark and Gardner (2018) propose.
 """
 
 import dataclasses
@@ -16,7 +18,9 @@ Array = jax.Array
 
 
 @functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["start", "end", "where"], meta_fields=[]
+    jax.tree_util.register_dataclass,
+    data_fields=["start", "end", "where", "log_partitions"],
+    meta_fields=[],
 )
 @dataclasses.dataclass(frozen=True)
 class SpanDistribution:
@@ -28,6 +32,8 @@ class SpanDistribution:
         start: ``[B, T]`` float32 log-probabilities of the first token; -inf outside ``where``.
         end: ``[B, T]`` float32, the same of the last token.
         where: ``[B, T]`` bool, the positions where a span may stand.
+        log_partitions: ``[B, 2]`` float32, logarithms of the sums that start and end were
+            normalised by; -inf in a row without any position.
 
     Example:
         >>> logits = jnp.log(jnp.array([[8.0, 1.0, 3.0]]))
@@ -40,13 +46,46 @@ class SpanDistribution:
     start: Array
     end: Array
     where: Array
+    log_partitions: Array
 
     @classmethod
     def from_logits(
         cls, start_logits: Array, end_logits: Array, *, where: Array
     ) -> "SpanDistribution":
         """Normalise ``[B, T]`` logits over the positions ``where`` (bool), in float32."""
-        return cls(_log_softmax(start_logits, where), _log_softmax(end_logits, where), where)
+        start, start_partition = _log_softmax(start_logits, where)
+        end, end_partition = _log_softmax(end_logits, where)
+        return cls(start, end, where, jnp.stack([start_partition, end_partition], axis=-1))
+
+    def shared(self, group_size: int) -> "SpanDistribution":
+        """The same scores normalised over ``group_size`` rows together, row after row.
+
+        A window keeps its distribution and is weighed by its share of the sum of its group:
+        log P(i | group) = log P(i | window) + log (sum of the window / sum of the group).
+
+        Args:
+            group_size: G, static; divides B. Rows 0 to G - 1 are the first group.
+
+        Example:
+            >>> logits = jnp.log(jnp.array([[1.0, 1.0], [3.0, 5.0]]))
+            >>> spans = SpanDistribution.from_logits(logits, logits, where=logits > -1)
+            >>> print((100 * jnp.exp(spans.shared(2).start)).round().astype(int))
+            [[10 10]
+             [30 50]]
+        """
+        # [B / G, G, 2]
+        groups = self.log_partitions.reshape(-1, group_size, 2)
+        # A group of nothing but padding has no mass in any row; any finite sum will do.
+        some = jnp.any(groups > -jnp.inf, axis=1, keepdims=True)
+        totals = jax.nn.logsumexp(jnp.where(some, groups, 0.0), axis=1, keepdims=True)
+        # Rows of padding have no positions, and their start and end stay -inf.
+        shares = jnp.where(groups > -jnp.inf, groups - totals, 0.0).reshape(-1, 2)
+        return SpanDistribution(
+            self.start + shares[:, :1],
+            self.end + shares[:, 1:],
+            self.where,
+            jnp.broadcast_to(totals, groups.shape).reshape(-1, 2),
+        )
 
     def log_prob(self, spans: Array) -> Array:
         """log P(z | x) of given spans.
@@ -70,6 +109,7 @@ class SpanDistribution:
             jnp.where(where, self.start, -jnp.inf),
             jnp.where(where, self.end, -jnp.inf),
             self.where & where,
+            self.log_partitions,
         )
 
     def top(self, k: int, *, max_length: int) -> tuple[Array, Array]:
@@ -106,10 +146,15 @@ class SpanDistribution:
         return self.top(1, max_length=max_length)[0][:, 0]
 
 
-def _log_softmax(logits: Array, where: Array) -> Array:
-    """Log-softmax over ``where``; -inf elsewhere and throughout a row without any position."""
+def _log_softmax(logits: Array, where: Array) -> tuple[Array, Array]:
+    """Log-softmax over ``where`` and the logarithm of its sum, ``[B]``.
+
+    Both are -inf elsewhere, and throughout a row without any position.
+    """
     logits = jnp.where(where, logits.astype(jnp.float32), -jnp.inf)
     # A row of padding must not turn into NaN: it is normalised as if it were zeros, then masked.
     some = jnp.any(where, axis=-1, keepdims=True)
-    normalised = jax.nn.log_softmax(jnp.where(some, logits, 0.0), axis=-1)
-    return jnp.where(where, normalised, -jnp.inf)
+    safe = jnp.where(some, logits, 0.0)
+    partition = jax.nn.logsumexp(safe, axis=-1, keepdims=True)
+    normalised = jnp.where(where, safe - partition, -jnp.inf)
+    return normalised, jnp.where(some, partition, -jnp.inf)[..., 0]

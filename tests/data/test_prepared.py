@@ -115,7 +115,7 @@ def test_preparing_again_replaces_and_gives_the_same_bytes(tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("content", "culprit"), [("{", "expected JSON"), (json.dumps({"format": 0}), "format 1")]
+    ("content", "culprit"), [("{", "expected JSON"), (json.dumps({"format": 0}), "format 2")]
 )
 def test_foreign_meta_files_are_named(tmp_path, content, culprit):
     (tmp_path / "meta.json").write_text(content)

@@ -89,3 +89,39 @@ def test_low_precision_logits_are_normalised_in_float32():
     spans = SpanDistribution.from_logits(logits, logits, where=jnp.ones((1, 300), bool))
     assert spans.start.dtype == jnp.float32
     np.testing.assert_allclose(np.exp(spans.start).sum(), 1.0, rtol=1e-5)
+
+
+def test_rows_that_share_a_softmax_are_one_long_row(example):
+    start, end, where, _ = example
+    start, end, where = (np.concatenate([x, x[::-1] / 2 if x.dtype != bool else x[::-1]])
+                         for x in (start, end, where))  # fmt: skip
+    spans = SpanDistribution.from_logits(jnp.array(start), jnp.array(end), where=jnp.array(where))
+    long = SpanDistribution.from_logits(
+        *(jnp.array(x.reshape(2, -1)) for x in (start, end)), where=jnp.array(where.reshape(2, -1))
+    )
+    shared = spans.shared(3)
+    for name in ("start", "end"):
+        got = np.asarray(getattr(shared, name)).reshape(2, -1)
+        np.testing.assert_allclose(got, getattr(long, name), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(shared.log_partitions[::3], long.log_partitions, rtol=1e-5)
+    # One row to a group changes nothing, and a group of padding alone has no mass.
+    np.testing.assert_array_equal(spans.shared(1).start, spans.start)
+    nothing = SpanDistribution.from_logits(
+        jnp.zeros((2, 4)), jnp.zeros((2, 4)), where=jnp.zeros((2, 4), bool)
+    )
+    assert np.all(np.asarray(nothing.shared(2).start) == -np.inf)
+
+
+def test_gradients_through_padding_are_finite_and_those_of_one_long_row(example):
+    start, end, where, _ = example
+
+    def loss(start, end, group_size, where):
+        spans = SpanDistribution.from_logits(start, end, where=where).shared(group_size)
+        return jnp.sum(spans.start, where=where) + jnp.sum(jnp.where(where, spans.end, 0.0) ** 2)
+
+    rows = jax.grad(loss, (0, 1))(jnp.array(start), jnp.array(end), 3, jnp.array(where))
+    flat = [jnp.array(x.reshape(1, -1)) for x in (start, end, where)]
+    long = jax.grad(loss, (0, 1))(flat[0], flat[1], 1, flat[2])
+    for got, expected in zip(rows, long, strict=True):
+        assert np.all(np.isfinite(got))
+        np.testing.assert_allclose(got.reshape(1, -1), expected, rtol=1e-4, atol=1e-4)

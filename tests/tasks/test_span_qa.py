@@ -14,8 +14,15 @@ from hardem_jax.data.prepared import Question
 from hardem_jax.data.windows import Window, pad_windows
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.tasks.span_qa import Answer, InferenceConfig, SpanQA, WindowReading, evaluate
+from hardem_jax.tasks.span_qa import LatentConfig, evaluate
 from hardem_jax.tasks.span_qa import make_loss as make_span_loss
+from hardem_jax.tasks.span_reading import (
+    Answer,
+    AnswerPool,
+    InferenceConfig,
+    SpanQA,
+    WindowReading,
+)
 
 CONFIG = BertConfig(
     vocab_size=30,
@@ -151,12 +158,13 @@ def test_best_solution_is_the_likeliest_of_z(reader):
     assert readings[2].best_solution == -1
 
 
-def reading(answerable, *spans):
+def reading(answerable, *spans, document=0, sizes=(0.0, 0.0)):
     return WindowReading(
         answerable,
         texts=tuple(text for text, _ in spans),
         log_probs=tuple(score for _, score in spans),
-        spans=tuple((0, 0, len(text)) for text, _ in spans),
+        spans=tuple((document, 0, len(text)) for text, _ in spans),
+        log_partitions=sizes,
         best_solution=-1,
     )
 
@@ -169,6 +177,135 @@ def test_the_selector_chooses_the_window_unless_joint_is_asked_for(reader):
     joint = task(reader, joint=True).answers(readings)
     assert [answer.text for answer in joint] == ["z", "x", "y"]
     assert joint[1] == Answer("x", (0, 0, 1), pytest.approx(np.exp(-1.2)))
+
+
+READINGS = [
+    reading(-0.5, ("a", -0.1), ("b", -3.0), document=0, sizes=(1.0, 2.0)),
+    reading(-0.4, ("c", -0.3), document=1, sizes=(0.0, 0.5)),
+    reading(-2.0, ("a", -0.2), ("d", -0.9), document=1, sizes=(3.0, 2.0)),
+    reading(-9.0, document=2, sizes=(-np.inf, -np.inf)),
+]
+
+
+def chances(scope, readings=READINGS, keep=None):
+    pool = AnswerPool(InferenceConfig(scope=scope), keep)
+    for one in readings:
+        pool.add(one)
+    return {answer.text: answer.probability for answer in pool.answers()}
+
+
+def share(window, windows):
+    """Of one window among others, for start times end."""
+    sums = np.exp([READINGS[i].log_partitions for i in windows])
+    return np.prod(np.exp(READINGS[window].log_partitions) / sums.sum(axis=0))
+
+
+def test_spans_of_a_question_share_one_softmax_without_the_selector():
+    expected = {
+        "a": np.exp(-0.2) * share(2, [0, 1, 2]),
+        "d": np.exp(-0.9) * share(2, [0, 1, 2]),
+        "b": np.exp(-3.0) * share(0, [0, 1, 2]),
+        "c": np.exp(-0.3) * share(1, [0, 1, 2]),
+    }
+    got = chances("question")
+    assert got == pytest.approx(expected)
+    assert list(got) == sorted(expected, key=lambda text: -expected[text])
+
+
+def test_the_selector_chooses_a_document_and_its_windows_share_one_softmax():
+    got = chances("document")
+    expected = {
+        "a": np.exp(-0.4 - 0.2) * share(2, [1, 2]),
+        "d": np.exp(-0.4 - 0.9) * share(2, [1, 2]),
+        "c": np.exp(-0.4 - 0.3) * share(1, [1, 2]),
+        "b": np.exp(-0.5 - 3.0),
+    }
+    assert got == pytest.approx(expected) and list(got) == list(expected)
+
+
+@pytest.mark.parametrize("scope", ["window", "document", "question"])
+def test_what_a_pool_forgets_is_not_asked_for(scope):
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]):
+        readings = [READINGS[i] for i in order]
+        whole, best = chances(scope, readings), chances(scope, readings, keep=1)
+        [(text, chance)] = best.items()
+        assert text == next(iter(whole)) and chance == pytest.approx(whole[text])
+
+
+def grouped_loss(reader, objective, **latent):
+    graphdef, params = reader
+    loss = make_span_loss(graphdef, objective, LatentConfig(group_size=2, **latent), negatives=1)
+    # Two items: the windows of q1 and a negative, those of q2 (one) and a negative.
+    windows = [WINDOWS[0], WINDOWS[2], WINDOWS[3], WINDOWS[1], None, WINDOWS[2]]
+    batch = arrays(windows)
+    value, metrics = jax.jit(loss)(params, batch, step=jnp.int32(0), key=jax.random.key(0))
+    return value, metrics, nnx.merge(graphdef, params)(batch)
+
+
+@pytest.mark.parametrize("scope", ["document", "question"])
+@pytest.mark.parametrize(
+    ("objective", "combine"),
+    [(HardEM(), np.max), (MML(), np.sum), (FirstOnly(), lambda p: p[0])],
+)
+def test_windows_of_a_group_have_one_softmax_and_one_z(reader, scope, objective, combine):
+    """What a group is says the plan; the loss of an item is the same."""
+    value, metrics, said = grouped_loss(reader, objective, scope=scope)
+    start, end = (np.exp(np.asarray(x)) for x in (said.spans.start, said.spans.end))
+    sums = np.exp(np.asarray(said.spans.log_partitions))
+    weight = np.prod(sums[0] / (sums[0] + sums[1]))
+    p_first = weight * np.array([start[0, 3] * end[0, 3], start[0, 6] * end[0, 6]])
+    # The second window of the second item is padding, which leaves the first all of the mass.
+    span = -np.log(combine(p_first)) - np.log(start[3, 4] * end[3, 5])
+    np.testing.assert_allclose(metrics["span_loss"], span / 2, rtol=1e-5)
+    selector = np.asarray(jax.nn.log_softmax(said.selector_logits))
+    choice = -sum(selector[row, int(row in (0, 3))] for row in (0, 1, 2, 3, 5))
+    np.testing.assert_allclose(value, (span + choice) / 2, rtol=1e-5)
+    np.testing.assert_allclose(metrics["z_size"], 3 / 2)
+
+
+@pytest.mark.parametrize(("objective", "combine"), [(HardEM(), np.max), (MML(), np.sum)])
+def test_positions_are_latent_variables_of_their_own(reader, objective, combine):
+    _, metrics, said = grouped_loss(reader, objective, scope="question", likelihood="position")
+    sums = np.exp(np.asarray(said.spans.log_partitions))
+    expected = 0.0
+    for side, log_probs in enumerate((said.spans.start, said.spans.end)):
+        chance = np.exp(np.asarray(log_probs))
+        of_q1 = chance[0, [3, 6]] * sums[0, side] / (sums[0, side] + sums[1, side])
+        expected -= np.log(combine(of_q1)) + np.log(chance[3, 5 if side else 4])
+    np.testing.assert_allclose(metrics["span_loss"], expected / 2, rtol=1e-5)
+
+
+def test_positions_of_a_window_alone(reader):
+    graphdef, params = reader
+    loss = make_span_loss(graphdef, MML(), LatentConfig(likelihood="position"))
+    _, metrics = loss(params, arrays(WINDOWS), step=jnp.int32(0), key=jax.random.key(0))
+    said = nnx.merge(graphdef, params)(arrays(WINDOWS)).spans
+    start, end = np.exp(np.asarray(said.start)), np.exp(np.asarray(said.end))
+    first = start[0, [3, 6]].sum() * end[0, [3, 6]].sum()
+    expected = -np.log(first) - np.log(start[1, 4] * end[1, 5])
+    np.testing.assert_allclose(metrics["span_loss"], expected / 2, rtol=1e-5)
+
+
+def test_fewer_documents_are_scored_out_of_the_same_reading(reader):
+    questions = {
+        "q1": Question("q1", "?", ("x",), 2),
+        "q2": Question("q2", "?", ("x",), 1),
+        "q3": Question("q3", "no window", ("x",), 0),
+    }
+    swept = task(reader, sweep=(1, 2))
+    moved = [dataclasses.replace(w, document=1 - w.document) for w in WINDOWS]
+
+    def scores(windows, span_qa, sizes=SIZES):
+        return evaluate(span_qa, reader[1], windows, sizes, questions, metric="squad")
+
+    _, alone = scores([w for w in moved if w.document == 0], task(reader), SIZES[2:3])
+    golds = {"q1": alone["q1"].text}
+    questions["q1"] = dataclasses.replace(questions["q1"], golds=(golds["q1"],))
+    got, answers = scores(moved, swept)
+    # Only q1 has a document 0, and its mention is not there; q2's document is the second.
+    assert got["em n=1"] == pytest.approx(100 / 3) and got["recall n=1"] == 0
+    assert got["recall n=2"] == pytest.approx(200 / 3)
+    assert got["em n=2"] == got["em"] and answers == scores(moved, task(reader))[1]
 
 
 def test_evaluation_counts_every_question(reader):

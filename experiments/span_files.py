@@ -1,0 +1,102 @@
+"""A reader and people's own files: ``prepare`` writes splits, ``predict`` asks about documents."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from rich.console import Console
+
+from experiments.reader import TrainedReader
+from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
+from hardem_jax.data.prepared import prepare_split
+from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.data.windows import WindowConfig, make_windows
+from hardem_jax.errors import InputError
+
+
+def prepare(
+    examples: Iterator[ReadingExample],
+    out: Path,
+    *,
+    tokenizer: str,
+    windows: WindowConfig,
+    metric: str,
+    sources: Mapping[str, str],
+    exclusions: ExclusionCounts,
+    for_training: bool,
+) -> None:
+    """Prepare a split and print its summary; the shared half of every ``prepare`` command."""
+    meta = prepare_split(
+        examples,
+        out,
+        tokenizer=load_tokenizer(tokenizer),
+        config=windows,
+        metric=metric,
+        sources=sources,
+        exclusions=exclusions,
+        keep_without_mention=not for_training,
+    )
+    for name, count in meta["counts"].items():
+        print(f"{count:>9}  {name}")
+    sizes = meta["solutions per question"]
+    print(f"|Z| per question: mean {sizes['mean']}, median {sizes['median']}, max {sizes['max']}")
+    print(exclusions)
+    if for_training and not meta["counts"]["windows with a mention"]:
+        raise InputError(f"{out}: no question has a mention of its answer; nothing to train on")
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict:
+    """Ask a trained reader a question about documents of your own.
+
+    Attributes:
+        run_dir: folder of the run.
+        document: text files to read the answer from.
+        question: the question.
+        checkpoint: "best" or "last".
+        top: answers to print.
+    """
+
+    run_dir: Path
+    document: tuple[Path, ...]
+    question: str
+    checkpoint: Literal["best", "last"] = "best"
+    top: int = 5
+
+    def run(self) -> None:
+        if not self.question.strip():
+            raise InputError("--question: expected a question, found nothing but blanks")
+        documents = tuple(Document(str(path), _read_text(path)) for path in self.document)
+        if not documents:
+            raise InputError("--document: expected at least one file, found none")
+        example = ReadingExample("question", self.question, documents, aliases=(), golds=())
+        trained = TrainedReader(self.run_dir, self.checkpoint, batch_size=8)
+        windows = make_windows(example, trained.tokenizer, trained.windows)
+        sizes = np.array([[window.num_tokens, 0] for window in windows])
+        readings = [r for _, _, r in trained.task.read(trained.params, windows, sizes)]
+        console = Console(highlight=False, soft_wrap=True)
+        for answer in trained.task.answers(readings)[: self.top]:
+            document, start, end = answer.span
+            text = documents[document].text
+            before, after = text[max(0, start - 60) : start], text[end : end + 60]
+            console.print(f"{answer.probability:6.1%}  {answer.text}", style="bold", markup=False)
+            place = f"{documents[document].id}, characters {start}-{end}"
+            context = " ".join(f"...{before}[{answer.text}]{after}...".split())
+            console.print(f"        {context}  ({place})", markup=False)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: expected a text file, found {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at offset "
+            f"{error.start}"
+        ) from error
+    if not text.strip():
+        raise InputError(f"{path}: expected text, found an empty document")
+    return text
