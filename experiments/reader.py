@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 from flax import nnx
@@ -92,7 +92,7 @@ class TrainedReader:
         run_dir: the folder.
         checkpoint: "best" or "last".
         batch_size: windows read at once.
-        inference: how answers are read off; None for as the run has it.
+        **inference: other fields of `InferenceConfig` than the run has.
 
     Raises:
         InputError: if the folder holds no such run.
@@ -104,7 +104,7 @@ class TrainedReader:
         checkpoint: str,
         *,
         batch_size: int,
-        inference: InferenceConfig | None = None,
+        **inference: Any,
     ):
         config = read_run_config(run_dir)
         model = config["flags"]["model"]
@@ -120,11 +120,10 @@ class TrainedReader:
         )
         graphdef, shapes = nnx.split(abstract, nnx.Param)
         self.params = load_params(run_dir / checkpoint, shapes)
-        if inference is None:
-            inference = InferenceConfig(**fields_of(config["flags"]["inference"]))
+        own = InferenceConfig(**fields_of(config["flags"]["inference"]))
         self.task = SpanQA(
             graphdef,
-            dataclasses.replace(inference, batch_size=batch_size),
+            dataclasses.replace(own, batch_size=batch_size, **inference),
             batches=BatchConfig(**fields_of(config["flags"]["batches"])),
             pad_id=self.tokenizer.pad_id,
         )

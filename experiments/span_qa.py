@@ -22,7 +22,7 @@ from experiments.reader import ReaderConfig, TrainedReader, new_reader
 from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCommand
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.batches import BatchConfig, Chosen
-from hardem_jax.data.grouped import GroupedPlan, grouped_batches
+from hardem_jax.data.grouped import GroupedPlan, Scope, grouped_batches
 from hardem_jax.data.prepared import (
     Concatenated,
     PreparedSplit,
@@ -224,20 +224,29 @@ class Evaluate(EvaluateCommand):
 
     Attributes:
         predictions: write the answers here, as the JSON object that official evaluators read.
-        inference: how answers are read off; None for as the run has it.
+        scope: what spans compete in, see `InferenceConfig`; None for as the run has it.
+        num_documents: read only the first so many documents of each question; None for all.
+        sweep: also score answers from the first so many documents alone, for each number given.
     """
 
     predictions: Path | None = None
-    inference: InferenceConfig | None = None
+    scope: Scope | None = None
+    num_documents: int | None = None
+    sweep: tuple[int, ...] = ()
 
     def score(self) -> Scored:
         split = PreparedSplit(self.data)
         trained = TrainedReader(
-            self.run_dir, self.checkpoint, batch_size=self.batch_size, inference=self.inference
+            self.run_dir,
+            self.checkpoint,
+            batch_size=self.batch_size,
+            num_documents=self.num_documents,
+            sweep=self.sweep,
+            **({} if self.scope is None else {"scope": self.scope, "joint": False}),
         )
         if trained.tokenizer.fingerprint != split.tokenizer.fingerprint:
             raise InputError(f"{self.data}: prepared with another tokenizer than {self.run_dir}")
-        subset = Subset(split, num_documents=trained.task.config.num_documents)
+        subset = Subset(split, num_documents=self.num_documents)
         scores, answers = subset.evaluate(trained.task, trained.params)
         texts = {example_id: answer.text for example_id, answer in answers.items()}
         return Scored(len(split.questions), scores, texts)

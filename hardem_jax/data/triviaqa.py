@@ -34,6 +34,7 @@ from hardem_jax.data.fields import (
     get_id,
     get_strings,
 )
+from hardem_jax.data.open_questions import IdCheck, OpenQuestion, defect_of
 from hardem_jax.data.reading import PathLike, iter_json_items, read_text
 from hardem_jax.errors import InputError
 
@@ -91,6 +92,49 @@ def read_triviaqa(
         example = _example(record, place, evidence, skips, require_answers)
         if example is not None:
             yield example
+
+
+def read_triviaqa_questions(
+    qa_file: PathLike, *, skips: ExclusionCounts, require_answers: bool = True
+) -> Iterator[OpenQuestion]:
+    """Streams the questions of a TriviaQA file without evidence, for TriviaQA-open.
+
+    Answers are the `golds` of `read_triviaqa`. Evidence files are not looked for.
+
+    Args:
+        qa_file: as for `read_triviaqa`; TriviaQA-open takes those of the unfiltered release.
+        skips: counts what is left out, by question id: no id, empty question, no word left
+            in the question after normalisation, no answer given. Warned of, with the
+            question kept: a question id that occurs again.
+        require_answers: as for `read_triviaqa`.
+
+    Raises:
+        InputError: the file is missing or not in this layout, or a value has the wrong type.
+
+    Example:
+        >>> import json, tempfile
+        >>> data = {"Question": "Which city?", "QuestionId": "q1", "Answer": {
+        ...     "NormalizedAliases": ["rome"]}, "EntityPages": [{"Filename": "Rome.txt"}]}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "qa.json").write_text(json.dumps({"Data": [data]}))
+        ...     list(read_triviaqa_questions(Path(folder, "qa.json"), skips=ExclusionCounts()))
+        [OpenQuestion(id='q1', question='Which city?', answers=('rome',))]
+    """
+    check = IdCheck(skips)
+    for index, record in iter_json_items(qa_file, "Data"):
+        place = f"{qa_file}: item {index} of 'Data'"
+        question_id = get_id(record, "QuestionId", place)
+        if question_id is None:
+            skips.add(NO_ID, place)
+            continue
+        place = f"{place} ({question_id})"
+        question = get_field(record, "Question", str, place) or ""
+        golds = _golds(record, place)
+        if reason := defect_of(question, golds, require_answers=require_answers):
+            skips.add(reason, question_id)
+            continue
+        check(question_id)
+        yield OpenQuestion(question_id, question, golds)
 
 
 def _example(

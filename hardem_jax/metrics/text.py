@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from hardem_jax.errors import InputError
 
 Metric = Callable[[str, Sequence[str]], float]
+#: What `corpus_score` counts; all else that a metric's `score` returns is in percent.
+COUNTS = ("questions", "missing", "unknown")
 
 
 def token_f1(prediction: Sequence[str], gold: Sequence[str]) -> float:

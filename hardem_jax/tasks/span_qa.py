@@ -5,10 +5,9 @@ at test:  windows of a question -> the one the selector likes best -> its likeli
 """
 
 import dataclasses
-import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -16,47 +15,120 @@ import numpy as np
 import optax
 from flax import nnx
 
-from hardem_jax.data.batches import Batch, BatchConfig
+from hardem_jax.data.grouped import Scope
 from hardem_jax.data.prepared import Question
-from hardem_jax.data.windows import Window, pad_windows
-from hardem_jax.metrics import squad, triviaqa
+from hardem_jax.data.windows import Window
+from hardem_jax.distributions.span import SpanDistribution
+from hardem_jax.errors import InputError
+from hardem_jax.metrics import rouge, squad, triviaqa
+from hardem_jax.metrics.text import COUNTS
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import Objective
-from hardem_jax.tasks.shared import read_rows, size_group
+from hardem_jax.tasks.shared import size_group
+from hardem_jax.tasks.span_reading import Answer, AnswerPool, InferenceConfig, SpanQA
+
+__all__ = [
+    "METRICS",
+    "Answer",
+    "InferenceConfig",
+    "LatentConfig",
+    "SpanQA",
+    "evaluate",
+    "make_loss",
+]
 
 Array = jax.Array
-METRICS = {"squad": squad, "triviaqa": triviaqa}
+METRICS = {"squad": squad, "triviaqa": triviaqa, "rouge": rouge}
 #: Groups of |Z|, see `tasks.shared.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8)
 
 
-def make_loss(graphdef: nnx.GraphDef, objective: Objective) -> Callable[..., tuple[Array, dict]]:
+@dataclasses.dataclass(frozen=True)
+class LatentConfig:
+    """What the latent variable ranges over in training.
+
+    Attributes:
+        scope: windows that share one softmax and one Z: each "window" alone (the released code),
+            the windows of a "document", or all of a "question" (docs/reproducing.md).
+        group_size: G, windows of a document or question in a training item; of more, one with a
+            mention and G - 1 others are drawn anew in every epoch.
+        likelihood: "span": P(z) is that of a mention, P(start) * P(end). "position": start
+            and end are latent variables of their own, each over the positions where a mention
+            starts or ends (Cheng et al., 2020).
+
+    Raises:
+        InputError: ``group_size`` is below 1.
+    """
+
+    scope: Scope = "window"
+    group_size: int = 8
+    likelihood: Literal["span", "position"] = "span"
+
+    def __post_init__(self):
+        if self.group_size < 1:
+            raise InputError(f"{self}: group_size must be at least 1")
+
+    @property
+    def rows(self) -> int:
+        """Windows that share one softmax."""
+        return 1 if self.scope == "window" else self.group_size
+
+
+def make_loss(
+    graphdef: nnx.GraphDef,
+    objective: Objective,
+    latent: LatentConfig = LatentConfig(),
+    *,
+    negatives: int = 0,
+) -> Callable[..., tuple[Array, dict]]:
     """The loss of a training batch as a function of the reader's parameters.
 
-    An item is a positive window and its negatives: it costs the objective over the mentions
-    of the positive plus the selector's cross-entropy on all of its windows. The batch costs
-    the mean over items.
+    An item costs the objective over its mentions plus the selector's cross-entropy on each of its
+    windows. The batch costs the mean over items.
 
     Args:
         graphdef: of a `SpanReader`, from `nnx.split`.
         objective: decides which mentions are trusted.
+        latent: what they are the mentions of. Scope "window" takes rows in any order; the others
+            take items of ``group_size + negatives`` rows (`data.grouped`).
+        negatives: the last so many rows of such an item, about which only the selector is asked.
 
     Returns:
         ``loss(params, batch, *, step, key) -> (loss, metrics)``, both of float32 scalars.
     """
 
+    def of_groups(rows: Array) -> Array:
+        """The rows of all groups, one group after the other."""
+        if latent.scope == "window":
+            return rows
+        items = rows.reshape(-1, latent.rows + negatives, *rows.shape[1:])
+        return items[:, : latent.rows].reshape(-1, *rows.shape[1:])
+
     def loss(params: Any, batch: Mapping[str, Array], *, step: Array, key: Array):
         dropout_key, objective_key = jax.random.split(key)
         reader: SpanReader = nnx.merge(graphdef, params)
         reading = reader(batch, rngs=nnx.Rngs(dropout=dropout_key))
-        where = batch["solutions_where"]
-        answerable = jnp.any(where, axis=-1)
-        num_items = jnp.maximum(jnp.sum(answerable), 1)
-        span_loss = objective(
-            reading.spans.log_prob(batch["solutions"]), where=where, step=step, key=objective_key
+        where = of_groups(batch["solutions_where"])
+        spans = jax.tree.map(of_groups, reading.spans)
+        if latent.rows > 1:
+            spans = spans.shared(latent.rows)
+        span_loss = sum(
+            objective(
+                log_probs.reshape(-1, latent.rows * log_probs.shape[-1]),
+                where=possible.reshape(-1, latent.rows * log_probs.shape[-1]),
+                step=step,
+                # The same draw for all of them.
+                key=objective_key,
+            )
+            for log_probs, possible in _latent_variables(
+                spans, of_groups(batch["solutions"]), where, latent.likelihood
+            )
         )
+        answerable = jnp.any(where.reshape(-1, latent.rows * where.shape[-1]), axis=-1)
+        num_items = jnp.maximum(jnp.sum(answerable), 1)
         selector_loss = optax.softmax_cross_entropy_with_integer_labels(
-            reading.selector_logits, answerable.astype(jnp.int32)
+            reading.selector_logits,
+            jnp.any(batch["solutions_where"], axis=-1).astype(jnp.int32),
         )
         selector_loss = jnp.sum(selector_loss, where=batch["row_where"]) / num_items
         metrics = {
@@ -70,128 +142,17 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective) -> Callable[..., tup
     return loss
 
 
-@dataclasses.dataclass(frozen=True)
-class InferenceConfig:
-    """How answers are read off.
-
-    Attributes:
-        max_answer_tokens: longest answer, wordpieces (released code: 10).
-        top: spans kept per window.
-        batch_size: windows read at once.
-        joint: rank by P(window has the answer) * P(span); by default the window is chosen first
-            and the span within it, as in the paper.
-    """
-
-    max_answer_tokens: int = 10
-    top: int = 5
-    batch_size: int = 32
-    joint: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class WindowReading:
-    """What the reader says about one window.
-
-    Attributes:
-        log_prob_answerable: log P(the window holds the answer).
-        texts: the likeliest spans, best first, each text once.
-        log_probs: their log P(z | window).
-        spans: their ``(document, start character, exclusive end)``.
-        best_solution: index of the likeliest mention of Z; -1 if Z is empty.
-    """
-
-    log_prob_answerable: float
-    texts: tuple[str, ...]
-    log_probs: tuple[float, ...]
-    spans: tuple[tuple[int, int, int], ...]
-    best_solution: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """One candidate answer to a question: its text, its place and its probability."""
-
-    text: str
-    span: tuple[int, int, int]
-    probability: float
-
-
-class SpanQA:
-    """A reader ready to answer: compiled once per bucket, for any parameters of its shape.
-
-    Args:
-        graphdef: of a `SpanReader`.
-        config: how answers are read off.
-        batches: buckets to pad to; its batch size is not used.
-        pad_id: of the tokenizer.
-        place: puts a batch of numpy arrays on the devices.
-    """
-
-    def __init__(
-        self,
-        graphdef: nnx.GraphDef,
-        config: InferenceConfig,
-        *,
-        batches: BatchConfig,
-        pad_id: int,
-        place: Callable[[Batch], Mapping[str, Array]] = lambda batch: batch,
-    ):
-        self._config = config
-        self._batches = dataclasses.replace(batches, batch_size=config.batch_size)
-        self._pad_id = pad_id
-        self._place = place
-
-        @jax.jit
-        def read(params: Any, batch: Mapping[str, Array]) -> dict[str, Array]:
-            reader: SpanReader = nnx.merge(graphdef, params)
-            reading = reader(batch)
-            spans, log_probs = reading.spans.within(batch["context"]).top(
-                config.top, max_length=config.max_answer_tokens
-            )
-            in_z = reading.spans.log_prob(batch["solutions"])
-            in_z = jnp.where(batch["solutions_where"], in_z, -jnp.inf)
-            return {
-                "answerable": jax.nn.log_softmax(reading.selector_logits)[:, 1],
-                "spans": spans,
-                "log_probs": log_probs,
-                "best_solution": jnp.argmax(in_z, axis=-1),
-            }
-
-        self._read = read
-
-    def read(self, params: Any, windows: Sequence[Window], sizes: np.ndarray):
-        """Yields ``(index, window, WindowReading)`` for every window, grouped by length.
-
-        Args:
-            params: of the reader.
-            windows: by index.
-            sizes: ``[N, 2]`` int, tokens and solutions of each.
-        """
-        num_solutions = self._batches.num_solutions(sizes)
-        pad = functools.partial(pad_windows, num_solutions=num_solutions, pad_id=self._pad_id)
-        rows = read_rows(
-            self._read, params, windows, sizes, batches=self._batches, pad=pad, place=self._place
-        )
-        for index, out, _ in rows:
-            window = windows[index]
-            yield index, window, _window_reading(window, out)
-
-    def answers(self, readings: Iterable[WindowReading]) -> list[Answer]:
-        """The answers to one question, best first, each text once."""
-        ranked = []
-        for reading in readings:
-            for text, log_prob, span in zip(
-                reading.texts, reading.log_probs, reading.spans, strict=True
-            ):
-                joint = reading.log_prob_answerable + log_prob
-                # The selector alone decides between windows, the span only within one.
-                rank = (joint,) if self._config.joint else (reading.log_prob_answerable, log_prob)
-                ranked.append((rank, Answer(text, span, float(np.exp(joint)))))
-        ranked.sort(key=lambda pair: pair[0], reverse=True)
-        seen: dict[str, Answer] = {}
-        for _, answer in ranked:
-            seen.setdefault(answer.text, answer)
-        return list(seen.values())
+def _latent_variables(
+    spans: SpanDistribution, solutions: Array, where: Array, likelihood: str
+) -> Iterator[tuple[Array, Array]]:
+    """``[R, K]`` log-probabilities and which of them are solutions, for each latent variable."""
+    if likelihood == "span":
+        yield spans.log_prob(solutions), where
+        return
+    for side, log_probs in enumerate((spans.start, spans.end)):
+        nothing = jnp.zeros(log_probs.shape, bool)
+        rows = jnp.arange(len(nothing))[:, None]
+        yield log_probs, nothing.at[rows, solutions[..., side]].max(where)
 
 
 def evaluate(
@@ -206,16 +167,25 @@ def evaluate(
     """Scores of a split, and the answer to each question.
 
     Returns:
-        ``em`` and ``f1`` in percent of all questions, a question without answer counting 0;
-        ``em |Z|=...`` by number of mentions; ``selector``, percent of windows whose selector is
-        right; where the true mention is annotated, ``true z``, percent of windows with several
-        mentions where the likeliest is the true one, and ``true z, not first``, the same where
-        the true mention is not the first.
+        The metric's own scores (``em`` and ``f1``, or ``rouge_l`` and others) in percent of all
+        questions, a question without answer counting 0; the first of them by number of mentions,
+        ``em |Z|=...``; ``selector``, percent of windows whose selector is right; where the true
+        mention is annotated, ``true z``, percent of windows with several mentions where the
+        likeliest is the true one, and ``true z, not first``, the same where the true mention is
+        not the first. With a ``sweep``, the metric's first score from the first n documents alone,
+        ``em n=...``, and ``recall n=...``, percent of questions with a mention in one of them.
     """
-    by_question = defaultdict(list)
+    # What is kept of a question does not grow with its windows.
+    pools = defaultdict(lambda: defaultdict(lambda: AnswerPool(task.config, keep=1)))
+    first_mention: dict[str, int] = {}
     rights = defaultdict(list)
     for _, window, reading in task.read(params, windows, sizes):
-        by_question[window.example_id].append(reading)
+        for limit in (None, *task.config.sweep):
+            if limit is None or window.document < limit:
+                pools[limit][window.example_id].add(reading)
+        if len(window.solutions):
+            earliest = first_mention.get(window.example_id, window.document)
+            first_mention[window.example_id] = min(earliest, window.document)
         likely = reading.log_prob_answerable > np.log(0.5)
         rights["selector"].append(likely == bool(len(window.solutions)))
         if window.true_solution >= 0 and len(window.solutions) > 1:
@@ -223,24 +193,31 @@ def evaluate(
             rights["true z"].append(right)
             if window.true_solution > 0:
                 rights["true z, not first"].append(right)
-    answers = {}
-    for example_id, readings in by_question.items():
-        ranked = task.answers(readings)
-        if ranked:
-            answers[example_id] = ranked[0]
+    answers = {limit: _first_answers(pools[limit]) for limit in (None, *task.config.sweep)}
     golds = {question.id: question.golds for question in questions.values()}
-    texts = {example_id: answer.text for example_id, answer in answers.items()}
-    total = METRICS[metric].score(texts, golds)
-    scores = {"em": total["em"], "f1": total["f1"]}
-    scores |= _by_set_size(texts, questions, metric)
+    texts = {limit: {i: a.text for i, a in found.items()} for limit, found in answers.items()}
+    total = METRICS[metric].score(texts[None], golds)
+    scores: dict[str, float] = {n: value for n, value in total.items() if n not in COUNTS}
+    main = next(iter(scores))
+    for limit in task.config.sweep:
+        scores[f"{main} n={limit}"] = METRICS[metric].score(texts[limit], golds)[main]
+        within = sum(document < limit for document in first_mention.values())
+        scores[f"recall n={limit}"] = 100 * within / len(questions)
+    scores |= _by_set_size(texts[None], questions, metric)
     scores |= {name: 100 * float(np.mean(right)) for name, right in rights.items()}
-    return scores, answers
+    return scores, answers[None]
+
+
+def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
+    """The best answer to each question that has any."""
+    ranked = {example_id: pool.answers() for example_id, pool in pools.items()}
+    return {example_id: answers[0] for example_id, answers in ranked.items() if answers}
 
 
 def _by_set_size(
     texts: Mapping[str, str], questions: Mapping[str, Question], metric: str
 ) -> dict[str, float]:
-    """Exact match by |Z|, in ascending order."""
+    """The metric's first score by |Z|, in ascending order."""
     groups = defaultdict(dict)
     for question in sorted(questions.values(), key=lambda question: question.num_solutions):
         group = size_group(question.num_solutions, SIZE_BOUNDS)
@@ -248,23 +225,6 @@ def _by_set_size(
     scores = {}
     for group, golds in groups.items():
         own = {example_id: text for example_id, text in texts.items() if example_id in golds}
-        scores[f"em |Z|={group}"] = METRICS[metric].score(own, golds)["em"]
+        name, value = next(iter(METRICS[metric].score(own, golds).items()))
+        scores[f"{name} |Z|={group}"] = value
     return scores
-
-
-def _window_reading(window: Window, out: Mapping[str, np.ndarray]) -> WindowReading:
-    texts: dict[str, tuple[float, tuple[int, int, int]]] = {}
-    for (first, last), log_prob in zip(out["spans"], out["log_probs"], strict=True):
-        if np.isfinite(log_prob):
-            start = window.offsets[first - window.context_start, 0]
-            end = window.offsets[last - window.context_start, 1]
-            span = (window.document, window.text_start + int(start), window.text_start + int(end))
-            # Ordered best first, so that the likeliest of equal texts stays.
-            texts.setdefault(window.text[start:end], (float(log_prob), span))
-    return WindowReading(
-        log_prob_answerable=float(out["answerable"]),
-        texts=tuple(texts),
-        log_probs=tuple(log_prob for log_prob, _ in texts.values()),
-        spans=tuple(span for _, span in texts.values()),
-        best_solution=int(out["best_solution"]) if len(window.solutions) else -1,
-    )

@@ -1,0 +1,119 @@
+"""NarrativeQA (summaries), from the official files: ``python -m experiments.narrativeqa --help``.
+
+``prepare`` looks for the spans of a summary that are nearest to the answers by ROUGE-L; all else
+is as for other reading tasks, with ROUGE-L as the metric. With the folder of the official release
+and the encoder named by a hub name or a folder::
+
+    python -m experiments.narrativeqa prepare --folder narrativeqa \
+        --tokenizer bert-base-uncased --out prepared/train --processes 8
+    python -m experiments.narrativeqa prepare --folder narrativeqa --split valid \
+        --tokenizer bert-base-uncased --out prepared/dev --processes 8
+    python -m experiments.narrativeqa train --data prepared/train --dev prepared/dev \
+        --out runs/hard-em --model.encoder bert-base-uncased \
+        objective:hard-em --objective.tau 20000
+    python -m experiments.narrativeqa evaluate --run-dir runs/hard-em --data prepared/dev
+    python -m experiments.narrativeqa predict --run-dir runs/hard-em --document summary.txt \
+        --question "Who is Mark?"
+
+The paper's noisy Z takes ``--rules.keep 5`` in ``prepare`` of the training questions.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from experiments import span_qa
+from experiments.cli import run_command
+from experiments.span_files import Predict, prepare
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.narrativeqa import (
+    QUESTIONS,
+    SUMMARIES,
+    add_rouge_mentions,
+    read_narrativeqa,
+)
+from hardem_jax.data.records import file_digest
+from hardem_jax.data.windows import WindowConfig
+from hardem_jax.solutions.rouge import RougeRules
+from hardem_jax.tasks.span_reading import InferenceConfig
+from hardem_jax.training.loop import LoopConfig
+
+#: Free-form answers are longer than names: spans of up to 40 words make up Z.
+INFERENCE = InferenceConfig(max_answer_tokens=40)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepare:
+    """Find the spans nearest to the answers and cut the summaries into windows.
+
+    Attributes:
+        folder: of the official release, with ``qaps.csv`` and ``third_party``.
+        out: folder to write.
+        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
+        split: "train" leaves out questions without a span that is near enough; "valid" and
+            "test" keep them.
+        rules: which spans make up Z.
+        lower: summaries and questions in lower case, as in the paper's released conversion.
+        windows: sizes.
+        processes: to look for spans in; None for this one.
+    """
+
+    folder: Path
+    out: Path
+    tokenizer: str = "bert-base-uncased"
+    split: Literal["train", "valid", "test"] = "train"
+    rules: RougeRules = RougeRules()
+    lower: bool = True
+    windows: WindowConfig = WindowConfig()
+    processes: int | None = None
+
+    def run(self) -> None:
+        exclusions = ExclusionCounts()
+        examples = read_narrativeqa(self.folder, self.split, skips=exclusions, lower=self.lower)
+        files = [self.folder / name for name in (QUESTIONS, SUMMARIES)]
+        prepare(
+            add_rouge_mentions(examples, self.rules, self.processes),
+            self.out,
+            tokenizer=self.tokenizer,
+            windows=self.windows,
+            metric="rouge",
+            sources={file.name: file_digest(file) for file in files}
+            | {"split": self.split, "lower": str(self.lower), "rules": str(self.rules)},
+            exclusions=exclusions,
+            for_training=self.split == "train",
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(span_qa.Train):
+    """Train a reader, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which spans are trusted.
+    """
+
+    inference: InferenceConfig = INFERENCE
+    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="rouge_l")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(span_qa.Compare):
+    """Train First-only, MML, hard EM and the released MML, and tabulate them."""
+
+    TRAIN = Train
+    CURVES = {"span_loss": "training loss over Z", "rouge_l": "ROUGE-L (%)"}
+
+    inference: InferenceConfig = INFERENCE
+    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="rouge_l", patience=None)
+
+
+COMMANDS = {
+    "prepare": Prepare,
+    "train": Train,
+    "compare": Compare,
+    "evaluate": span_qa.Evaluate,
+    "predict": Predict,
+}
+
+if __name__ == "__main__":
+    run_command(COMMANDS, prog="python -m experiments.narrativeqa")

@@ -1,0 +1,124 @@
+"""Questions with retrieved passages; `experiments.nq_open` and `triviaqa_open` name the data.
+
+What differs from reading a given document: files hold the passages of each question in the order
+of their rank, training questions without a mention in any of them are dropped and counted, and
+how many passages to read is chosen on the development split.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from experiments import span_qa
+from experiments.runs import Scored
+from experiments.span_files import prepare
+from hardem_jax.data.batches import BatchConfig
+from hardem_jax.data.contexts import read_contexts
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.records import file_digest
+from hardem_jax.data.windows import WindowConfig
+from hardem_jax.training.loop import LoopConfig
+
+#: The numbers of passages that the paper chooses from (Min et al., 2019, appendix B).
+SWEEP = (10, 20, 40, 80)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepare:
+    """Find every mention in the retrieved passages and cut them into windows.
+
+    Attributes:
+        contexts: questions with passages, from ``experiments.retrieve`` or any other retriever
+            (the JSON or JSON lines of DPR and FiD).
+        out: folder to write.
+        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
+        split: "train" drops questions without a mention in any passage, "dev" keeps them.
+        passages: the first so many of each question; None for 20 in training and 80 else, as
+            in the paper.
+        prepend_title: put the article's title before each passage.
+        metric: how answers are compared with the golds; the paper normalises as for SQuAD.
+        windows: sizes; all windows are kept.
+    """
+
+    contexts: Path
+    out: Path
+    tokenizer: str = "bert-base-uncased"
+    split: Literal["train", "dev"] = "train"
+    passages: int | None = None
+    prepend_title: bool = False
+    metric: Literal["squad", "triviaqa"] = "squad"
+    windows: WindowConfig = WindowConfig(max_windows=None)
+
+    def run(self) -> None:
+        exclusions = ExclusionCounts()
+        default = 20 if self.split == "train" else 80
+        passages = default if self.passages is None else self.passages
+        prepare(
+            read_contexts(
+                self.contexts,
+                num_passages=passages,
+                skips=exclusions,
+                prepend_title=self.prepend_title,
+            ),
+            self.out,
+            tokenizer=self.tokenizer,
+            windows=self.windows,
+            metric=self.metric,
+            sources={
+                self.contexts.name: file_digest(self.contexts),
+                "passages": str(passages),
+                "prepend_title": str(self.prepend_title),
+            },
+            exclusions=exclusions,
+            for_training=self.split == "train",
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(span_qa.Train):
+    """Train a reader, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which mentions are trusted.
+    """
+
+    batches: BatchConfig = BatchConfig(batch_size=192)
+    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="em")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(span_qa.Compare):
+    """Train First-only, MML, hard EM and the released MML, and tabulate them."""
+
+    TRAIN = Train
+
+    batches: BatchConfig = BatchConfig(batch_size=192)
+    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="em", patience=None)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(span_qa.Evaluate):
+    """Score a trained reader, and choose how many passages to read.
+
+    On the development split, ``--sweep 10 20 40 80`` scores every number out of one reading and
+    names the best; on the test split, ``--num-documents`` reads so many.
+    """
+
+    def score(self) -> Scored:
+        scored = super().score()
+        if self.sweep:
+            best = best_number(scored.scores, self.sweep)
+            print(f"best number of passages: {best} (--num-documents {best})")
+        return scored
+
+
+def best_number(scores: Mapping[str, float], sweep: tuple[int, ...]) -> int:
+    """The number of passages with the best score; of equals the smallest.
+
+    Example:
+        >>> best_number({"em": 3.0, "em n=10": 4.0, "em n=20": 4.0, "recall n=20": 9.0}, (20, 10))
+        10
+    """
+    main = next(iter(scores))
+    return max(sorted(sweep), key=lambda number: scores[f"{main} n={number}"])

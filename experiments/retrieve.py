@@ -1,0 +1,202 @@
+"""Passages for open-domain questions: ``python -m experiments.retrieve --help``.
+
+From a passage file (DPR's TSV or JSON lines) to one file per split of questions with their
+passages, which ``experiments.nq_open`` and ``experiments.triviaqa_open`` read::
+
+    python -m experiments.retrieve index --passages psgs_w100.tsv.gz --out index
+    python -m experiments.retrieve retrieve --index index --questions NQ-open.train.jsonl \
+        --out train.jsonl --retriever.passages 20
+    python -m experiments.retrieve retrieve --index index --questions NQ-open.dev.jsonl \
+        --out dev.jsonl --retriever.passages 80
+
+``--retriever.method articles`` ranks only passages of the 50 best articles, as in Min et al.
+(2019), ``bm25`` all passages without articles; ``--layout triviaqa`` reads questions of TriviaQA.
+Files of other retrievers (DPR, FiD) are read as they are and need none of this.
+"""
+
+import dataclasses
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.cli import flags, run_command
+from hardem_jax.data.contexts import Passage, read_context_questions, write_contexts
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.nq_open import read_nq_open
+from hardem_jax.data.open_questions import OpenQuestion
+from hardem_jax.data.records import file_digest, write_json
+from hardem_jax.data.triviaqa import read_triviaqa_questions
+from hardem_jax.errors import InputError
+from hardem_jax.retrieval.articles import ArticleConfig
+from hardem_jax.retrieval.passages import PassageConfig
+from hardem_jax.retrieval.progress import counted
+from hardem_jax.retrieval.recall import RecallCounts
+from hardem_jax.retrieval.retrieve import Retriever, RetrieverConfig, build_indices
+
+Layout = Literal["nq_open", "triviaqa", "contexts"]
+READERS: dict[Layout, Callable[..., Iterator[OpenQuestion]]] = {
+    "nq_open": read_nq_open,
+    "triviaqa": read_triviaqa_questions,
+    "contexts": read_context_questions,
+}
+RANKS = (1, 5, 10, 20, 40, 80, 100, 200, 500, 1000)
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """Store the passages of a file and index them and their articles, once.
+
+    Attributes:
+        passages: DPR's layout (`id`, `text`, `title` and a header, ``.tsv`` or ``.tsv.gz``), or
+            JSON lines.
+        out: folder to write.
+        articles: options of the article index.
+        bm25: options of the passage index.
+        max_characters: longer passages are left out and counted.
+        limit: only the first so many passages.
+    """
+
+    passages: Path
+    out: Path
+    articles: ArticleConfig = ArticleConfig()
+    bm25: PassageConfig = PassageConfig()
+    max_characters: int = 1_000_000
+    limit: int | None = None
+
+    def run(self) -> None:
+        if self.limit is not None and self.limit < 1:
+            raise InputError(f"--limit: expected 1 or more, found {self.limit}")
+        skips, begin = ExclusionCounts(), time.perf_counter()
+        store = build_indices(
+            self.passages,
+            self.out,
+            skips=skips,
+            articles=self.articles,
+            passages=self.bm25,
+            max_characters=self.max_characters,
+            limit=self.limit,
+        )
+        seconds = time.perf_counter() - begin
+        print(skips)
+        print(f"{len(store)} passages of {store.num_articles} articles")
+        print(f"indexed in {seconds:.1f} s; peak memory {peak_mib():.0f} MiB")
+
+
+@dataclasses.dataclass(frozen=True)
+class Retrieve:
+    """Find passages for every question of a file, and say how often they mention the answer.
+
+    Attributes:
+        index: folder that ``index`` wrote.
+        questions: file of questions.
+        out: file to write, ``.json`` for a list, else JSON lines; either with ``.gz``.
+        layout: of `questions`: "contexts" has questions with answers, whatever else.
+        retriever: how passages are found.
+        answers: whether questions without an answer are left out; --no-answers, for
+            prediction, keeps them.
+        report: write recall, counts and settings here, as JSON.
+    """
+
+    index: Path
+    questions: Path
+    out: Path
+    layout: Layout = "nq_open"
+    retriever: RetrieverConfig = RetrieverConfig()
+    answers: bool = True
+    report: Path | None = None
+
+    def run(self) -> None:
+        retriever, skips = Retriever(self.index, self.retriever), ExclusionCounts()
+        read = READERS[self.layout]
+        questions = read(self.questions, skips=skips, require_answers=self.answers)
+        run = _Run(self.questions, retriever, RecallCounts(self.retriever.passages))
+        begin = time.perf_counter()
+        count = write_contexts(self.out, run.rows(counted(questions, "questions")))
+        seconds = time.perf_counter() - begin
+        content = {
+            "flags": flags(self),
+            "index": {"passages": retriever.store.content},
+            "source": {self.questions.name: file_digest(self.questions)},
+            "questions": count,
+            "left_out": skips.as_dict(),
+            "warnings": skips.warnings_as_dict(),
+            "without_common_term": run.unmatched,
+            "passages_per_question": run.passages / count,
+            "recall": run.recall_table(),
+            "seconds": seconds,
+            "peak_mib": peak_mib(),
+        }
+        if self.report is not None:
+            write_json(self.report, content)
+        _show(content, skips, len(retriever.store))
+
+
+class _Run:
+    """The questions of a file on their way to their passages, and what is counted of them."""
+
+    def __init__(self, file: Path, retriever: Retriever, recall: RecallCounts):
+        self._file, self._retriever, self._recall = file, retriever, recall
+        self.questions = self.unmatched = self.passages = 0
+
+    def rows(
+        self, questions: Iterator[OpenQuestion]
+    ) -> Iterator[tuple[OpenQuestion, list[Passage]]]:
+        for question in questions:
+            (found,) = self._retriever([question])
+            passages = self._retriever.passages(found)
+            self.passages += len(passages)
+            self.unmatched += not found.scores[0] > 0
+            if question.answers:
+                texts = (passage.text for passage in passages)
+                has_answer = self._recall.add(question.answers, texts)
+                passages = [
+                    dataclasses.replace(passage, has_answer=has)
+                    for passage, has in zip(passages, has_answer, strict=True)
+                ]
+            self.questions += 1
+            yield question, passages
+        if not self.questions:  # before the file gets its name
+            raise InputError(f"{self._file}: expected questions, found none to use")
+
+    def recall_table(self) -> dict[int, float]:
+        depth = self._retriever.config.passages
+        ranks = sorted({rank for rank in RANKS if rank <= depth} | {depth})
+        return {rank: self._recall.at(rank) for rank in ranks} if self._recall.questions else {}
+
+
+def peak_mib() -> float:
+    """The most memory this process has had so far, in MiB, mapped files included."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def _show(content: dict[str, Any], skips: ExclusionCounts, passages: int) -> None:
+    console = Console(highlight=False)
+    console.print(skips, markup=False)
+    if content["recall"]:
+        table = Table(
+            title=f"share of {content['questions']} questions with an answer in the best n"
+        )
+        for rank in content["recall"]:
+            table.add_column(f"n = {rank}", justify="right")
+        table.add_row(*(f"{100 * share:.1f} %" for share in content["recall"].values()))
+        console.print(table)
+    if content["without_common_term"]:
+        console.print(f"{content['without_common_term']} questions share no term with any passage")
+    console.print(
+        f"{content['passages_per_question']:.1f} of {passages} passages per question; "
+        f"{content['questions'] / content['seconds']:.1f} questions/s; "
+        f"peak memory {content['peak_mib']:.0f} MiB"
+    )
+
+
+COMMANDS = {"index": Index, "retrieve": Retrieve}
+
+if __name__ == "__main__":
+    run_command(COMMANDS, prog="python -m experiments.retrieve")

@@ -1,0 +1,162 @@
+"""Articles by TF-IDF over hashed words and bigrams (Chen et al., 2017, section 3.1).
+
+    score(q, a) = sum_t  log(1 + tf(t, q)) idf(t) * log(1 + tf(t, a)) idf(t)
+
+over terms t, which are buckets of a hash function. DrQA's idf is log((N - df + 0.5) / (df + 0.5)),
+or 0 if that is negative: a term in half of the articles or more counts nothing, so that a
+collection of one or two articles gives no score at all. By default it is log(1 + (N - df + 0.5)
+/ (df + 0.5)), which is always positive and differs little for rare terms.
+
+The index holds log(1 + tf) alone; either idf is taken from df when a question is asked.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+from sklearn.feature_extraction.text import HashingVectorizer
+
+from hardem_jax.data.records import new_folder, write_json
+from hardem_jax.errors import InputError
+from hardem_jax.retrieval.index_meta import index_meta
+from hardem_jax.retrieval.postings import PostingsWriter, read_postings, top_k
+from hardem_jax.retrieval.progress import counted
+from hardem_jax.retrieval.store import PassageStore
+from hardem_jax.retrieval.text import TermConfig
+
+FORMAT = "articles 1"
+Idf = Literal["smooth", "drqa"]
+
+
+@dataclass(frozen=True)
+class ArticleConfig:
+    """How articles are indexed.
+
+    Attributes:
+        buckets: terms are hashed into so many; DrQA's default.
+        bigrams: pairs of neighbouring words besides the words.
+        terms: words.
+    """
+
+    buckets: int = 2**24
+    bigrams: bool = True
+    terms: TermConfig = TermConfig()
+
+    def counter(self) -> Callable[[Sequence[str]], scipy.sparse.csr_matrix]:
+        """Texts -> counts of terms, ``[B, buckets]`` sparse float32."""
+        if not 1 <= self.buckets < 2**31:
+            raise InputError(f"expected buckets between 1 and 2**31 - 1, found {self.buckets}")
+        analyzer = self.terms.words_and_bigrams if self.bigrams else self.terms.words
+        # Types as documented; those of the stubs are the types of the default values.
+        options: dict[str, Any] = {"analyzer": analyzer, "norm": None, "dtype": np.float32}
+        vectorizer = HashingVectorizer(n_features=self.buckets, alternate_sign=False, **options)
+        return lambda texts: scipy.sparse.csr_matrix(vectorizer.transform(texts))
+
+
+def build_article_index(
+    store: PassageStore,
+    folder: Path,
+    config: ArticleConfig | None = None,
+    *,
+    block_size: int = 1000,
+) -> ArticleIndex:
+    """Index title and all texts of every article.
+
+    Args:
+        store: the passages.
+        folder: to write; it gets its name when it is complete.
+        config: terms.
+        block_size: articles in memory at a time; the index does not depend on it.
+
+    Example:
+        >>> import tempfile
+        >>> from hardem_jax.data.examples import ExclusionCounts
+        >>> from hardem_jax.retrieval.store import build_store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = ["id_text_title", "7_It is old._Rome", "9_It is not._Bonn"]
+        ...     _ = Path(folder, "a.tsv").write_text("\\n".join(rows).replace("_", "\\t"))
+        ...     store = build_store(
+        ...         Path(folder, "a.tsv"), Path(folder, "store"), skips=ExclusionCounts())
+        ...     index = build_article_index(store, Path(folder, "articles"))
+        ...     [(articles, scores)] = index.rank(["how far is Bonn"], k=2)
+        >>> articles.tolist(), bool(scores[0] > 0), scores[1].item()
+        ([1, 0], True, 0.0)
+    """
+    config = config or ArticleConfig()
+    count = config.counter()
+    with new_folder(folder) as partial:
+        writer = PostingsWriter(partial, num_columns=config.buckets)
+        articles = counted(store.articles(), "articles", total=store.num_articles)
+        for texts in _blocks(articles, block_size):
+            counts = count(texts)
+            np.log1p(counts.data, out=counts.data)
+            writer.add(counts)
+        writer.close()
+        meta = {"format": FORMAT, "content": store.content, "articles": store.num_articles}
+        write_json(partial / "meta.json", meta | {"config": asdict(config)})
+    return ArticleIndex(folder, store)
+
+
+class ArticleIndex:
+    """TF-IDF over the articles of a store, from a folder that `build_article_index` wrote.
+
+    Args:
+        folder: the index.
+        store: the passages it was built from.
+        idf: "smooth" or "drqa", see above.
+
+    Raises:
+        InputError: the folder is missing, incomplete, or of another store or format.
+    """
+
+    def __init__(self, folder: Path, store: PassageStore, *, idf: Idf = "smooth"):
+        meta = index_meta(folder, store, format=FORMAT)
+        fields = meta["config"]
+        config = ArticleConfig(**(fields | {"terms": TermConfig(**fields["terms"])}))
+        self._count = config.counter()
+        self._idf = idf
+        self._terms, self._postings = read_postings(folder, num_documents=store.num_articles)
+
+    def rank(self, questions: Iterable[str], *, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The best articles of each question, best first, ties to the lower number.
+
+        Articles without a term in common with the question have score 0 and come last;
+        they are there, so that there always are ``min(k, A)``.
+
+        Args:
+            questions: texts; each is scored by itself.
+            k: how many articles.
+
+        Yields:
+            ``[K]`` int64 articles and ``[K]`` float32 scores.
+        """
+        for question in questions:
+            scores = self.score_all(question)
+            best = top_k(scores, k)
+            yield best, scores[best]
+
+    def score_all(self, question: str) -> np.ndarray:
+        """``[A]`` float32, the score of every article."""
+        counts = self._count([question])
+        place = np.searchsorted(self._terms, counts.indices)
+        known = place < len(self._terms)
+        known[known] = self._terms[place[known]] == counts.indices[known]
+        terms = place[known]
+        idf = self._idf_of(self._postings.document_frequency(terms))
+        return self._postings.score_all(terms, np.log1p(counts.data[known]) * idf**2)
+
+    def _idf_of(self, frequency: np.ndarray) -> np.ndarray:
+        odds = (self._postings.num_documents - frequency + 0.5) / (frequency + 0.5)
+        return np.maximum(np.log(odds), 0) if self._idf == "drqa" else np.log1p(odds)
+
+
+def _blocks(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    iterator = iter(items)
+    while block := list(itertools.islice(iterator, size)):
+        yield block

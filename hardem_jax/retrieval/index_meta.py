@@ -1,0 +1,26 @@
+"""What an index says of itself: which passages it was built from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hardem_jax.data.records import read_meta
+from hardem_jax.errors import InputError
+from hardem_jax.retrieval.store import PassageStore
+
+
+def index_meta(folder: Path, store: PassageStore, *, format: str) -> dict[str, Any]:
+    """``meta.json`` of an index of a store.
+
+    Raises:
+        InputError: there is no complete index, it has another format, or it was built
+            from other passages.
+    """
+    if not (folder / "meta.json").is_file():
+        raise InputError(f"{folder}: expected an index, found no complete one")
+    meta = read_meta(folder, format=format)
+    if meta["content"] != store.content:
+        expected = f"expected an index of the passages in {store.folder} ({store.content})"
+        raise InputError(f"{folder}: {expected}, found one of others ({meta['content']})")
+    return meta

@@ -1,0 +1,189 @@
+"""Passages from the files that others distribute: DPR's TSV, or JSON lines.
+
+    id<TAB>text<TAB>title                       one line each, a header first, CSV quoting
+    {"id": ..., "title": ..., "text": ...}      one line each; `contents` will do for `text`
+
+A file without the columns is an error. A bad row in a good file is counted, and reading goes
+on with the next line, even if the row opened a quotation mark that is never closed.
+"""
+
+from __future__ import annotations
+
+import csv
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hardem_jax.data.examples import EMPTY_DOCUMENT, ExclusionCounts
+from hardem_jax.data.fields import get_field, get_id
+from hardem_jax.data.reading import PathLike, iter_json_lines, not_utf8, open_bytes
+from hardem_jax.errors import InputError
+
+# Reasons of `ExclusionCounts`, for passages left out:
+NO_PASSAGE_ID = "no passage id"
+BAD_FIELDS = "row with another number of fields"
+BAD_QUOTES = "row with a quotation mark out of place or never closed"
+TOO_LONG = "passage longer than the limit"
+REPEATED_ID = "passage id occurs again"
+
+_COLUMNS = ("id", "text", "title")
+
+
+@dataclass(frozen=True)
+class RawPassage:
+    """A passage as a file gives it.
+
+    Attributes:
+        place: file and line, for messages.
+        id: the collection's own.
+        title: of the article; may be empty.
+        text: not blank.
+    """
+
+    place: str
+    id: str
+    title: str
+    text: str
+
+
+def read_passages(
+    path: PathLike, *, skips: ExclusionCounts, max_characters: int = 1_000_000
+) -> Iterator[RawPassage]:
+    """Streams the passages of a file; `.jsonl` (or `.jsonl.gz`) is JSON lines, all else TSV.
+
+    Args:
+        path: the file, decompressed on the fly if its name ends in ``.gz``.
+        skips: counts what is left out, by id or line: another number of fields than the
+            header, quotation marks out of place, no id, no text, a text longer than
+            `max_characters`, an id that occurred before. Of a repeated id, the first
+            passage stays. Ids are kept in memory, some 100 bytes each.
+        max_characters: limit on a passage's text. A passage is a paragraph; what is a
+            thousand times longer is a defect of the file that would swamp its readers.
+
+    Raises:
+        InputError: the file is missing or not UTF-8, a column or key is missing, a JSON
+            line is broken, or a value has the wrong type.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     lines = ["id_text_title", "1_Rome is old._Rome", "2_Bonn", "1_Again._Rome"]
+        ...     _ = Path(folder, "a.tsv").write_text("\\n".join(lines).replace("_", "\\t"))
+        ...     skips = ExclusionCounts()
+        ...     [passage.text for passage in read_passages(Path(folder, "a.tsv"), skips=skips)]
+        ['Rome is old.']
+        >>> skips.as_dict()
+        {'row with another number of fields': 1, 'passage id occurs again': 1}
+    """
+    name = str(path).removesuffix(".gz")
+    rows = _json_rows(path) if name.endswith(".jsonl") else _tsv_rows(path, max_characters, skips)
+    seen: set[str] = set()
+    for passage in rows:
+        if not passage.id:
+            skips.add(NO_PASSAGE_ID, passage.place)
+        elif not passage.text.strip():
+            skips.add(EMPTY_DOCUMENT, passage.id)
+        elif len(passage.text) > max_characters:
+            skips.add(TOO_LONG, passage.id)
+        elif passage.id in seen:
+            skips.add(REPEATED_ID, passage.id)
+        else:
+            seen.add(passage.id)
+            yield passage
+
+
+def _json_rows(path: PathLike) -> Iterator[RawPassage]:
+    for number, record in iter_json_lines(path):
+        place = f"{path}: line {number}"
+        key = "text" if "text" in record else "contents"
+        if key not in record:
+            keys = ", ".join(map(repr, record)) or "none"
+            raise InputError(f"{place}: expected 'text' or 'contents', found the keys {keys}")
+        id = get_id(record, "id", place) or get_id(record, "_id", place) or ""
+        text = get_field(record, key, str, place) or ""
+        yield RawPassage(place, id, get_field(record, "title", str, place) or "", text)
+
+
+def _tsv_rows(path: PathLike, limit: int, skips: ExclusionCounts) -> Iterator[RawPassage]:
+    with open_bytes(path) as stream:
+        lines = _Lines(stream, str(path))
+        header = (lines.pull() or (0, ""))[1].removeprefix("\ufeff").rstrip("\r\n").split("\t")
+        if missing := [column for column in _COLUMNS if column not in header]:
+            expected = f"expected the columns {', '.join(_COLUMNS)} in the first line"
+            raise InputError(f"{path}: {expected}, found none named {missing[0]}")
+        places = [header.index(column) for column in _COLUMNS]
+        while (line := lines.pull()) is not None:
+            number, text = line
+            if not text.strip("\r\n"):
+                continue
+            row = _parse_row(text, lines, limit)
+            if row is None:
+                skips.add(BAD_QUOTES, f"line {number}")
+            elif len(row) != len(header):
+                skips.add(BAD_FIELDS, f"line {number}")
+            else:
+                id, passage, title = (row[column] for column in places)
+                yield RawPassage(f"{path}: line {number}", id.strip(), title, passage)
+
+
+class _Lines:
+    """Numbered lines of a file as text, some of which can be given back."""
+
+    def __init__(self, stream: Any, name: str):
+        self._stream, self._name = stream, name
+        self._back: deque[tuple[int, str]] = deque()
+        self._number = self._offset = 0
+
+    def pull(self) -> tuple[int, str] | None:
+        """The next line with its number from 1; None at the end."""
+        if self._back:
+            return self._back.popleft()
+        try:
+            line = self._stream.readline()
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{self._name}: cannot be read: {error}") from error
+        if not line:
+            return None
+        self._number += 1
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            place = f"{self._name}: line {self._number}"
+            raise not_utf8(place, self._offset + error.start, line[error.start :]) from error
+        self._offset += len(line)
+        return self._number, text
+
+    def give_back(self, lines: list[tuple[int, str]]) -> None:
+        self._back.extendleft(reversed(lines))
+
+
+def _parse_row(first: str, lines: _Lines, limit: int) -> list[str] | None:
+    """The fields of a row that begins with the line `first`; None if its quoting is broken.
+
+    A quoted field may go on over several lines, yet a quotation mark that is never closed
+    must not swallow the rest of the file: after `limit` characters the lines are given back.
+    """
+    if '"' not in first:
+        return first.rstrip("\r\n").split("\t")
+    pulled: list[tuple[int, str]] = []
+
+    def feed() -> Iterator[str]:
+        yield first
+        size = len(first)
+        while size <= limit and (line := lines.pull()) is not None:
+            pulled.append(line)
+            size += len(line[1])
+            yield line[1]
+
+    # The limit on a field is one for the whole process, hence set no longer than needed.
+    field_limit = csv.field_size_limit((1 << 31) - 1)
+    try:
+        return next(csv.reader(feed(), delimiter="\t", strict=True))
+    except csv.Error:
+        lines.give_back(pulled)
+        return None
+    finally:
+        csv.field_size_limit(field_limit)

@@ -1,0 +1,163 @@
+"""Passages by BM25 (Robertson and Zaragoza, 2009), with the index of the library bm25s.
+
+    score(q, p) = sum_t idf(t) tf(t, p) / (tf(t, p) + k1 (1 - b + b |p| / mean |p|))
+    idf(t) = log(1 + (N - df(t) + 0.5) / (df(t) + 0.5))
+
+which is Lucene's variant. The library computes all terms of the sum when the index is built. A
+question is asked of all passages, or of those of some articles, with the same scores.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import bm25s
+import numpy as np
+from bm25s.tokenization import Tokenized
+
+from hardem_jax.data.records import new_folder, write_json
+from hardem_jax.errors import InputError
+from hardem_jax.retrieval.index_meta import index_meta
+from hardem_jax.retrieval.postings import Postings, top_k
+from hardem_jax.retrieval.progress import counted
+from hardem_jax.retrieval.store import PassageStore
+from hardem_jax.retrieval.strings import StringTable, StringWriter, load_array
+from hardem_jax.retrieval.text import TermConfig
+
+FORMAT = "bm25 1"
+
+# The library asks for its messages for debugging, which then reach the terminal.
+logging.getLogger("bm25s").setLevel(logging.WARNING)
+
+
+@dataclass(frozen=True)
+class PassageConfig:
+    """How passages are indexed.
+
+    Attributes:
+        k1: how slowly repeated terms saturate.
+        b: how much long passages are discounted, 0 to 1.
+        title_weight: how often the title counts beside the text, 0 for not at all.
+        terms: words.
+    """
+
+    k1: float = 1.5
+    b: float = 0.75
+    title_weight: int = 2
+    terms: TermConfig = TermConfig()
+
+    def words(self, title: str, text: str) -> list[str]:
+        """The terms of a passage."""
+        return self.terms.words(title) * self.title_weight + self.terms.words(text)
+
+
+def build_passage_index(
+    store: PassageStore, folder: Path, config: PassageConfig | None = None
+) -> PassageIndex:
+    """Index every passage. Memory holds all terms of all passages while bm25s counts them.
+
+    Args:
+        store: the passages.
+        folder: to write; it gets its name when it is complete.
+        config: terms and parameters.
+
+    Raises:
+        InputError: no passage has a term, or a parameter is out of range.
+
+    Example:
+        >>> import tempfile
+        >>> from hardem_jax.data.examples import ExclusionCounts
+        >>> from hardem_jax.retrieval.store import build_store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = ["id_text_title", "7_It is old._Rome", "9_It is not._Bonn"]
+        ...     _ = Path(folder, "a.tsv").write_text("\\n".join(rows).replace("_", "\\t"))
+        ...     store = build_store(
+        ...         Path(folder, "a.tsv"), Path(folder, "store"), skips=ExclusionCounts())
+        ...     index = build_passage_index(store, Path(folder, "bm25"))
+        ...     [(passages, scores)] = index.rank(["how far is Bonn"], k=2)
+        >>> passages.tolist(), bool(scores[0] > 0), scores[1].item()
+        ([1, 0], True, 0.0)
+    """
+    config = config or PassageConfig()
+    if config.k1 < 0 or not 0 <= config.b <= 1 or config.title_weight < 0:
+        raise InputError(f"expected k1 >= 0, 0 <= b <= 1 and title_weight >= 0, found {config}")
+    vocabulary, passages = _numbered_terms(store, config)
+    if not vocabulary:
+        raise InputError(f"{store.folder}: expected passages with words, found none")
+    with new_folder(folder) as partial:
+        index = bm25s.BM25(k1=config.k1, b=config.b, method="lucene")
+        index.index(Tokenized(passages, vocabulary), create_empty_token=False, show_progress=False)
+        for name in ("data", "indices", "indptr"):
+            np.save(partial / f"{name}.npy", index.scores[name])
+        with StringWriter(partial / "terms") as terms:
+            for term in vocabulary:
+                terms.write(term)
+        meta = {"format": FORMAT, "content": store.content, "passages": len(store)}
+        write_json(partial / "meta.json", meta | {"config": asdict(config)})
+    return PassageIndex(folder, store)
+
+
+def _numbered_terms(
+    store: PassageStore, config: PassageConfig
+) -> tuple[dict[str, int], list[list[int]]]:
+    """Term -> number, and the terms of every passage by number."""
+    numbers: dict[str, int] = {}
+    passages = []
+    for passage in counted(store, "terms", total=len(store)):
+        words = config.words(passage.title, passage.text)
+        # The integers are those of the dictionary, so that a term takes 8 bytes here.
+        passages.append([numbers.setdefault(word, len(numbers)) for word in words])
+    return numbers, passages
+
+
+class PassageIndex:
+    """BM25 over the passages of a store, from a folder that `build_passage_index` wrote.
+
+    Raises:
+        InputError: the folder is missing, incomplete, or of another store or format.
+    """
+
+    def __init__(self, folder: Path, store: PassageStore):
+        meta = index_meta(folder, store, format=FORMAT)
+        fields = meta["config"]
+        self.config = PassageConfig(**(fields | {"terms": TermConfig(**fields["terms"])}))
+        self._terms = {term: i for i, term in enumerate(StringTable(folder / "terms"))}
+        weights, passages, starts = (
+            load_array(folder / f"{name}.npy") for name in ("data", "indices", "indptr")
+        )
+        self._postings = Postings(starts, passages, weights, len(store))
+
+    def rank(self, questions: Iterable[str], *, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The best of all passages for each question, best first, ties to the lower number.
+
+        Passages without a term in common with the question have score 0 and come last;
+        they are there, so that there always are ``min(k, N)``.
+
+        Args:
+            questions: texts; each is scored by itself.
+            k: how many passages.
+
+        Yields:
+            ``[K]`` int64 passages and ``[K]`` float32 scores.
+        """
+        for question in questions:
+            scores = self.score_all(question)
+            best = top_k(scores, k)
+            yield best, scores[best]
+
+    def score_all(self, question: str) -> np.ndarray:
+        """``[N]`` float32, the score of every passage."""
+        terms = self._numbers(question)
+        return self._postings.score_all(terms, np.ones(len(terms)))
+
+    def score(self, question: str, passages: np.ndarray) -> np.ndarray:
+        """``[C]`` float32, the score of the passages ``[C]``: those of `score_all`."""
+        terms = self._numbers(question)
+        return self._postings.score(passages, terms, np.ones(len(terms)))
+
+    def _numbers(self, question: str) -> np.ndarray:
+        words = self.config.terms.words(question)
+        return np.array([self._terms[word] for word in words if word in self._terms], np.int64)

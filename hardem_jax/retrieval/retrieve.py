@@ -1,0 +1,182 @@
+"""From a question to passages: articles by TF-IDF, then their passages by BM25.
+
+Min et al. (2019, section 4.1) retrieve 50 articles and rank their paragraphs, of which 20 are read
+in training and up to 80 at test. `method` says which passages are ranked, and how:
+
+    "articles"   as in the paper: BM25 over the passages of the articles.
+    "bm25"       BM25 over all passages, without articles.
+    "combined"   both lists together, by BM25 plus the article's score, each as a share of the best.
+
+The first misses passages of articles that are not among the best ones, which costs most where few
+passages of an article are in the collection; the last does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from hardem_jax.data.contexts import Passage
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.open_questions import OpenQuestion
+from hardem_jax.errors import InputError
+from hardem_jax.retrieval.articles import ArticleConfig, ArticleIndex, Idf, build_article_index
+from hardem_jax.retrieval.passages import PassageConfig, PassageIndex, build_passage_index
+from hardem_jax.retrieval.postings import top_k
+from hardem_jax.retrieval.store import PassageStore, build_store
+
+Method = Literal["combined", "articles", "bm25"]
+
+
+@dataclass(frozen=True)
+class RetrieverConfig:
+    """What is retrieved for a question; indices stay as they are.
+
+    Attributes:
+        method: see above.
+        articles: how many articles; the paper's 50.
+        passages: how many passages, at most; the paper's 80 for dev and test, 20 for training.
+        article_weight: of the article's score in "combined".
+        idf: of articles, see `hardem_jax.retrieval.articles`.
+    """
+
+    method: Method = "combined"
+    articles: int = 50
+    passages: int = 80
+    article_weight: float = 0.25
+    idf: Idf = "smooth"
+
+    def check(self) -> None:
+        """Raises `InputError` if a value is out of range."""
+        if self.articles < 1 or self.passages < 1:
+            found = f"{self.articles} and {self.passages}"
+            raise InputError(f"expected at least 1 article and 1 passage, found {found}")
+        if not 0 <= self.article_weight < np.inf:
+            raise InputError(f"expected article_weight of 0 or more, found {self.article_weight}")
+
+
+@dataclass(frozen=True)
+class Retrieved:
+    """The passages of a question.
+
+    Attributes:
+        id: of the question.
+        passages: ``[K]`` int64, best first, ties to the lower number.
+        scores: ``[K]`` float32, descending; comparable within the question. 0 for a passage
+            that shares no term with the question.
+    """
+
+    id: str
+    passages: np.ndarray
+    scores: np.ndarray
+
+
+def build_indices(
+    source: Path,
+    folder: Path,
+    *,
+    skips: ExclusionCounts,
+    articles: ArticleConfig | None = None,
+    passages: PassageConfig | None = None,
+    max_characters: int = 1_000_000,
+    limit: int | None = None,
+) -> PassageStore:
+    """Store and indices of a passage file, in ``folder``: `store`, `articles` and `bm25`.
+
+    Args:
+        source: see `hardem_jax.retrieval.passage_files`.
+        folder: to write into; each of the three gets its name when it is complete, and an
+            index of other passages is refused when it is opened.
+        skips: counts passages left out.
+        articles: options of the article index.
+        passages: options of the passage index.
+        max_characters: of a passage's text.
+        limit: only the first so many passages.
+
+    Raises:
+        InputError: as `build_store` and the functions that build an index.
+    """
+    store = build_store(
+        source, folder / "store", skips=skips, max_characters=max_characters, limit=limit
+    )
+    build_article_index(store, folder / "articles", articles)
+    build_passage_index(store, folder / "bm25", passages)
+    return store
+
+
+class Retriever:
+    """Retrieves from a folder that `build_indices` wrote.
+
+    Attributes:
+        store: the passages.
+        config: what is retrieved.
+
+    Raises:
+        InputError: something is missing, incomplete, of another format, or the indices are
+            not those of the store.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     folder = Path(name)
+        ...     rows = ["id_text_title", "7_It is old._Rome", "9_It is not._Bonn"]
+        ...     _ = (folder / "a.tsv").write_text("\\n".join(rows).replace("_", "\\t"))
+        ...     _ = build_indices(folder / "a.tsv", folder, skips=ExclusionCounts())
+        ...     retriever = Retriever(folder, RetrieverConfig(passages=1))
+        ...     (found,) = retriever([OpenQuestion("q1", "how far is Bonn", ())])
+        ...     [passage.id for passage in retriever.passages(found)]
+        ['9']
+    """
+
+    def __init__(self, folder: Path, config: RetrieverConfig | None = None):
+        self.config = config or RetrieverConfig()
+        self.config.check()
+        self.store = PassageStore(folder / "store")
+        self._passages = PassageIndex(folder / "bm25", self.store)
+        self._articles = None
+        if self.config.method != "bm25":
+            self._articles = ArticleIndex(folder / "articles", self.store, idf=self.config.idf)
+
+    def __call__(self, questions: Iterable[OpenQuestion]) -> Iterator[Retrieved]:
+        """The passages of each question, one after the other: memory does not grow.
+
+        With "articles", there are fewer than `config.passages` where the articles have no
+        more; otherwise only where the collection has no more.
+        """
+        for question in questions:
+            passages, scores = self._rank(question.question)
+            yield Retrieved(question.id, passages, scores)
+
+    def passages(self, found: Retrieved) -> list[Passage]:
+        """The passages themselves, with their scores."""
+        numbers = zip(found.passages, found.scores, strict=True)
+        passages = ((self.store[number], float(score)) for number, score in numbers)
+        return [Passage(p.id, p.title, p.text, score) for p, score in passages]
+
+    def _rank(self, question: str) -> tuple[np.ndarray, np.ndarray]:
+        if self._articles is None:
+            [ranked] = self._passages.rank([question], k=self.config.passages)
+            return ranked
+        by_article = self._articles.score_all(question)
+        articles = top_k(by_article, self.config.articles)
+        candidates = np.sort(np.concatenate([self.store.passages_of(int(a)) for a in articles]))
+        if self.config.method == "articles":
+            scores = self._passages.score(question, candidates)
+        else:
+            scores = self._passages.score_all(question)
+            candidates = np.union1d(candidates, top_k(scores, self.config.passages))
+            weight = np.float32(self.config.article_weight)
+            shares = _share(by_article)[self.store.article_of[candidates]]
+            scores = _share(scores)[candidates] + weight * shares
+        best = top_k(scores, self.config.passages)
+        return candidates[best].astype(np.int64), scores[best]
+
+
+def _share(scores: np.ndarray) -> np.ndarray:
+    """Scores as shares of the highest, which may be 0."""
+    highest = scores.max()
+    return scores / highest if highest > 0 else scores

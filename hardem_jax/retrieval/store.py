@@ -1,0 +1,183 @@
+"""A collection of passages on disk: built once from a file, memory-mapped ever after.
+
+    meta.json           format, sizes, checksums of source and content, rows left out
+    ids.*, texts.*      strings of every passage
+    titles.*            strings of every article
+    article_of.npy      [N] int32, the article of every passage
+    by_article.npy      [N] int32, the passages article by article, each in the file's order
+    article_ends.npy    [A] int64, where the passages of an article end in by_article
+
+Passages with the same title form an article (Min et al., 2019, section 4.1: articles are
+retrieved, and their paragraphs ranked); one without a title is an article by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardem_jax.data.contexts import Passage
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.records import file_digest, new_folder, read_meta, write_json
+from hardem_jax.errors import InputError
+from hardem_jax.retrieval.passage_files import read_passages
+from hardem_jax.retrieval.progress import counted
+from hardem_jax.retrieval.strings import StringTable, StringWriter, load_array
+
+FORMAT = "passages 1"
+
+
+def build_store(
+    source: Path,
+    folder: Path,
+    *,
+    skips: ExclusionCounts,
+    max_characters: int = 1_000_000,
+    limit: int | None = None,
+) -> PassageStore:
+    """Build a store from a passage file; the folder gets its name when it is complete.
+
+    Texts are written as they are read. In memory stay ids and titles, to find repeated
+    ones, and 12 bytes a passage.
+
+    Args:
+        source: see `hardem_jax.retrieval.passage_files`.
+        folder: to write; a complete one of that name is replaced.
+        skips: counts passages left out, as `read_passages` does.
+        max_characters: of a passage's text.
+        limit: only the first so many passages; None for all.
+
+    Raises:
+        InputError: as `read_passages`; no passage is left; the folder is something else.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = ["id_text_title", "7_Rome is old._Rome", "9_It has hills._Rome"]
+        ...     _ = Path(folder, "a.tsv").write_text("\\n".join(rows).replace("_", "\\t"))
+        ...     skips = ExclusionCounts()
+        ...     store = build_store(Path(folder, "a.tsv"), Path(folder, "store"), skips=skips)
+        ...     store[1], store.passages_of(0).tolist()
+        (Passage(id='9', title='Rome', text='It has hills.', score=None, has_answer=None), [0, 1])
+    """
+    digest = file_digest(source)
+    with new_folder(folder) as partial:
+        content, articles = _write_strings(source, partial, skips, max_characters, limit)
+        if not articles:
+            raise InputError(f"{source}: expected passages, found none that can be used ({skips})")
+        article_of = np.frombuffer(articles, np.int32)
+        np.save(partial / "article_of.npy", article_of)
+        np.save(partial / "by_article.npy", np.argsort(article_of, kind="stable").astype(np.int32))
+        np.save(partial / "article_ends.npy", np.cumsum(np.bincount(article_of), dtype=np.int64))
+        meta = {
+            "format": FORMAT,
+            "source": {"name": source.name, "sha256": digest, "limit": limit},
+            "content": content,
+            "passages": len(article_of),
+            "articles": int(article_of.max()) + 1,
+            "left_out": skips.as_dict(),
+        }
+        write_json(partial / "meta.json", meta)
+    return PassageStore(folder)
+
+
+def _write_strings(
+    source: Path, folder: Path, skips: ExclusionCounts, max_characters: int, limit: int | None
+) -> tuple[str, array[int]]:
+    """The digest of the content, and the article of every passage."""
+    numbers: dict[str, int] = {}
+    articles = array("i")
+    content = hashlib.sha256()
+    rows = read_passages(source, skips=skips, max_characters=max_characters)
+    with (
+        StringWriter(folder / "ids") as ids,
+        StringWriter(folder / "texts") as texts,
+        StringWriter(folder / "titles") as titles,
+    ):
+        for row in counted(rows, "passages", total=limit):
+            article = numbers.get(row.title) if row.title.strip() else None
+            if article is None:
+                article = numbers[row.title] = len(titles)
+                titles.write(row.title)
+            articles.append(article)
+            ids.write(row.id)
+            texts.write(row.text)
+            content.update("\0".join((row.id, row.title, row.text, "")).encode("utf-8"))
+            if len(ids) == limit:
+                break
+    return content.hexdigest()[:16], articles
+
+
+class PassageStore(Sequence[Passage]):
+    """The passages of a folder that `build_store` wrote, by index.
+
+    Attributes:
+        folder: where they are.
+        meta: what ``meta.json`` holds.
+        content: digest of all ids, titles and texts; indices name the one they belong to.
+        num_articles: how many there are.
+        article_of: ``[N]`` int32, the article of every passage.
+
+    Raises:
+        InputError: the folder is missing, incomplete or of another format.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.meta: dict[str, Any] = _store_meta(folder)
+        self.content: str = self.meta["content"]
+        self.num_articles: int = self.meta["articles"]
+        self._ids = StringTable(folder / "ids")
+        self._texts = StringTable(folder / "texts")
+        self._titles = StringTable(folder / "titles")
+        self.article_of = load_array(folder / "article_of.npy")
+        self._by_article = load_array(folder / "by_article.npy")
+        self._article_ends = load_array(folder / "article_ends.npy")
+        passages = (self._ids, self._texts, self.article_of, self._by_article)
+        lengths = {len(part) for part in passages}
+        articles = {len(self._titles), len(self._article_ends)}
+        if lengths != {self.meta["passages"]} or articles != {self.num_articles}:
+            raise InputError(f"{folder}: its files do not belong together; build it again")
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __getitem__(self, index):
+        index = int(index)
+        title = self._titles[int(self.article_of[index])]
+        return Passage(self._ids[index], title, self._texts[index])
+
+    def text(self, index: int) -> str:
+        """The text of a passage alone."""
+        return self._texts[index]
+
+    def title(self, article: int) -> str:
+        """The title of an article."""
+        return self._titles[article]
+
+    def passages_of(self, article: int) -> np.ndarray:
+        """``[P]`` int32, the passages of an article in the order of the file."""
+        start = int(self._article_ends[article - 1]) if article else 0
+        return self._by_article[start : int(self._article_ends[article])]
+
+    def titled_texts(self) -> Iterator[str]:
+        """Title and text of every passage, as they are indexed."""
+        for text, article in zip(self._texts, self.article_of, strict=True):
+            yield f"{self._titles[int(article)]}\n{text}"
+
+    def articles(self) -> Iterator[str]:
+        """Title and all texts of every article."""
+        for article in range(self.num_articles):
+            texts = (self._texts[int(index)] for index in self.passages_of(article))
+            yield "\n".join((self._titles[article], *texts))
+
+
+def _store_meta(folder: Path) -> dict[str, Any]:
+    if not (folder / "meta.json").is_file():
+        raise InputError(f"{folder}: expected a folder of passages, found no complete one")
+    return read_meta(folder, format=FORMAT)

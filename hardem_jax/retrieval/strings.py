@@ -1,0 +1,103 @@
+"""Many strings in one file, read by index without loading them."""
+
+from __future__ import annotations
+
+import mmap
+from array import array
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from hardem_jax.errors import InputError
+
+
+class StringWriter:
+    """Writes ``<stem>.txt``, the strings one after the other, and ``<stem>.ends.npy``.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with StringWriter(Path(folder, "names")) as writer:
+        ...         for name in ("Zoë", "", "Bo"):
+        ...             writer.write(name)
+        ...     list(StringTable(Path(folder, "names")))
+        ['Zoë', '', 'Bo']
+    """
+
+    def __init__(self, stem: Path):
+        self._stem = stem
+        self._file = open(f"{stem}.txt", "wb")  # noqa: SIM115 - closed by __exit__
+        self._ends = array("q")
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def write(self, text: str) -> None:
+        """Append a string."""
+        self._size += self._file.write(text.encode("utf-8"))
+        self._ends.append(self._size)
+
+    def __enter__(self) -> StringWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: object, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if kind is None:
+            np.save(f"{self._stem}.ends.npy", np.frombuffer(self._ends, np.int64))
+
+
+class StringTable(Sequence[str]):
+    """The strings that `StringWriter` wrote, by index; the file stays on disk.
+
+    Raises:
+        InputError: a file is missing, or shorter or longer than it was.
+    """
+
+    def __init__(self, stem: Path):
+        self._ends = load_array(Path(f"{stem}.ends.npy"))
+        file = Path(f"{stem}.txt")
+        size = int(self._ends[-1]) if len(self._ends) else 0
+        try:
+            with open(file, "rb") as stream:
+                found = stream.seek(0, 2)
+                # An empty file cannot be mapped.
+                self._bytes = (
+                    mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if found else b""
+                )
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read ({error.strerror})") from error
+        if found != size:
+            raise InputError(f"{file}: expected {size} bytes, found {found}; build it again")
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        start = int(self._ends[index - 1]) if index else 0
+        return self._bytes[start : int(self._ends[index])].decode("utf-8")
+
+
+def load_array(file: Path) -> np.ndarray:
+    """A ``.npy`` file, mapped into memory and read only where it is looked at.
+
+    Raises:
+        InputError: it is missing or damaged.
+    """
+    try:
+        # A plain array over the mapped file, whose parts are cheaper than those of np.memmap.
+        return np.asarray(np.load(file, mmap_mode="r"))
+    except (OSError, EOFError, ValueError) as error:
+        try:
+            empty = np.load(file)  # an array without elements cannot be mapped
+        except (OSError, EOFError, ValueError):
+            empty = None
+        if empty is not None and empty.size == 0:
+            return empty
+        raise InputError(f"{file}: expected an array, found none that can be read") from error

@@ -1,0 +1,156 @@
+"""ROUGE-L of one prediction and one gold text, in three variants.
+
+`rouge_l_1_0_1` is what the Python package ``rouge`` (pltrdy/rouge) computes since version 1.0,
+which the public scores on NarrativeQA are made with. It is not the ROUGE-L of Lin (2004):
+
+- a text is cut at every full stop, also inside "u.s." or "1.5", and full stops are no words;
+  what stands between two full stops and is white space alone counts as one empty word;
+- words are counted once however often they occur, in the overlap and in both lengths;
+- the overlap is the union, over all pairs of sentences, of the words on *one* longest common
+  subsequence of the pair, and which one it is (ties) can change its number of distinct words;
+- 1e-8 in the denominator keeps F of equal texts just below 1.
+
+`rouge_l_0_3_2` has the same precision and recall, with the F of the versions before December
+2019: beta = P / R in place of 1, so that F is close to the smaller of the two when they differ.
+The scores of Min et al. (2019) are of that time.
+
+`lcs_f1` is the plain one: the longest common subsequence of two lists of tokens, punctuation
+included, over their lengths.
+
+All three compare words as they stand; a text without a word scores 0 (the package raises).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+Sentences = Sequence[Sequence[str]]
+
+SMALL_1_0_1 = 1e-8
+_SMALL_0_3_2 = 1e-12
+
+
+class RougeScore(NamedTuple):
+    """Precision, recall and F in [0, 1]."""
+
+    precision: float
+    recall: float
+    f: float
+
+
+def split_sentences(text: str) -> list[list[str]]:
+    """The sentences of a text and their words, as the package finds them.
+
+    Example:
+        >>> split_sentences("the u.s. army . . over"), split_sentences(" ."), split_sentences("..")
+        ([['the', 'u'], ['s'], ['army'], [''], ['over']], [['']], [])
+    """
+    return [piece.split() or [""] for piece in text.split(".") if piece]
+
+
+def overlap(prediction: Sentences, gold: Sentences) -> tuple[int, int, int]:
+    """Distinct words that the two share in order, and that each of them has.
+
+    Args:
+        prediction: from `split_sentences`.
+        gold: likewise.
+
+    Example:
+        >>> overlap([["b", "a", "b"]], [["a", "b", "c"]])
+        (2, 2, 3)
+    """
+    shared: set[str] = set()
+    for reference in gold:
+        for sentence in prediction:
+            shared |= _words_of_lcs(reference, sentence)
+    return len(shared), _num_distinct(prediction), _num_distinct(gold)
+
+
+def f_1_0_1(shared: int, predicted: int, gold: int) -> RougeScore:
+    """Scores out of the counts of `overlap`; 0 where one of the texts has no word."""
+    if not predicted or not gold:
+        return RougeScore(0.0, 0.0, 0.0)
+    precision, recall = shared / predicted, shared / gold
+    # The order of operations is the package's, to the last bit.
+    f = 2.0 * ((precision * recall) / (precision + recall + SMALL_1_0_1))
+    return RougeScore(precision, recall, f)
+
+
+def rouge_l_1_0_1(prediction: str, gold: str) -> RougeScore:
+    """ROUGE-L of the package ``rouge``, version 1.0.1.
+
+    Example:
+        >>> rouge_l_1_0_1("a total of five .", "five")
+        RougeScore(precision=0.25, recall=1.0, f=0.39999999680000003)
+    """
+    return f_1_0_1(*overlap(split_sentences(prediction), split_sentences(gold)))
+
+
+def rouge_l_0_3_2(prediction: str, gold: str) -> RougeScore:
+    """ROUGE-L of the package ``rouge``, version 0.3.2, whose F has beta = P / R.
+
+    Example:
+        >>> score = rouge_l_0_3_2("a total of five .", "five")
+        >>> score.recall, round(score.f, 6)  # (1 + 1/16) R P / (R + P / 16)
+        (1.0, 0.261538)
+    """
+    precision, recall, _ = rouge_l_1_0_1(prediction, gold)
+    beta = precision / (recall + _SMALL_0_3_2)
+    numerator = (1 + (beta**2)) * recall * precision
+    f = numerator / (recall + ((beta**2) * precision) + _SMALL_0_3_2)
+    return RougeScore(precision, recall, f)
+
+
+def lcs_f1(prediction: str, gold: str) -> RougeScore:
+    """Precision, recall and F1 of the longest common subsequence of the two lists of tokens.
+
+    Example:
+        >>> lcs_f1("a total of five .", "five .").f == 2 * 2 / (5 + 2)
+        True
+    """
+    predicted, tokens = prediction.split(), gold.split()
+    known = set(tokens)
+    shared = _lcs_table(tokens, [word for word in predicted if word in known])[-1][-1]
+    if not shared:
+        return RougeScore(0.0, 0.0, 0.0)
+    # One division, so that equal fractions are equal numbers.
+    f = 2 * shared / (len(predicted) + len(tokens))
+    return RougeScore(shared / len(predicted), shared / len(tokens), f)
+
+
+def _num_distinct(sentences: Sentences) -> int:
+    return len({word for sentence in sentences for word in sentence})
+
+
+def _lcs_table(x: Sequence[str], y: Sequence[str]) -> list[list[int]]:
+    """``table[i][j]``: length of the longest common subsequence of ``x[:i]`` and ``y[:j]``."""
+    table = [[0] * (len(y) + 1)]
+    for word in x:
+        above, row = table[-1], [0]
+        for j, other in enumerate(y):
+            row.append(above[j] + 1 if word == other else max(above[j + 1], row[j]))
+        table.append(row)
+    return table
+
+
+def _words_of_lcs(reference: Sequence[str], sentence: Sequence[str]) -> set[str]:
+    """The words on the longest common subsequence that the package goes back along."""
+    # A word of the sentence that is not in the reference leaves its column equal to the one
+    # before it, where the way back steps left: leaving such words out changes nothing.
+    known = set(reference)
+    sentence = [word for word in sentence if word in known]
+    if not sentence:
+        return set()
+    table = _lcs_table(reference, sentence)
+    i, j = len(reference), len(sentence)
+    words = set()
+    while i and j:
+        if reference[i - 1] == sentence[j - 1]:
+            words.add(reference[i - 1])
+            i, j = i - 1, j - 1
+        elif table[i - 1][j] > table[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return words

@@ -1,0 +1,160 @@
+"""NarrativeQA from its official layout to a score and an answer, on a tiny stand-in."""
+
+import csv
+import json
+
+import pytest
+
+from experiments import narrativeqa
+from hardem_jax.data.narrativeqa import QUESTIONS, SUMMARIES
+from tests.commands import call, fails
+from tests.tiny import PEOPLE, PLACES, write_checkpoint
+
+NUM_DOCUMENTS = 8
+SHAPES = ["--windows.max-tokens", "32", "--windows.stride", "8"]
+SHAPES += ["--windows.max-question-tokens", "8"]
+
+
+def write_narrativeqa(folder):
+    """Two questions on each summary and set; the answer to the second is nowhere near."""
+    questions = [
+        ["document_id", "set", "question_tokenized", *(f"answer{i}_tokenized" for i in "12")]
+    ]
+    summaries = [["document_id", "set", "summary_tokenized"]]
+    for split in ("train", "valid"):
+        for i in range(NUM_DOCUMENTS):
+            document = f"{split}-{i}"
+            person, other, place = PEOPLE[i], PEOPLE[(i + 3) % 8], PLACES[i]
+            summary = f"{person} saw {other} .\n{person} lives in {place} . {other} met {person} ."
+            summaries.append([document, split, summary])
+            ask = [f"Who lives in {place} ?", person, f"It is {person}"]
+            questions += [
+                [document, split, *ask],
+                [document, split, "How ?", "By train", "Zeppelin"],
+            ]
+    (folder / SUMMARIES).parent.mkdir(parents=True)
+    for name, rows in ((QUESTIONS, questions), (SUMMARIES, summaries)):
+        with open(folder / name, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(rows)
+    return folder
+
+
+def prepare_flags(root, out, *more):
+    folder = ("--folder", root / "official", "--tokenizer", root / "bert")
+    return ("prepare", *folder, "--out", out, *SHAPES, *more)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """The files, a checkpoint and prepared splits."""
+    root = tmp_path_factory.mktemp("narrativeqa")
+    write_checkpoint(root / "bert")
+    write_narrativeqa(root / "official")
+    call(narrativeqa, *prepare_flags(root, root / "train"))
+    call(narrativeqa, *prepare_flags(root, root / "dev", "--split", "valid"))
+    return root
+
+
+def run_flags(root, command, *more):
+    return [
+        *(command, "--data", root / "train", "--dev", root / "dev", "--out", root / command),
+        *("--model.encoder", root / "bert", "--num-devices", 1, "--batches.batch-size", 4),
+        *("--batches.buckets", 32, "--loop.num-steps", 2, "--loop.eval-every", 1),
+        *("--loop.log-every", 1, "--loop.no-progress", *more),
+    ]
+
+
+def meta_of(folder):
+    return json.loads((folder / "meta.json").read_text())
+
+
+def test_prepared_splits_tell_what_they_hold(root, capsys):
+    train, dev = meta_of(root / "train"), meta_of(root / "dev")
+    assert train["metric"] == "rouge" and train["counts"]["questions"] == NUM_DOCUMENTS
+    assert train["excluded"] == {"answer not in any window": NUM_DOCUMENTS}
+    # The person is named three times, each time exactly as in the answer.
+    assert train["solutions per question"] == {"mean": 3.0, "median": 3.0, "max": 3}
+    assert dev["counts"]["questions"] == 2 * NUM_DOCUMENTS and dev["excluded"] == {}
+    assert dev["counts"]["questions with a mention"] == NUM_DOCUMENTS
+    assert train["sources"][QUESTIONS] == dev["sources"][QUESTIONS]
+
+
+def test_rules_decide_what_is_in_z(root, tmp_path, capsys):
+    # Next to the name alone come two words with it, F 2/3: before it, or behind it.
+    call(narrativeqa, *prepare_flags(root, tmp_path / "noisy", "--rules.keep", 4))
+    noisy = meta_of(tmp_path / "noisy")
+    assert noisy["solutions per question"]["mean"] == 3 + 5
+    call(narrativeqa, *prepare_flags(root, tmp_path / "five", "--rules.keep", 5, "--rules.no-ties"))
+    assert meta_of(tmp_path / "five")["solutions per question"]["max"] == 5
+    assert noisy["sources"] != meta_of(root / "train")["sources"]
+    call(narrativeqa, *prepare_flags(root, tmp_path / "package", "--rules.scorer", "pltrdy"))
+    # "bo .", ". bo" and ". bo ." are as good as "bo", full stops being no words.
+    assert meta_of(tmp_path / "package")["solutions per question"]["mean"] == 3 + 1 + 1
+
+
+def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
+    call(narrativeqa, *run_flags(root, "train"))
+    assert "best rouge_l" in capsys.readouterr().out
+    predictions = tmp_path / "predictions.json"
+    call(
+        narrativeqa,
+        *("evaluate", "--run-dir", root / "train", "--data", root / "dev"),
+        *("--predictions", predictions),
+    )
+    assert "rouge_l |Z|=0" in capsys.readouterr().out
+    scores = json.loads((root / "train" / "scores-dev.json").read_text())
+    assert {"rouge_l", "rouge_l_0_3_2", "lcs_f1", "em", "rouge_l |Z|=3-4"} <= set(scores)
+    assert "f1" not in scores and "questions" not in scores
+    answers = json.loads(predictions.read_text())
+    assert len(answers) == 2 * NUM_DOCUMENTS
+    assert all(text == text.lower() for text in answers.values())
+    summary = tmp_path / "mine.txt"
+    summary.write_text("Eve lives in Oslo .")
+    call(
+        narrativeqa,
+        *("predict", "--run-dir", root / "train", "--document", summary),
+        *("--question", "Who lives in Oslo ?", "--top", 1),
+    )
+    assert "mine.txt" in capsys.readouterr().out
+
+
+def test_comparison_draws_rouge(root, capsys, monkeypatch):
+    monkeypatch.setattr(
+        narrativeqa.Compare,
+        "objectives",
+        lambda self: {"MML": narrativeqa.span_qa.MML()},
+    )
+    call(narrativeqa, *run_flags(root, "compare", "--seeds", 0, "--shown", 2))
+    out = root / "compare"
+    assert "rouge_l" in capsys.readouterr().out and (out / "learning_curves.png").is_file()
+    content = json.loads((out / "comparison.json").read_text())
+    assert content["flags"]["loop"]["monitor"] == "rouge_l"
+    assert set(narrativeqa.Compare.CURVES) == {"span_loss", "rouge_l"}
+    header, _, *rows = (out / "predictions.md").read_text().splitlines()
+    assert header == "| question | gold | MML |" and len(rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "culprit"),
+    [
+        (["prepare", "--folder", "nowhere", "--out", "x"], "nowhere"),
+        (["prepare", "--folder", ".", "--out", "x", "--split", "dev"], "dev"),
+        (["prepare", "--folder", ".", "--out", "x", "--rules.minimum", "0"], "minimum"),
+        (["prepare", "--folder", ".", "--out", "x", "--rules.scorer", "bleu"], "bleu"),
+        (["fly"], "fly"),
+    ],
+)
+def test_what_a_person_got_wrong_is_one_line(flags, culprit, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert culprit in fails(narrativeqa, capsys, *flags)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_broken_line_is_named_and_nothing_is_left(root, capsys, tmp_path):
+    official = write_narrativeqa(tmp_path / "official")
+    lines = (official / QUESTIONS).read_text().splitlines(keepends=True)
+    (official / QUESTIONS).write_text("".join(lines[:6]) + "train-1,train,Who ?\n")
+    (tmp_path / "bert").symlink_to(root / "bert")
+    line = fails(narrativeqa, capsys, *prepare_flags(tmp_path, tmp_path / "out"))
+    assert "qaps.csv: line 7: expected 5 fields, found 3" in line
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,116 @@
+"""The commands for questions with retrieved passages, on a tiny stand-in."""
+
+import functools
+import json
+
+import pytest
+
+from experiments import nq_open, triviaqa_open
+from experiments.open_qa import best_number
+from hardem_jax.data.prepared import PreparedSplit
+from tests import commands
+from tests.tiny import PEOPLE, PLACES, write_checkpoint
+
+call = functools.partial(commands.call, nq_open)
+fails = functools.partial(commands.fails, nq_open)
+
+
+def write_contexts(file, *, questions=16):
+    """Questions in FiD's layout with three passages, the last of which has the answer.
+
+    Every fourth has none.
+    """
+    records = []
+    for i in range(questions):
+        place, person = PLACES[i % 8], PEOPLE[(i + i // 8) % 8]
+        texts = [f"Zoe met Zed in {place}.", "", f"{person} lives in {place}. {person} ran."]
+        if i % 4 == 3:
+            texts[2] = "Zed lives in Oslo."
+        ctxs = [{"id": f"{i}-{j}", "title": "t", "text": text} for j, text in enumerate(texts)]
+        records.append(
+            {"id": f"q{i}", "question": f"Who lives in {place}?", "answers": [person], "ctxs": ctxs}
+        )
+    file.write_text(json.dumps(records))
+    return file
+
+
+WINDOWS = ["--windows.max-tokens", 32, "--windows.stride", 8, "--windows.max-question-tokens", 8]
+
+
+def train(root, out, *more):
+    call(
+        *("train", "--data", root / "train", "--dev", root / "dev", "--out", out),
+        *("--model.encoder", root / "bert", "--num-devices", 2, "--batches.batch-size", 4),
+        *("--batches.buckets", 32, "--loop.num-steps", 2, "--loop.eval-every", 2),
+        *("--loop.log-every", 1, "--loop.no-progress", *more, "objective:hard-em"),
+    )
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A checkpoint, prepared splits and a finished run whose windows share a softmax."""
+    root = tmp_path_factory.mktemp("open")
+    bert, contexts = write_checkpoint(root / "bert"), write_contexts(root / "fid.json")
+    prepare = ["prepare", "--contexts", contexts, "--tokenizer", bert, *WINDOWS]
+    call(*prepare, "--out", root / "train")
+    call(*prepare, "--out", root / "dev", "--split", "dev")
+    train(
+        *(root, root / "run", "--latent.scope", "question", "--latent.group-size", 2),
+        *("--inference.scope", "question"),
+    )
+    return root
+
+
+def test_questions_without_a_mention_are_dropped_from_training_alone(root, capsys):
+    assert list(PreparedSplit(root / "train").questions) == [
+        f"q{i}" for i in range(16) if i % 4 < 3
+    ]
+    dev = PreparedSplit(root / "dev")
+    assert len(dev.questions) == 16 and dev.meta["metric"] == "squad"
+    call(
+        *("prepare", "--contexts", root / "fid.json", "--tokenizer", root / "bert", *WINDOWS),
+        *("--out", root / "one", "--passages", 1, "--split", "dev"),
+    )
+    printed = capsys.readouterr().out
+    assert "16  questions" in printed and "0  questions with a mention" in printed
+    # The passage without text is passed over: 16 questions, one window each.
+    assert len(PreparedSplit(root / "one").windows()) == 16
+
+
+def test_the_number_of_passages_is_chosen_out_of_one_reading(root, capsys):
+    command = ["evaluate", "--run-dir", root / "run", "--data", root / "dev"]
+    call(*command, "--sweep", 1, 2)
+    printed = capsys.readouterr().out
+    scores = json.loads((root / "run" / "scores-dev.json").read_text())
+    assert scores["recall n=1"] == 0 and scores["recall n=2"] == 75
+    assert scores["em n=2"] == scores["em"]
+    best = best_number(scores, (1, 2))
+    assert f"best number of passages: {best}" in printed
+    call(*command, "--num-documents", 1)
+    alone = json.loads((root / "run" / "scores-dev.json").read_text())
+    assert alone["em"] == scores["em n=1"]
+
+
+def test_the_selector_can_be_asked_after_all(root):
+    command = ["evaluate", "--run-dir", root / "run", "--data", root / "dev"]
+    for scope in ("window", "document"):
+        call(*command, "--scope", scope, "--predictions", root / f"{scope}.json")
+    # Every passage is one window here.
+    assert (root / "window.json").read_text() == (root / "document.json").read_text()
+
+
+def test_bad_files_and_settings_are_one_line(root, tmp_path, capsys):
+    broken = tmp_path / "broken.json"
+    broken.write_text('[{"question": "Who?", "answers": ["Ada"]}]')
+    prepare = ["prepare", "--tokenizer", root / "bert", "--out", tmp_path / "out", *WINDOWS]
+    line = fails(capsys, *prepare, "--contexts", broken)
+    assert "broken.json" in line and "'ctxs'" in line
+    assert "missing.json" in fails(capsys, *prepare, "--contexts", tmp_path / "missing.json")
+    assert "at least 1" in fails(capsys, *prepare, "--contexts", broken, "--passages", 0)
+    assert not (tmp_path / "out").exists()
+    evaluate = ["evaluate", "--run-dir", root / "run", "--data", root / "dev"]
+    assert "at least 1" in fails(capsys, *evaluate, "--num-documents", 0)
+
+
+def test_both_data_sets_have_the_same_commands():
+    assert nq_open.COMMANDS == triviaqa_open.COMMANDS

@@ -1,0 +1,105 @@
+"""``python -m experiments.retrieve``: from a passage file to contexts."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import retrieve
+from hardem_jax.data.contexts import read_contexts
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from tests.commands import call, fails
+from tests.retrieval.corpora import rows_of, save
+
+QUESTIONS = [
+    {"question": "old bridge over the river", "answer": ["rome"]},
+    {"question": "song of a queen", "answer": ["nowhere at all"]},
+    {"question": "?", "answer": ["rome"]},
+    {"question": "zzz", "answer": ["war", "peace"]},
+]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("retrieve")
+    rows = [*rows_of(np.random.default_rng(0), 80), ("p0", "again", "x")]
+    passages = save(folder / "psgs.tsv.gz", rows)
+    questions = folder / "NQ-open.dev.jsonl"
+    questions.write_text("\n".join(map(json.dumps, QUESTIONS)))
+    call(retrieve, "index", "--passages", passages, "--out", folder / "index",
+         "--articles.buckets", 2**16)  # fmt: skip
+    return folder
+
+
+def run(files, out, *options):
+    call(retrieve, "retrieve", "--index", files / "index", "--out", out, *options)
+
+
+def test_index_says_what_it_did(files, tmp_path, capsys):
+    call(retrieve, "index", "--passages", files / "psgs.tsv.gz", "--out", tmp_path / "index",
+         "--articles.buckets", 256, "--limit", 50)  # fmt: skip
+    said = capsys.readouterr().out
+    assert "50 passages of" in said and "peak memory" in said
+
+
+@pytest.mark.parametrize("method", ["combined", "articles", "bm25"])
+def test_contexts_and_recall(files, tmp_path, capsys, method):
+    out, report = tmp_path / "dev.jsonl", tmp_path / "report.json"
+    run(files, out, "--questions", files / "NQ-open.dev.jsonl", "--retriever.passages", 20,
+        "--retriever.method", method, "--report", report)  # fmt: skip
+    said = capsys.readouterr().out
+    assert "1 example left out" in said and "1 questions share no term with any passage" in said
+    examples = list(read_contexts(out, skips=ExclusionCounts()))
+    assert [example.id for example in examples] == [f"NQ-open.dev#{n}" for n in (1, 2, 4)]
+    hits = [
+        [
+            len(enumerate_spans(split_words(d.text), AliasMatcher(e.aliases))) > 0
+            for d in e.documents
+        ]
+        for e in examples
+    ]
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [[p["has_answer"] for p in record["ctxs"]] for record in records] == hits
+    content = json.loads(report.read_text())
+    assert set(content["recall"]) == {"1", "5", "10", "20"}
+    for n, share in content["recall"].items():
+        assert share == sum(any(row[: int(n)]) for row in hits) / 3
+    assert content["left_out"] == {"no word left in the question after normalisation": 1}
+
+
+def test_other_layouts_of_questions(files, tmp_path):
+    answer = {"NormalizedAliases": ["rome"]}
+    data = [{"QuestionId": "tq", "Question": "Which old city?", "Answer": answer}]
+    (tmp_path / "qa.json").write_text(json.dumps({"Data": data}))
+    run(files, tmp_path / "a.json", "--questions", tmp_path / "qa.json", "--layout", "triviaqa")
+    run(files, tmp_path / "b.json", "--questions", tmp_path / "a.json", "--layout", "contexts")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+def test_questions_without_answers(files, tmp_path):
+    (tmp_path / "test.jsonl").write_text('{"question": "old river"}')
+    run(files, tmp_path / "a.jsonl", "--questions", tmp_path / "test.jsonl", "--no-answers")
+    [record] = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert record["answers"] == [] and "has_answer" not in record["ctxs"][0]
+
+
+def test_mistakes_become_one_line(files, tmp_path, capsys):
+    asked = ("--questions", files / "NQ-open.dev.jsonl", "--out", tmp_path / "a.jsonl")
+    line = fails(retrieve, capsys, "retrieve", "--index", tmp_path, *asked)
+    assert "store: expected a folder of passages, found no complete one" in line
+    line = fails(retrieve, capsys, "retrieve", "--index", files / "index", *asked,
+                 "--retriever.articles", 0)  # fmt: skip
+    assert "expected at least 1 article" in line
+    (tmp_path / "none.jsonl").write_text('{"question": "?", "answer": ["a"]}')
+    line = fails(retrieve, capsys, "retrieve", "--index", files / "index", "--questions",
+                 tmp_path / "none.jsonl", "--out", tmp_path / "a.jsonl")  # fmt: skip
+    assert "none.jsonl: expected questions, found none to use" in line
+    assert not (tmp_path / "a.jsonl").exists()
+    (tmp_path / "bad.tsv").write_text("1\tno header\tx\n")
+    line = fails(retrieve, capsys, "index", "--passages", tmp_path / "bad.tsv", "--out",
+                 tmp_path / "index")  # fmt: skip
+    assert "bad.tsv: expected the columns id, text, title" in line
+    line = fails(retrieve, capsys, "index", "--passages", files / "psgs.tsv.gz", "--out",
+                 tmp_path / "index", "--limit", 0)  # fmt: skip
+    assert "--limit: expected 1 or more, found 0" in line

@@ -1,0 +1,157 @@
+"""The line from questions to passages, and what is counted of them."""
+
+import numpy as np
+import pytest
+
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.open_questions import OpenQuestion
+from hardem_jax.errors import InputError
+from hardem_jax.retrieval.articles import ArticleConfig, ArticleIndex
+from hardem_jax.retrieval.passages import PassageIndex
+from hardem_jax.retrieval.recall import AnswerFinder, RecallCounts
+from hardem_jax.retrieval.retrieve import Retriever, RetrieverConfig, build_indices
+from hardem_jax.retrieval.store import PassageStore
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from tests.retrieval.corpora import WORDS, rows_of, save
+
+METHODS = ("combined", "articles", "bm25")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("index")
+    source = save(folder / "a.tsv", rows_of(np.random.default_rng(0), 90))
+    build_indices(source, folder, skips=ExclusionCounts(), articles=ArticleConfig(buckets=2**16))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def questions():
+    rng = np.random.default_rng(1)
+    texts = [" ".join(rng.choice(WORDS, 3)) for _ in range(30)]
+    return [OpenQuestion(f"q{i}", text, ()) for i, text in enumerate([*texts, "xyz", "who is it"])]
+
+
+def parts(folder):
+    store = PassageStore(folder / "store")
+    return store, ArticleIndex(folder / "articles", store), PassageIndex(folder / "bm25", store)
+
+
+def test_articles_then_their_passages(folder, questions):
+    store, articles, passages = parts(folder)
+    config = RetrieverConfig(method="articles", articles=4, passages=5)
+    for question, found in zip(questions, Retriever(folder, config)(questions), strict=True):
+        best = np.argsort(-articles.score_all(question.question), kind="stable")[:4]
+        inside = np.flatnonzero(np.isin(store.article_of, best))
+        scores = passages.score_all(question.question)[inside]
+        order = np.argsort(-scores, kind="stable")[:5]
+        np.testing.assert_array_equal(found.passages, inside[order])
+        np.testing.assert_array_equal(found.scores, scores[order])
+        assert found.id == question.id
+
+
+def test_bm25_over_all_passages(folder, questions):
+    _, _, passages = parts(folder)
+    for question, found in zip(
+        questions, Retriever(folder, RetrieverConfig(method="bm25"))(questions), strict=True
+    ):
+        scores = passages.score_all(question.question)
+        np.testing.assert_array_equal(found.passages, np.argsort(-scores, kind="stable")[:80])
+
+
+def test_combined_is_bm25_plus_the_share_of_the_article(folder, questions):
+    store, articles, passages = parts(folder)
+    # So many that all passages are candidates.
+    config = RetrieverConfig(articles=store.num_articles, passages=30, article_weight=0.5)
+    for question, found in zip(questions, Retriever(folder, config)(questions), strict=True):
+        of_article = articles.score_all(question.question)
+        scores = passages.score_all(question.question)
+        scores = scores / max(scores.max(), 1e-9)
+        scores = scores + 0.5 * (of_article / max(of_article.max(), 1e-9))[store.article_of]
+        np.testing.assert_allclose(found.scores, np.sort(scores)[::-1][:30], rtol=1e-6)
+        np.testing.assert_allclose(scores[found.passages], found.scores, rtol=1e-6)
+
+
+def test_combined_without_weight_is_bm25(folder, questions):
+    ranked = [
+        [found.passages.tolist() for found in Retriever(folder, config)(questions)]
+        for config in (RetrieverConfig(article_weight=0.0), RetrieverConfig(method="bm25"))
+    ]
+    assert ranked[0] == ranked[1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_results_do_not_depend_on_what_else_is_asked(folder, questions, method):
+    config = RetrieverConfig(method=method, articles=5, passages=10)
+    together = list(Retriever(folder, config)(questions))
+    for question, found in zip(questions[::-1], together[::-1], strict=True):
+        (alone,) = Retriever(folder, config)([question])
+        np.testing.assert_array_equal(alone.passages, found.passages)
+        np.testing.assert_array_equal(alone.scores, found.scores)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("idf", ["smooth", "drqa"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_small_collection_never_gives_an_empty_result(tmp_path, method, idf, number):
+    source = save(tmp_path / "a.tsv", [(str(i), f"{WORDS[i]} city", "") for i in range(number)])
+    build_indices(source, tmp_path, skips=ExclusionCounts(), articles=ArticleConfig(buckets=64))
+    retriever = Retriever(tmp_path, RetrieverConfig(method=method, idf=idf))
+    asked = [OpenQuestion("a", f"{WORDS[0]} city", ()), OpenQuestion("b", "xyz", ())]
+    for found in retriever(asked):
+        assert len(found.passages) == number and found.passages[0] == 0
+        assert (found.scores[0] > 0) == (found.id == "a")
+
+
+def test_passages_carry_their_scores(folder, questions):
+    retriever = Retriever(folder, RetrieverConfig(passages=2))
+    (found,) = retriever(questions[:1])
+    first, second = retriever.passages(found)
+    assert first.id == retriever.store[found.passages[0]].id
+    assert [first.score, second.score] == found.scores.tolist()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        RetrieverConfig(articles=0),
+        RetrieverConfig(passages=0),
+        RetrieverConfig(article_weight=-1.0),
+        RetrieverConfig(article_weight=float("nan")),
+    ],
+)
+def test_values_are_checked(folder, config):
+    with pytest.raises(InputError, match="expected"):
+        Retriever(folder, config)
+
+
+def test_a_missing_index_is_an_error(tmp_path, folder):
+    with pytest.raises(InputError, match="store: expected a folder of passages"):
+        Retriever(tmp_path)
+
+
+def test_an_answer_is_found_where_z_has_a_mention():
+    texts = [
+        "Party at 1,000 m",
+        "the ＲＯＭＥ",
+        "ΟΔΟΣ",
+        "ΟΔΟΣ'Α",
+        "İzmir",
+        "ﬁne art.",
+        "cafe\u0301 Rome",
+    ]
+    answers = ["art", "1", "rome", "οδος", "οδοσ", "izmir", "i̇zmir", "fine Art", "!!", "café"]
+    for answer in answers:
+        for text in texts:
+            expected = len(enumerate_spans(split_words(text), AliasMatcher([answer]))) > 0
+            assert AnswerFinder([answer])(text) == expected, (answer, text)
+
+
+def test_recall_counts_the_first_mention():
+    recall = RecallCounts(3)
+    assert recall.at(3) == 0
+    recall.add(["rome"], ["no", "Rome", "Rome"])
+    recall.add(["rome"], ["Rome"])
+    recall.add(["rome"], ["no", "no", "no"])
+    recall.add(["rome"], [])
+    assert [recall.at(n) for n in (1, 2, 3, 80)] == [1 / 4, 2 / 4, 2 / 4, 2 / 4]

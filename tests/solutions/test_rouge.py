@@ -1,0 +1,164 @@
+"""Z by ROUGE-L: equal to scoring every span, for every rule and answers of any length."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.rouge import RougeRules, enumerate_rouge_spans, lcs_lengths
+from hardem_jax.solutions.rouge_bound import RougeBounds
+from hardem_jax.solutions.rouge_score import lcs_f1, rouge_l_1_0_1
+
+SCORERS = {"lcs": lcs_f1, "pltrdy": rouge_l_1_0_1}
+WORDS = ["a", "b", "c", "d", "x.y", "e.", ".f", ".", "..", ",", "--"]
+
+
+def every_span(text, golds, rules):
+    """(score, start, end) of every legal span, each scored on its own."""
+    found = []
+    ends = [i for i in range(1, len(text) + 1) if i == len(text) or text[i] == " "]
+    for start in [0, *(end + 1 for end in ends[:-1])]:
+        for end in [end for end in ends if end > start][: rules.max_words]:
+            span = text[start:end]
+            if any(character.isalnum() for character in span):
+                score = max(SCORERS[rules.scorer](span.lower(), gold).f for gold in golds)
+                found.append((score, start, end))
+    return found
+
+
+def by_brute_force(text, golds, rules):
+    found = [span for span in every_span(text, golds, rules) if span[0] >= rules.minimum]
+    ranked = sorted(found, key=lambda span: (-span[0], span[1:]))
+    kept = ranked[: rules.keep]
+    if rules.ties:
+        kept += [span for span in ranked[rules.keep :] if span[0] == kept[-1][0]]
+    return sorted(kept, key=lambda span: span[1:])
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize(("keep", "ties"), [(1, True), (5, True), (5, False), (1, False)])
+def test_equals_scoring_every_span(scorer, keep, ties):
+    rng = random.Random(keep)
+    sizes = []
+    for trial in range(25):
+        rules = RougeRules(scorer, keep, ties, rng.choice([0.01, 0.5, 0.7]), rng.choice([1, 4, 9]))
+        text = " ".join(rng.choices(WORDS, k=rng.randint(1, 24)))
+        questions = [
+            [" ".join(rng.choices([*WORDS, "z"], k=rng.randint(1, 6))) for _ in range(2)]
+            for _ in range(3)
+        ]
+        solutions = enumerate_rouge_spans(text, questions, rules)
+        for golds, z in zip(questions, solutions, strict=True):
+            expected = by_brute_force(text, golds, rules)
+            found = list(zip(z.scores.tolist(), *z.spans.T.tolist(), strict=True))
+            assert found == expected, (trial, text, golds, rules)
+            sizes.append(len(found))
+    assert 0 in sizes and (max(sizes) > keep) == ties
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 128, 130])
+def test_answers_of_several_machine_words(size):
+    rng = np.random.default_rng(size)
+    words = rng.choice(list("abc"), 90).tolist()
+    answers = [rng.choice(list("abcd"), length).tolist() for length in (size, 1, size // 2 + 1)]
+    lengths = lcs_lengths(words, answers, 80)
+    assert lengths.shape == (3, 80, 90)
+    for a, k in itertools.product(range(3), (0, 30, 79)):
+        for start in (0, 3, 9, 70, 89):
+            end = min(start + k + 1, 90)
+            expected = round(
+                lcs_f1(" ".join(words[start:end]), " ".join(answers[a])).recall * len(answers[a])
+            )
+            assert lengths[a, k, start] == expected
+
+
+def test_a_carry_runs_through_every_machine_word():
+    # All words alike: the LCS is the shorter length, and additions carry to the last bit.
+    lengths = lcs_lengths(["a"] * 200, [["a"] * 150], 200)
+    sizes = np.minimum(np.arange(1, 201)[:, None], 200 - np.arange(200))
+    np.testing.assert_array_equal(lengths[0], np.minimum(sizes, 150))
+
+
+def test_a_carry_passes_a_machine_word_without_a_match():
+    # "a" ends the first machine word, nothing matches in the second, "b" begins the third.
+    answer = ["x"] * 63 + ["a"] + ["z"] * 64 + ["b"]
+    lengths = lcs_lengths(["b", "a", "b"], [answer], 3)
+    assert lengths[0].tolist() == [[1, 1, 1], [1, 2, 1], [2, 2, 1]]
+
+
+def test_bounds_are_never_below_the_score():
+    rng = random.Random(1)
+    tight = 0
+    for _ in range(40):
+        tokens = rng.choices(WORDS, k=12)
+        gold = " ".join(rng.choices(WORDS, k=4))
+        bounds = RougeBounds(tokens, 6).of([gold])
+        for start, k in itertools.product(range(12), range(6)):
+            if start + k < 12:
+                score = rouge_l_1_0_1(" ".join(tokens[start : start + k + 1]), gold).f
+                assert score <= bounds[k, start]
+                tight += 0 < score == bounds[k, start]
+    assert tight > 100
+
+
+def test_many_questions_are_the_same_as_one_after_the_other(monkeypatch):
+    rng = random.Random(2)
+    text = " ".join(rng.choices(WORDS, k=60))
+    questions = [[" ".join(rng.choices(WORDS, k=4))] * rng.randint(0, 3) for _ in range(20)]
+    together = enumerate_rouge_spans(text, questions)
+    monkeypatch.setattr("hardem_jax.solutions.rouge._CELLS_AT_ONCE", 1)
+    alone = enumerate_rouge_spans(text, questions)
+    for one, two in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(one.spans, two.spans)
+        np.testing.assert_array_equal(one.scores, two.scores)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_spans_are_whole_words_in_any_case_with_something_said(scorer):
+    text = "Art , party ART  and\nart . , --"
+    [z] = enumerate_rouge_spans(text, [["Art"]], RougeRules(scorer, minimum=0.9))
+    assert [text[start:end] for start, end in z.spans][0] == "Art"
+    assert {text[start:end].lower().strip(" .") for start, end in z.spans} == {"art"}
+    assert z.spans.dtype == np.int32 and z.scores.dtype == np.float64
+    # No letter or digit, no solution, even if the answer has none either.
+    [z] = enumerate_rouge_spans(text, [[", --"]], RougeRules(scorer, minimum=0.9))
+    assert z.spans.shape == (0, 2)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+@pytest.mark.parametrize(
+    ("text", "golds"),
+    [("", ["a"]), (" \n", ["a"]), ("a", []), ("a", [""]), ("a", ["."]), (".", ["a"])],
+)
+def test_nothing_to_find(scorer, text, golds):
+    [z] = enumerate_rouge_spans(text, [golds], RougeRules(scorer))
+    assert z.spans.shape == (0, 2) and z.scores.shape == (0,)
+    assert enumerate_rouge_spans(text, [], RougeRules(scorer)) == []
+
+
+def test_the_noisy_rule_counts_spans():
+    text = "red car . red car . red car . red cars and a red car or a blue car"
+    questions = [["red car"]]
+    [best] = enumerate_rouge_spans(text, questions)
+    assert [text[start:end] for start, end in best.spans] == ["red car"] * 4
+    [fifth] = enumerate_rouge_spans(text, questions, RougeRules(keep=5))
+    assert set(fifth.scores) == {1.0, 2 * 2 / (3 + 2)}  # the fifth best has one word too many
+    [five] = enumerate_rouge_spans(text, questions, RougeRules(keep=5, ties=False))
+    assert len(five.spans) == 5 < len(fifth.spans)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "culprit"),
+    [
+        ({"scorer": "bleu"}, "bleu"),
+        ({"keep": 0}, "keep"),
+        ({"max_words": 0}, "max_words"),
+        ({"minimum": 0.0}, "minimum"),
+        ({"minimum": 1.1}, "minimum"),
+    ],
+)
+def test_rules_that_make_no_sense(wrong, culprit):
+    with pytest.raises(InputError, match=culprit):
+        RougeRules(**wrong)
