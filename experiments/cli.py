@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import io
 import re
+import resource
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -79,6 +80,12 @@ def flags(config: Any) -> Any:
     if isinstance(config, tuple):
         return [flags(item) for item in config]
     return config if isinstance(config, (int, float, str, bool, type(None))) else str(config)
+
+
+def peak_mib() -> float:
+    """The most memory this process has had so far, in MiB, mapped files included."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def _one_line(box: str) -> str:

@@ -15,8 +15,6 @@ Files of other retrievers (DPR, FiD) are read as they are and need none of this.
 """
 
 import dataclasses
-import resource
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +23,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli import flags, run_command
+from experiments.cli import flags, peak_mib, run_command
 from hardem_jax.data.contexts import Passage, read_context_questions, write_contexts
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.nq_open import read_nq_open
@@ -168,12 +166,6 @@ class _Run:
         depth = self._retriever.config.passages
         ranks = sorted({rank for rank in RANKS if rank <= depth} | {depth})
         return {rank: self._recall.at(rank) for rank in ranks} if self._recall.questions else {}
-
-
-def peak_mib() -> float:
-    """The most memory this process has had so far, in MiB, mapped files included."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def _show(content: dict[str, Any], skips: ExclusionCounts, passages: int) -> None:

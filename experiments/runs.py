@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli import flags
+from experiments.cli import flags, peak_mib
 from hardem_jax.data.batches import BatchConfig, Pad, TrainingPlan, training_batches
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
@@ -195,6 +195,7 @@ class EvaluateCommand(abc.ABC):
         for name, value in scored.scores.items():
             table.add_row(name, f"{value:.1f}")
         Console().print(table)
+        print(f"peak memory: {peak_mib():.0f} MiB")
         write_json(self.run_dir / f"scores-{self.data.name}.json", dict(scored.scores))
         if self.predictions is not None:
             write_json(self.predictions, scored.predictions)

@@ -21,8 +21,8 @@ import numpy as np
 from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console
-from experiments.cli import flags, run_command
-from experiments.retrieve import READERS, Layout, peak_mib
+from experiments.cli import flags, peak_mib, run_command
+from experiments.retrieve import READERS, Layout
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.open_questions import OpenQuestion
 from hardem_jax.data.records import write_json

@@ -127,9 +127,9 @@ class PostingsWriter:
         self._folder = folder
         self._counts = np.zeros(num_columns, np.int64)
         self._blocks: list[tuple[int, int]] = []  # rows and entries of each
-        self._columns = open(folder / "columns.tmp", "wb")  # noqa: SIM115 - closed by close
-        self._values = open(folder / "values.tmp", "wb")  # noqa: SIM115
-        self._lengths = open(folder / "lengths.tmp", "wb")  # noqa: SIM115
+        self._columns = open(folder / "columns.tmp", "wb")  # closed by close
+        self._values = open(folder / "values.tmp", "wb")
+        self._lengths = open(folder / "lengths.tmp", "wb")
 
     def add(self, rows: scipy.sparse.csr_array | scipy.sparse.csr_matrix) -> None:
         """Append rows; no column may occur twice within one."""

@@ -28,7 +28,7 @@ class StringWriter:
 
     def __init__(self, stem: Path):
         self._stem = stem
-        self._file = open(f"{stem}.txt", "wb")  # noqa: SIM115 - closed by __exit__
+        self._file = open(f"{stem}.txt", "wb")  # closed by __exit__
         self._ends = array("q")
         self._size = 0
 

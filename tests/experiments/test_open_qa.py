@@ -81,6 +81,7 @@ def test_the_number_of_passages_is_chosen_out_of_one_reading(root, capsys):
     command = ["evaluate", "--run-dir", root / "run", "--data", root / "dev"]
     call(*command, "--sweep", 1, 2)
     printed = capsys.readouterr().out
+    assert "peak memory: " in printed
     scores = json.loads((root / "run" / "scores-dev.json").read_text())
     assert scores["recall n=1"] == 0 and scores["recall n=2"] == 75
     assert scores["em n=2"] == scores["em"]
