@@ -55,6 +55,7 @@ FULL_QUESTIONS = 56_355
 VARIANTS = {
     "default: < > on numbers, whole ones, a column once": SqlRules(),
     "... no condition that all rows meet": SqlRules(vacuous_conditions=False),
+    "... no MAX, MIN, SUM, AVG of one row": SqlRules(aggregates_of_one_row=False),
     "... one span for each value": SqlRules(distinct_values=True),
     "... columns shared": SqlRules(shared_columns=True),
     "... sane semantics": SqlRules(semantics="sane"),

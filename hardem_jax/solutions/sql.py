@@ -22,7 +22,7 @@ from hardem_jax.solutions.sql_columns import Semantics, TypedTable, sane_value, 
 from hardem_jax.solutions.sql_combine import Combinations
 from hardem_jax.solutions.sql_conditions import SpanCondition, find_conditions
 from hardem_jax.solutions.sql_engine import ExecutionError, OfficialEngine, execute_sql
-from hardem_jax.solutions.sql_results import matching, reaching
+from hardem_jax.solutions.sql_results import OF_CELLS, matching, reaching
 from hardem_jax.solutions.sql_rules import SqlRules
 from hardem_jax.solutions.sql_types import (
     AGGREGATORS,
@@ -159,6 +159,9 @@ def _valid(
         if rules.semantics == "sane":
             answer = [sane_value(cell) for cell in answer]
         valid = reaching(table, masks, answer)
+    if not rules.aggregates_of_one_row:
+        single = np.array([mask.bit_count() == 1 for mask in masks])
+        valid[np.ix_(single, np.ones(len(table.columns), bool), OF_CELLS)] = False
     return valid.reshape(len(masks), -1)
 
 

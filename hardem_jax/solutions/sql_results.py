@@ -12,6 +12,8 @@ from hardem_jax.solutions.sql_types import AGGREGATORS, Cell
 from hardem_jax.solutions.sql_values import ExecutionError
 
 NONE, MAX, MIN, COUNT, SUM, AVG = range(len(AGGREGATORS))
+#: Aggregators that give a cell back if it is the only one.
+OF_CELLS = np.isin(np.arange(len(AGGREGATORS)), (MAX, MIN, SUM, AVG))
 
 # Of a temporary array: 8 MiB of float64.
 _MAX_ELEMENTS = 2**20

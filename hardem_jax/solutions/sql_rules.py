@@ -33,6 +33,8 @@ class SqlRules:
             of a longer one; "exact": those that are a number; "official": all that the official
             engine accepts, that is, any with a digit.
         vacuous_conditions: a condition may hold for every row of the table.
+        aggregates_of_one_row: MAX, MIN, SUM and AVG may stand over a single row, where they are the
+            cell itself, so that no answer tells them from the plain column.
         distinct_values: of the spans that are one and the same condition, the first alone counts.
             It thins out Z, not what a query may mean.
         semantics: of conditions and aggregators, see `hardem_jax.solutions.sql_columns`.
@@ -47,6 +49,7 @@ class SqlRules:
     shared_columns: bool = False
     numbers: Literal["whole", "exact", "official"] = "whole"
     vacuous_conditions: bool = True
+    aggregates_of_one_row: bool = True
     distinct_values: bool = False
     semantics: Semantics = "official"
     cap: int | None = None

@@ -59,6 +59,7 @@ def random_rules(rng):
         numbers=numbers,
         semantics=semantics,
         vacuous_conditions=rng.random() < 0.7,
+        aggregates_of_one_row=rng.random() < 0.7,
         **{name: rng.random() < 0.3 for name in names},
     )
 
@@ -136,7 +137,10 @@ def brute_results(execute, table, question, rules):
                 for select in range(len(table.types))
                 for aggregator in range(6)
             ]
-            if execute(table, Query.from_row(rows[0], question, words)):
+            selected = execute(table, Query.from_row(rows[0], question, words))
+            if len(selected) == 1 and not rules.aggregates_of_one_row:
+                rows = [row for row in rows if row[1] in (0, 3)]  # none and COUNT
+            if selected:
                 for row in rows:
                     results[row] = execute(table, Query.from_row(row, question, words))
     return results
@@ -184,6 +188,15 @@ def shown(question, answer, rules=None, table=PLAYERS):
     rows = enumerate_sql(table, question, answer, rules).queries
     words = split_words(question)
     return [Query.from_row(row, question, words).text(table.header) for row in rows]
+
+
+def test_one_cell_is_not_aggregated_where_the_rules_say_so():
+    rules = SqlRules(aggregates_of_one_row=False)
+    assert shown("Who has 7?", ["ann"], rules) == [
+        "SELECT MIN(player)",
+        "SELECT player WHERE no. = '7'",
+    ]
+    assert "SELECT COUNT(player) WHERE no. = '7'" in shown("Who has 7?", [1], rules)
 
 
 def test_order():
