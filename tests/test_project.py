@@ -78,7 +78,11 @@ def test_requirements_are_the_dependencies():
 
 @pytest.mark.parametrize(
     ("folder", "extras"),
-    [("hardem_jax", ["parity"]), ("experiments", ["parity"]), ("tests", ["dev", "parity"])],
+    [
+        ("hardem_jax", ["beam", "parity"]),
+        ("experiments", ["parity"]),
+        ("tests", ["beam", "dev", "parity"]),
+    ],
 )
 def test_every_import_is_declared(folder, extras):
     project = PYPROJECT["project"]
@@ -95,14 +99,14 @@ def test_every_import_is_declared(folder, extras):
     assert not missing
 
 
-def test_the_library_imports_without_the_parity_extra():
-    optional = {
-        requirement_name(r) for r in PYPROJECT["project"]["optional-dependencies"]["parity"]
-    }
+@pytest.mark.parametrize("extra", ["beam", "parity"])
+def test_the_library_imports_without_the_extra(extra):
+    optional = {requirement_name(r) for r in PYPROJECT["project"]["optional-dependencies"][extra]}
     eager = {
         path.relative_to(ROOT).as_posix(): names
         for path in python_files("hardem_jax")
-        if (names := third_party_imports(path, at_import_time=True) & optional)
+        for names in [set(map(requirement_name, third_party_imports(path, at_import_time=True)))]
+        if names & optional
     }
     assert eager == {}
 

@@ -238,18 +238,17 @@ def grouped_loss(reader, objective, **latent):
     # Two items: the windows of q1 and a negative, those of q2 (one) and a negative.
     windows = [WINDOWS[0], WINDOWS[2], WINDOWS[3], WINDOWS[1], None, WINDOWS[2]]
     batch = arrays(windows)
-    value, metrics = jax.jit(loss)(params, batch, step=jnp.int32(0), key=jax.random.key(0))
+    # Not compiled: that would take longer than it runs.
+    value, metrics = loss(params, batch, step=jnp.int32(0), key=jax.random.key(0))
     return value, metrics, nnx.merge(graphdef, params)(batch)
 
 
-@pytest.mark.parametrize("scope", ["document", "question"])
 @pytest.mark.parametrize(
     ("objective", "combine"),
     [(HardEM(), np.max), (MML(), np.sum), (FirstOnly(), lambda p: p[0])],
 )
-def test_windows_of_a_group_have_one_softmax_and_one_z(reader, scope, objective, combine):
-    """What a group is says the plan; the loss of an item is the same."""
-    value, metrics, said = grouped_loss(reader, objective, scope=scope)
+def test_windows_of_a_group_have_one_softmax_and_one_z(reader, objective, combine):
+    value, metrics, said = grouped_loss(reader, objective, scope="document")
     start, end = (np.exp(np.asarray(x)) for x in (said.spans.start, said.spans.end))
     sums = np.exp(np.asarray(said.spans.log_partitions))
     weight = np.prod(sums[0] / (sums[0] + sums[1]))

@@ -1,0 +1,78 @@
+"""TFDS builders whose records hold Z, found in one process or by Apache Beam, with equal files.
+
+    builder = DropNum(folder="drop", data_dir="built")
+    builder.download_and_prepare()                                        # this process, or
+    builder.download_and_prepare(download_config=beam_config(["direct_num_workers=8"]))
+    build = open_build(builder.data_dir)
+    question = build.examples("train")[0]
+
+TensorFlow is not needed. Importing this package imports TFDS; nothing else in the project does.
+"""
+
+from hardem_jax.data.builders.base import SolutionBuilder, quiet
+from hardem_jax.data.builders.beam import beam_config
+from hardem_jax.data.builders.datasets import (
+    DropNum,
+    DropNumOptions,
+    NarrativeQA,
+    NarrativeQAOptions,
+    NQOpen,
+    NQOpenOptions,
+    TriviaQA,
+    TriviaQAOpen,
+    TriviaQAOpenOptions,
+    TriviaQAOptions,
+)
+from hardem_jax.data.builders.features import (
+    to_numeric_question,
+    to_query_question,
+    to_reading_example,
+    to_table,
+)
+from hardem_jax.data.builders.prepare import prepare_numeric, prepare_queries
+from hardem_jax.data.builders.read import Build, open_build, process_share
+from hardem_jax.data.builders.table_datasets import (
+    WikiSQL,
+    WikiSQLOptions,
+    WikiTableQuestions,
+    WikiTableQuestionsOptions,
+)
+
+__all__ = [
+    "BUILDERS",
+    "Build",
+    "DropNum",
+    "DropNumOptions",
+    "NQOpen",
+    "NQOpenOptions",
+    "NarrativeQA",
+    "NarrativeQAOptions",
+    "SolutionBuilder",
+    "TriviaQA",
+    "TriviaQAOpen",
+    "TriviaQAOpenOptions",
+    "TriviaQAOptions",
+    "WikiSQL",
+    "WikiSQLOptions",
+    "WikiTableQuestions",
+    "WikiTableQuestionsOptions",
+    "beam_config",
+    "open_build",
+    "prepare_numeric",
+    "prepare_queries",
+    "process_share",
+    "quiet",
+    "to_numeric_question",
+    "to_query_question",
+    "to_reading_example",
+    "to_table",
+]
+
+#: The type of the options -> the builder.
+BUILDERS: dict[type, type[SolutionBuilder]] = {
+    builder.OPTIONS: builder
+    for builder in (
+        *(TriviaQA, NarrativeQA, TriviaQAOpen, NQOpen),
+        *(DropNum, WikiSQL, WikiTableQuestions),
+    )
+}

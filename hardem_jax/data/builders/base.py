@@ -1,0 +1,255 @@
+"""What the builders of all data sets share: versions that never go stale, shards, bookkeeping.
+
+A build lies in ``{data_dir}/{name}/{fingerprint}/{version}/``:
+
+===========================  ==========================================================
+``{name}-{split}.array_...`` shards of records, in the order of the source
+``build.json``               what determined the content, counts, |Z| statistics
+``dataset_info.json`` ...    what TFDS needs to read it back
+===========================  ==========================================================
+
+The fingerprint is of the code's format, the options, and the content of every source file. If one
+of them changes, so does the folder: a build is found again only if it would be made again. While a
+build is under way, its folder is called ``incomplete.*``.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import tensorflow_datasets as tfds
+from tensorflow_datasets.core.download.checksums import load_url_infos
+from tensorflow_datasets.core.splits import SplitDict, SplitInfo
+
+from hardem_jax.data.builders.beam import write_with_beam
+from hardem_jax.data.builders.features import features_of
+from hardem_jax.data.builders.shards import Shard, cut, write_here
+from hardem_jax.data.builders.solvers import Solver
+from hardem_jax.data.builders.sources import Release, digests, download
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.reading import PathLike
+from hardem_jax.data.records import size_summary, write_json
+from hardem_jax.errors import InputError
+
+#: Of records and their order. To be raised with any change in what a build of the same files holds.
+FORMAT = "build 1"
+
+BUILD_FILE = "build.json"
+_WORK = "work"
+
+
+class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
+    """A TFDS builder whose records hold Z.
+
+    ``download_and_prepare`` builds in this process, or with Beam, see
+    `hardem_jax.data.builders.beam.beam_config`. Records keep the order of the source. A question
+    without a solution is kept, with an empty Z.
+
+    Args:
+        data_dir: where builds lie.
+        folder: the official files; None downloads them, where there is a lasting record of their
+            digest.
+        options: of the data set, an instance of ``OPTIONS``; None for the defaults.
+        splits: to build; by default those whose files are there.
+        shard_size: questions of a shard.
+
+    Raises:
+        InputError: the folder or a file is missing, or a split is unknown.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    OPTIONS: ClassVar[type]
+    SPLITS: ClassVar[tuple[str, ...]] = ("train", "dev")
+    RELEASE: ClassVar[Release]
+    METRIC: ClassVar[str | None] = None
+    # TFDS would look for the file beside the module, by way of a package that it does not require.
+    url_infos: ClassVar[dict[str, Any]] = load_url_infos(Path(__file__).with_name("checksums.tsv"))
+
+    def __init__(
+        self,
+        *,
+        data_dir: PathLike,
+        folder: PathLike | None = None,
+        options: Any = None,
+        splits: Sequence[str] = (),
+        shard_size: int = 256,
+    ):
+        if shard_size < 1:
+            raise InputError(f"shard_size: expected at least 1, found {shard_size}")
+        self.options = self.OPTIONS() if options is None else options
+        self.folder = None if folder is None else Path(folder)
+        self.shard_size = shard_size
+        self.splits = tuple(splits) or self._splits_there()
+        self.exclusions = {split: ExclusionCounts() for split in self.splits}
+        self.identity = {
+            "format": FORMAT,
+            "data set": self.name,
+            "options": dataclasses.asdict(self.options),
+            "sources": self._digests(),
+            "shard_size": shard_size,
+        }
+        config = tfds.core.BuilderConfig(name=fingerprint(self.identity))
+        # Absolute, since workers may have another current folder.
+        data_dir = Path(data_dir).absolute()
+        super().__init__(data_dir=data_dir, config=config, file_format="array_record")
+        self._original_state = {
+            "data_dir": data_dir,
+            "folder": folder,
+            "options": options,
+            "splits": splits,
+            "shard_size": shard_size,
+        }
+
+    @abc.abstractmethod
+    def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
+        """Files and folders that determine a split, relative to ``folder``."""
+
+    @abc.abstractmethod
+    def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
+        """The examples of a split, in the order of the file, without Z."""
+
+    @property
+    @abc.abstractmethod
+    def solver(self) -> Solver:
+        """Finds Z of the examples."""
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        features = features_of(self.solver.kind)
+        return tfds.core.DatasetInfo(
+            builder=self,
+            description=f"{type(self).__name__} with Z",
+            features=features,
+            homepage=self.RELEASE.home,
+            disable_shuffling=True,
+        )
+
+    def _shard_iterators_per_split(self, dl_manager: Any) -> dict[str, list[Shard]]:
+        folder = self.folder
+        if folder is None:
+            unpacked = Path(self._data_dir_root, "downloads", f"{self.name}-{self._checksum()}")
+            folder = download(self.RELEASE, dl_manager, unpacked)
+        shards = {}
+        for split in self.splits:
+            examples = self.read(folder, split, self.exclusions[split])
+            work = Path(self.data_dir, _WORK, split)
+            shards[split] = cut(examples, work, self.solver, self.shard_size)
+            if not shards[split]:
+                raise InputError(
+                    f"{folder}: expected questions in {split!r}, found none that can be used; "
+                    + " ".join(str(self.exclusions[split]).split())
+                )
+        return shards
+
+    def _download_and_prepare(self, dl_manager: Any, download_config: Any = None) -> None:
+        config = download_config or tfds.download.DownloadConfig()
+        plan = self._shard_iterators_per_split(dl_manager)
+        files = {split: self._files(split, len(shards)) for split, shards in plan.items()}
+        work = [pair for split in plan for pair in zip(plan[split], files[split], strict=True)]
+        if config.beam_options is None and config.beam_runner is None:
+            write_here(work)
+        else:
+            write_with_beam(work, config.beam_options, config.beam_runner)
+        self.info.set_splits(
+            SplitDict(
+                SplitInfo(
+                    name=split,
+                    shard_lengths=[shard.count for shard in shards],
+                    num_bytes=sum(file.stat().st_size for file in files[split]),
+                    filename_template=self._get_filename_template(split),
+                )
+                for split, shards in plan.items()
+            )
+        )
+        write_json(Path(self.data_dir, BUILD_FILE), self._meta(plan))
+        shutil.rmtree(Path(self.data_dir, _WORK))
+
+    def _files(self, split: str, count: int) -> list[Path]:
+        template = self._get_filename_template(split)
+        return [
+            Path(template.sharded_filepath(shard_index=index, num_shards=count))
+            for index in range(count)
+        ]
+
+    def _meta(self, plan: dict[str, list[Shard]]) -> dict[str, Any]:
+        """Content of ``build.json``."""
+        splits = {}
+        for split, shards in plan.items():
+            sizes = [n for shard in shards for n in json.loads(shard.sizes_file.read_text())]
+            skips = self.exclusions[split]
+            splits[split] = {
+                "questions": len(sizes),
+                "questions with a solution": sum(size > 0 for size in sizes),
+                "solutions per question": size_summary(sizes),
+                "excluded": skips.as_dict(),
+                "warnings": skips.warnings_as_dict(),
+            }
+        return {
+            **self.identity,
+            "fingerprint": fingerprint(self.identity),
+            "kind": self.solver.kind,
+            "metric": self.METRIC,
+            "splits": splits,
+        }
+
+    def _splits_there(self) -> tuple[str, ...]:
+        if self.folder is None:
+            return self.SPLITS
+        found = tuple(
+            split
+            for split in self.SPLITS
+            if all((self.folder / name).exists() for name in self.source_names(self.folder, split))
+        )
+        if not found:
+            names = ", ".join(self.source_names(self.folder, self.SPLITS[0]))
+            raise InputError(
+                f"{self.folder}: expected {names}, from {self.RELEASE.home}; found no such files"
+            )
+        return found
+
+    def _digests(self) -> dict[str, dict[str, str]]:
+        """Split -> name -> digest of its source files; of a download, the recorded one."""
+        if self.folder is None:
+            if self.RELEASE.url is None:
+                raise InputError(
+                    f"{type(self).__name__}: expected a folder with the official files, which a "
+                    f"person gets from {self.RELEASE.home}; found none"
+                )
+            return {split: {self.RELEASE.url: self._checksum()} for split in self.splits}
+        names = {split: self.source_names(self.folder, split) for split in self.splits}
+        # What several splits share (gigabytes of evidence) is read once.
+        found = digests(self.folder, {name for some in names.values() for name in some})
+        return {split: {name: found[name] for name in some} for split, some in names.items()}
+
+    def _checksum(self) -> str:
+        """The recorded digest of the release that is downloaded."""
+        infos: Any = self.url_infos
+        return infos[self.RELEASE.url].checksum
+
+
+def quiet() -> None:
+    """Switches off the progress bars of TFDS, and what TFDS and Beam log short of errors.
+
+    They report on every configuration that is not a constant of the code, as ours are.
+    """
+    tfds.disable_progress_bar()
+    for name in ("absl", "apache_beam"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def fingerprint(identity: dict[str, Any]) -> str:
+    """16 hexadecimal digits that stand for everything that determines a build.
+
+    Example:
+        >>> fingerprint({"format": 1}) == fingerprint({"format": 2})
+        False
+    """
+    text = json.dumps(identity, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,241 @@
+"""Records of a built data set: what is stored of a question and its Z, and the way back.
+
+Three kinds of record, one for each task. They hold texts and no tokens: Z is given in characters of
+the documents, in rows of equations, or in rows of queries.
+
+==========  =======================================================  ==================
+kind        Z                                                        becomes
+==========  =======================================================  ==================
+"reading"   ``mentions`` ``[Z, 3]`` int32: document, start, end      `ReadingExample`
+"numeric"   ``equations`` ``[Z, 4]`` int32, see `NumericQuestion`    `NumericQuestion`
+"queries"   ``queries`` ``[Z, 15]`` int16, see `QueryQuestion`       `QueryQuestion`
+==========  =======================================================  ==================
+
+Arrays are stored as their bytes, since the floats of a plain `Tensor` feature lose half of their
+digits on disk. Cells and golds, which mix types, are stored as JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow_datasets as tfds
+from tensorflow_datasets.core.example_serializer import ExampleSerializer
+
+from hardem_jax.data.equations import NumericQuestion
+from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.queries import QueryQuestion
+from hardem_jax.solutions.sql import ROW_WIDTH, Table
+
+Kind = Literal["reading", "numeric", "queries"]
+Record = dict[str, Any]
+
+# Name -> (dtype, width): an array with as many rows as there are; None for one dimension.
+_ARRAYS: dict[Kind, dict[str, tuple[str, int | None]]] = {
+    "reading": {"mentions": ("int32", 3), "true_mention": ("int32", 3)},
+    "numeric": {
+        "spans": ("int32", 2),
+        "values": ("float64", None),
+        "kinds": ("int8", None),
+        "equations": ("int32", 4),
+    },
+    "queries": {"words": ("int32", 2), "queries": ("int16", ROW_WIDTH)},
+}
+_TEXTS: dict[Kind, tuple[str, ...]] = {
+    "reading": ("id", "question"),
+    "numeric": ("id", "passage_id", "passage", "question", "golds"),
+    "queries": (
+        *("id", "question", "answer", "match", "values"),
+        *("table_id", "header", "types", "rows", "defect"),
+    ),
+}
+_LISTS: dict[Kind, tuple[str, ...]] = {
+    "reading": ("document_ids", "documents", "aliases", "golds"),
+    "numeric": (),
+    "queries": (),
+}
+_NUMBERS: dict[Kind, tuple[str, ...]] = {
+    "reading": (),
+    "numeric": ("true_equation",),
+    "queries": ("num_queries", "max_conditions"),
+}
+
+
+@functools.cache
+def features_of(kind: Kind) -> tfds.features.FeaturesDict:
+    """The TFDS features of a kind of record."""
+    features = tfds.features
+    found: dict[str, Any] = {name: features.Text() for name in _TEXTS[kind]}
+    found |= {name: features.Sequence(features.Text()) for name in _LISTS[kind]}
+    found |= {name: features.Scalar(np.int64) for name in _NUMBERS[kind]}
+    for name, (dtype, width) in _ARRAYS[kind].items():
+        shape = (None,) if width is None else (None, width)
+        found[name] = features.Tensor(shape=shape, dtype=np.dtype(dtype), encoding="bytes")
+    return features.FeaturesDict(found)
+
+
+def serialize(kind: Kind, record: Record) -> bytes:
+    """A record as a `tf.train.Example`, the same bytes in every process.
+
+    The order of a protocol buffer's map, which TFDS leaves to chance, is fixed here.
+    """
+    features = features_of(kind)
+    specs: Any = features.get_serialized_info()
+    example: Any = ExampleSerializer(specs).get_tf_example(features.encode_example(record))
+    return example.SerializeToString(deterministic=True)
+
+
+def num_solutions(kind: Kind, record: Record) -> int:
+    """|Z| of a record; of queries, before the rules' cap."""
+    if kind == "queries":
+        return int(record["num_queries"])
+    return len(record["mentions" if kind == "reading" else "equations"])
+
+
+def reading_record(example: ReadingExample) -> Record:
+    """The record of an example that brings its Z as ``mentions``.
+
+    Raises:
+        ValueError: ``mentions`` is None.
+
+    Example:
+        >>> document = Document("Rome#0", "Rome is old.")
+        >>> example = ReadingExample("q", "Which?", (document,), ("Rome",), ("Rome",),
+        ...     mentions=((0, 0, 4),))
+        >>> to_reading_example(reading_record(example)) == example
+        True
+    """
+    if example.mentions is None:
+        raise ValueError(f"{example.id}: expected mentions, found None")
+    true = () if example.true_mention is None else (example.true_mention,)
+    return {
+        "id": example.id,
+        "question": example.question,
+        "document_ids": [document.id for document in example.documents],
+        "documents": [document.text for document in example.documents],
+        "aliases": list(example.aliases),
+        "golds": list(example.golds),
+        "mentions": np.array(example.mentions, np.int32).reshape(-1, 3),
+        "true_mention": np.array(true, np.int32).reshape(-1, 3),
+    }
+
+
+def to_reading_example(record: Mapping[str, Any]) -> ReadingExample:
+    """The inverse of `reading_record`, from a record as TFDS reads it or as it was written."""
+    ids, texts = (_strings(record[name]) for name in ("document_ids", "documents"))
+    true = record["true_mention"].tolist()
+    return ReadingExample(
+        id=_string(record["id"]),
+        question=_string(record["question"]),
+        documents=tuple(map(Document, ids, texts)),
+        aliases=_strings(record["aliases"]),
+        golds=_strings(record["golds"]),
+        true_mention=_triple(true[0]) if true else None,
+        mentions=tuple(map(_triple, record["mentions"].tolist())),
+    )
+
+
+def numeric_record(question: NumericQuestion) -> Record:
+    """The record of a question on numbers.
+
+    Example:
+        >>> from hardem_jax.data.drop import NumericExample
+        >>> from hardem_jax.data.equations import numeric_question
+        >>> from hardem_jax.solutions.equations import EquationRules
+        >>> from hardem_jax.solutions.numbers import NumberConfig
+        >>> example = NumericExample("q", "p", "41 yards, then 38.", "How many more?", 3.0, ())
+        >>> record = numeric_record(numeric_question(example, NumberConfig(), EquationRules()))
+        >>> to_numeric_question(record).equations.tolist()
+        [[10, 1, 11, 2]]
+    """
+    return {
+        "id": question.id,
+        "passage_id": question.passage_id,
+        "passage": question.passage,
+        "question": question.question,
+        "golds": _to_json(question.golds),
+        "true_equation": question.true_equation,
+        **{name: getattr(question, name) for name in _ARRAYS["numeric"]},
+    }
+
+
+def to_numeric_question(record: Mapping[str, Any]) -> NumericQuestion:
+    """The inverse of `numeric_record`; ``golds`` is a list."""
+    return NumericQuestion(
+        **{name: _string(record[name]) for name in _TEXTS["numeric"] if name != "golds"},
+        golds=json.loads(_string(record["golds"])),
+        true_equation=int(record["true_equation"]),
+        **{name: record[name] for name in _ARRAYS["numeric"]},
+    )
+
+
+def query_record(question: QueryQuestion, table: Table, defect: str = "") -> Record:
+    """The record of a question on a table; ``defect`` says why it can have no Z, if so.
+
+    Example:
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7), ("bo", None)))
+        >>> question = QueryQuestion("q", "Who?", "1-1", ["ann"], "execution", None,
+        ...     np.array([[0, 3]], np.int32), np.zeros((0, 15), np.int16), 0)
+        >>> to_table(query_record(question, table)) == table
+        True
+    """
+    return {
+        "id": question.id,
+        "question": question.question,
+        "answer": _to_json(question.answer),
+        "match": question.match,
+        "values": _to_json(question.values),
+        "table_id": table.id,
+        "header": _to_json(table.header),
+        "types": _to_json(table.types),
+        "rows": _to_json(table.rows),
+        "defect": defect,
+        "num_queries": question.num_queries,
+        "max_conditions": question.max_conditions,
+        "words": question.words,
+        "queries": question.queries,
+    }
+
+
+def to_query_question(record: Mapping[str, Any]) -> QueryQuestion:
+    """The inverse of `query_record`, without the table; answer and values are lists."""
+    texts = {name: _string(record[name]) for name in ("id", "question", "table_id")}
+    match: Any = _string(record["match"])
+    return QueryQuestion(
+        **texts,
+        answer=json.loads(_string(record["answer"])),
+        match=match,
+        values=json.loads(_string(record["values"])),
+        words=record["words"],
+        queries=record["queries"],
+        num_queries=int(record["num_queries"]),
+        max_conditions=int(record["max_conditions"]),
+    )
+
+
+def to_table(record: Mapping[str, Any]) -> Table:
+    """The table of a record that `query_record` made."""
+    header, types, rows = (json.loads(_string(record[key])) for key in ("header", "types", "rows"))
+    id = _string(record["table_id"])
+    return Table(id, tuple(header), tuple(types), tuple(tuple(row) for row in rows))
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _string(value: Any) -> str:
+    return value.decode("utf-8") if isinstance(value, bytes) else str(value)
+
+
+def _strings(values: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(map(_string, values))
+
+
+def _triple(row: Sequence[int]) -> tuple[int, int, int]:
+    document, start, end = row
+    return document, start, end

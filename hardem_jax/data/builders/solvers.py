@@ -1,0 +1,127 @@
+"""Examples in, records with Z out: the part of a build that takes time, done in any process.
+
+A solver is a frozen dataclass of rules. It can be pickled, and what it makes of an example depends
+on that example and the rules alone, so that it does not matter which machine runs it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from hardem_jax.data.builders.features import Kind, Record, numeric_record, query_record
+from hardem_jax.data.builders.features import reading_record as to_record
+from hardem_jax.data.drop import NumericExample
+from hardem_jax.data.equations import numeric_question
+from hardem_jax.data.examples import ReadingExample
+from hardem_jax.data.narrativeqa import add_rouge_mentions
+from hardem_jax.data.queries import MakeMatcher, QueryQuestion, query_question
+from hardem_jax.data.table_questions import TableQuestion
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.equations import EquationRules
+from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.rouge import RougeRules
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from hardem_jax.solutions.sql import ROW_WIDTH, SqlRules
+from hardem_jax.solutions.sql import split_words as split_question
+
+
+class Solver(Protocol):
+    """Finds Z."""
+
+    kind: ClassVar[Kind]
+
+    def records(self, examples: Sequence[Any], /) -> Iterator[Record]:
+        """As many records as examples, in their order."""
+        ...
+
+
+def with_mentions(example: ReadingExample) -> ReadingExample:
+    """The example with every mention of an alias in every document as its ``mentions``.
+
+    Example:
+        >>> from hardem_jax.data.examples import Document
+        >>> documents = (Document("a", "Rome is old."), Document("b", "Old Rome, new Rome"))
+        >>> with_mentions(ReadingExample("q", "?", documents, ("rome",), ("rome",))).mentions
+        ((0, 0, 4), (1, 4, 8), (1, 14, 18))
+    """
+    matcher = AliasMatcher(example.aliases)
+    found = tuple(
+        (index, start, end)
+        for index, document in enumerate(example.documents)
+        for start, end in enumerate_spans(split_words(document.text), matcher).tolist()
+    )
+    return dataclasses.replace(example, mentions=found)
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanSolver:
+    """Mentions of the answer (Min et al., 2019, section 4.1)."""
+
+    kind: ClassVar[Kind] = "reading"
+
+    def records(self, examples: Sequence[ReadingExample]) -> Iterator[Record]:
+        return map(to_record, map(with_mentions, examples))
+
+
+@dataclasses.dataclass(frozen=True)
+class RougeSolver:
+    """Spans that resemble the answer (section 4.1, NarrativeQA)."""
+
+    rules: RougeRules = RougeRules()
+    kind: ClassVar[Kind] = "reading"
+
+    def records(self, examples: Sequence[ReadingExample]) -> Iterator[Record]:
+        return map(to_record, add_rouge_mentions(examples, self.rules))
+
+
+@dataclasses.dataclass(frozen=True)
+class EquationSolver:
+    """Equations that give the answer (section 4.2)."""
+
+    numbers: NumberConfig = NumberConfig()
+    rules: EquationRules = EquationRules()
+    kind: ClassVar[Kind] = "numeric"
+
+    def records(self, examples: Sequence[NumericExample]) -> Iterator[Record]:
+        for example in examples:
+            yield numeric_record(numeric_question(example, self.numbers, self.rules))
+
+
+@dataclasses.dataclass(frozen=True)
+class QuerySolver:
+    """Queries that execute to the answer (section 4.3).
+
+    Attributes:
+        rules: Z_tot.
+        denotation: see `hardem_jax.data.queries.query_question`; a class or function of a module.
+    """
+
+    rules: SqlRules = SqlRules()
+    denotation: MakeMatcher | None = None
+    kind: ClassVar[Kind] = "queries"
+
+    def records(self, examples: Sequence[TableQuestion]) -> Iterator[Record]:
+        for example in examples:
+            try:
+                question, defect = query_question(example, self.rules, self.denotation), ""
+            except InputError as error:  # beyond what Z can hold: kept, and marked
+                question, defect = _without_queries(example), str(error)
+            yield query_record(question, example.table, defect)
+
+
+def _without_queries(example: TableQuestion) -> QueryQuestion:
+    return QueryQuestion(
+        id=example.id,
+        question=example.question,
+        table_id=example.table.id,
+        answer=example.answer,
+        match=example.match,
+        values=example.values,
+        words=split_question(example.question),
+        queries=np.zeros((0, ROW_WIDTH), np.int16),
+        num_queries=0,
+    )

@@ -1,0 +1,129 @@
+"""Source files of a build: their digests, and official releases that can be downloaded.
+
+``checksums.tsv`` holds what may be downloaded, in TFDS's layout: address, bytes, SHA-256, name.
+The digests are public records: TriviaQA's from the TFDS builder ``trivia_qa``, those of DROP and
+WikiSQL from ``dataset_infos.json`` of their Hugging Face builders. A download with another digest
+is refused. NarrativeQA's repository has no archive whose bytes last, and passages of open-domain
+questions come from a retriever: those files a person supplies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow_datasets as tfds
+from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
+from tensorflow_datasets.core.download.util import DownloadError
+
+from hardem_jax.errors import InputError
+
+
+@dataclass(frozen=True)
+class Release:
+    """An official release.
+
+    Attributes:
+        home: where a person gets it.
+        url: of the archive in ``checksums.tsv``; None if it cannot be downloaded from here.
+        inside: folder of the archive that holds the files.
+    """
+
+    home: str
+    url: str | None = None
+    inside: str = "."
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file; of a folder, of the names and contents of all files below it.
+
+    Raises:
+        InputError: there is no such file, or it cannot be read.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a.txt").write_text("Rome")
+        ...     before = digest(Path(folder))
+        ...     _ = Path(folder, "a.txt").rename(Path(folder, "b.txt"))
+        ...     digest(Path(folder)) == before
+        False
+    """
+    try:
+        if not path.is_dir():
+            with open(path, "rb") as content:
+                return hashlib.file_digest(content, "sha256").hexdigest()
+        names = sorted(
+            Path(parent, name).relative_to(path).as_posix()
+            for parent, _, found in os.walk(path)
+            for name in found
+        )
+    except OSError as error:
+        raise InputError(f"{path}: expected a file or folder, found {error.strerror}") from error
+    whole = hashlib.sha256()
+    for name in names:
+        whole.update(f"{digest(path / name)} {name}\n".encode())
+    return whole.hexdigest()
+
+
+def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Name -> digest of files or folders in a folder."""
+    return {name: digest(folder / name) for name in names}
+
+
+def download(release: Release, dl_manager: tfds.download.DownloadManager, folder: Path) -> Path:
+    """The folder of a release, downloaded and unpacked, or found where it was before.
+
+    Args:
+        release: with a ``url``.
+        dl_manager: of TFDS; keeps the archive and compares its digest with the recorded one.
+        folder: to unpack into; made.
+
+    Raises:
+        InputError: it cannot be downloaded, has another digest, or cannot be unpacked.
+    """
+    assert release.url is not None
+    try:
+        archive: Any = dl_manager.download(release.url)
+    except NonMatchingChecksumError as error:
+        raise InputError(
+            f"{release.url}: expected the SHA-256 of checksums.tsv, found another one; the release "
+            f"has changed: get it from {release.home} and give its folder"
+        ) from error
+    except (OSError, DownloadError) as error:
+        raise InputError(
+            f"{release.url}: cannot be downloaded ({error}); get it from {release.home} and give "
+            "its folder"
+        ) from error
+    if not folder.is_dir():
+        unpack(Path(archive), folder)
+    return folder / release.inside
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpacks a ``.tar.*`` or ``.zip`` file; the folder gets its name when all of it is there.
+
+    Raises:
+        InputError: it is no archive, or broken, or holds names that lead out of the folder.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as content:
+                content.extractall(partial)  # strips what leads out of the folder
+        else:
+            with tarfile.open(archive) as content:
+                content.extractall(partial, filter="data")
+    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise InputError(f"{archive}: expected an archive, cannot be unpacked: {error}") from error
+    partial.rename(folder)

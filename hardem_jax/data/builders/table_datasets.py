@@ -1,0 +1,120 @@
+"""The builders of questions on tables, and what can be chosen for them.
+
+=====================  =====================================================================
+`WikiSQL`              ``{split}.jsonl`` and ``{split}.tables.jsonl``
+`WikiTableQuestions`   ``data/{split}.tsv`` and ``csv/`` of the release
+=====================  =====================================================================
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hardem_jax.data.builders.base import SolutionBuilder
+from hardem_jax.data.builders.solvers import QuerySolver, Solver
+from hardem_jax.data.builders.sources import Release
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.queries import MakeMatcher
+from hardem_jax.data.table_questions import read_table_questions
+from hardem_jax.data.wikisql import write_answers
+from hardem_jax.data.wikitablequestions import read_wikitablequestions
+from hardem_jax.solutions.sql import SqlRules
+
+
+@dataclasses.dataclass(frozen=True)
+class WikiSQLOptions:
+    """Of WikiSQL.
+
+    Attributes:
+        rules: what counts as a query.
+    """
+
+    rules: SqlRules = SqlRules(cap=4096)
+
+
+class WikiSQL(SolutionBuilder):
+    """WikiSQL from answers alone (Zhong et al., 2017); Z: queries.
+
+    Reading executes each annotated query once, which gives the answer, and drops it.
+    """
+
+    name = "hardem_wikisql"
+    OPTIONS = WikiSQLOptions
+    SPLITS = ("train", "dev", "test")
+    RELEASE = Release(
+        "https://github.com/salesforce/WikiSQL",
+        "https://github.com/salesforce/WikiSQL/raw/master/data.tar.bz2",
+        "data",
+    )
+    options: WikiSQLOptions
+
+    def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
+        return f"{split}.jsonl", f"{split}.tables.jsonl"
+
+    def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
+        with tempfile.TemporaryDirectory() as temporary:
+            answers = Path(temporary, "answers.jsonl")
+            write_answers(folder, split, answers, skips=skips)
+            yield from read_table_questions(answers, skips=skips)
+
+    @property
+    def solver(self) -> Solver:
+        return QuerySolver(self.options.rules)
+
+
+@dataclasses.dataclass(frozen=True)
+class WikiTableQuestionsOptions:
+    """Of WikiTableQuestions.
+
+    Attributes:
+        rules: what counts as a query.
+        number: of the random split, 1 to 5; "test" is the unseen tables.
+        tagged: read numbers and dates of the answers from the release's ``.tagged`` files.
+    """
+
+    rules: SqlRules = SqlRules(cap=4096)
+    number: int = 1
+    tagged: bool = False
+
+
+class WikiTableQuestions(SolutionBuilder):
+    """WikiTableQuestions (Pasupat and Liang, 2015); Z: queries whose result matches the answer.
+
+    Args:
+        denotation: what compares results with answers:
+            `hardem_jax.metrics.wikitablequestions.Denotation`.
+        **others: see `SolutionBuilder`.
+    """
+
+    name = "hardem_wikitablequestions"
+    OPTIONS = WikiTableQuestionsOptions
+    SPLITS = ("train", "dev", "test")
+    RELEASE = Release("https://github.com/ppasupat/WikiTableQuestions")
+    options: WikiTableQuestionsOptions
+
+    def __init__(self, *, denotation: MakeMatcher, **others: Any):
+        self.denotation = denotation
+        super().__init__(**others)
+        self._original_state["denotation"] = denotation
+
+    def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
+        name = self._file(split)
+        file = f"tagged/data/{name}.tagged" if self.options.tagged else f"data/{name}.tsv"
+        return file, "csv"
+
+    def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
+        name, tagged = self._file(split), self.options.tagged
+        return read_wikitablequestions(folder, name, skips=skips, tagged=tagged)
+
+    @property
+    def solver(self) -> Solver:
+        return QuerySolver(self.options.rules, self.denotation)
+
+    def _file(self, split: str) -> str:
+        if split == "test":
+            return "pristine-unseen-tables"
+        return f"random-split-{self.options.number}-{split}"

@@ -1,0 +1,70 @@
+"""Beam writes the files that a single process writes, with any number of workers."""
+
+import dataclasses
+import sys
+
+import pytest
+
+from hardem_jax.data import builders
+from hardem_jax.errors import InputError
+from tests.data.builders import inputs
+from tests.data.builders.test_builders import built, contents
+
+builders.quiet()
+
+
+@pytest.fixture(scope="module")
+def beam():
+    return pytest.importorskip("apache_beam", reason="the extra [beam] is not installed")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("beam")
+
+
+def with_beam(name, root, out, *options):
+    builder = inputs.make(name, root, out, shard_size=2)
+    builder.download_and_prepare(download_config=builders.beam_config(options))
+    return builders.open_build(builder.data_dir)
+
+
+# Warnings of Beam and its dependencies are not ours to mend.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "workers"), [("drop", 1), ("drop", 2), ("wtq", 2)])
+def test_workers_write_the_files_of_a_single_process(beam, name, workers, root, tmp_path):
+    here = built(name, root, tmp_path / "here", shard_size=2)
+    there = with_beam(name, root, tmp_path / "there", f"direct_num_workers={workers}")
+    assert len(here.examples("train")) > 4
+    assert contents(there.folder) == contents(here.folder)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", inputs.NAMES)
+def test_beam_in_this_process_writes_them_too(beam, name, root, tmp_path):
+    here = built(name, root, tmp_path / "here", shard_size=2)
+    there = with_beam(name, root, tmp_path / "there", "direct_running_mode=in_memory")
+    assert contents(there.folder) == contents(here.folder)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_worker_that_fails_leaves_nothing(beam, root, tmp_path):
+    builder = inputs.make("drop", root, tmp_path)
+    builder.options = dataclasses.replace(builder.options, rules=None)
+    config = builders.beam_config(["direct_running_mode=in_memory"])
+    with pytest.raises(Exception, match="question_numbers"):
+        builder.download_and_prepare(download_config=config)
+    with pytest.raises(InputError, match="found 0"):
+        builders.open_build(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_unknown_option_is_an_error(beam):
+    with pytest.raises(InputError, match="expected an option of Apache Beam, found 'workers'"):
+        builders.beam_config(["workers=2"])
+
+
+def test_without_beam_it_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
+    with pytest.raises(InputError, match=r"pip install hardem-jax\[beam\]"):
+        builders.beam_config()

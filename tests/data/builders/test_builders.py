@@ -1,0 +1,273 @@
+"""Builds hold what readers and enumeration give, are found again only if nothing changed, and
+appear only when they are complete."""
+
+import hashlib
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import grain
+import numpy as np
+import pytest
+
+from hardem_jax.data import builders
+from hardem_jax.data.builders import base, shards
+from hardem_jax.data.builders.features import query_record, serialize
+from hardem_jax.data.builders.solvers import QuerySolver, SpanSolver
+from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.table_questions import TableQuestion
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.equations import EquationRules
+from hardem_jax.solutions.sql import Table
+from tests.data.builders import inputs
+
+ROOT = Path(__file__).resolve().parents[3]
+builders.quiet()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return tmp_path_factory.mktemp("builders")
+
+
+def built(name, root, out, **more):
+    builder = inputs.make(name, root, out, **more)
+    builder.download_and_prepare()
+    return builders.open_build(builder.data_dir)
+
+
+def contents(folder):
+    """Name -> digest of every file."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("name", inputs.NAMES)
+def test_a_build_holds_what_readers_and_enumeration_give(name, root, tmp_path):
+    build = built(name, root, tmp_path / "built", shard_size=5)
+    expected = inputs.expected(name, root, tmp_path)
+    examples = build.examples("train")
+    assert len(examples) == len(expected) > 5  # several shards
+    assert list(map(inputs.plain, examples)) == list(map(inputs.plain, expected))
+    assert "work" not in os.listdir(build.folder)
+    with pytest.raises(IndexError):
+        examples[len(expected)]
+
+    sizes = [
+        len(getattr(example, {"reading": "mentions", "numeric": "equations"}[build.kind]))
+        if build.kind != "queries"
+        else example.num_queries
+        for example in expected
+    ]
+    counts = build.meta["splits"]["train"]
+    assert counts["questions"] == len(sizes)
+    assert counts["questions with a solution"] == np.count_nonzero(sizes) > 0
+    assert counts["solutions per question"]["max"] == max(sizes)
+
+
+def test_tables_come_back(root, tmp_path):
+    build = built("wikisql", root, tmp_path)
+    tables = {builders.to_table(record) for record in build.records("train")}
+    lines = (root / "wikisql" / "train.tables.jsonl").read_text().splitlines()
+    assert {(table.id, table.header, table.rows) for table in tables} == {
+        (line["id"], tuple(line["header"]), tuple(map(tuple, line["rows"])))
+        for line in map(json.loads, lines)
+    }
+
+
+def test_grain_shuffles_and_processes_share_a_build(root, tmp_path):
+    examples = built("drop", root, tmp_path, shard_size=3).examples("train")
+    shuffled = grain.MapDataset.source(examples).seed(0).shuffle()
+    shares = [[q.id for q in builders.process_share(shuffled, index=i, count=3)] for i in range(3)]
+    assert sorted(sum(shares, [])) == sorted(question.id for question in examples)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    assert [q.id for q in builders.process_share(shuffled)] == [q.id for q in shuffled]
+
+
+def test_the_same_again_is_not_built_again(root, tmp_path, monkeypatch):
+    before = built("drop", root, tmp_path)
+    monkeypatch.delattr(shards, "write_shard")
+    after = built("drop", root, tmp_path)
+    assert after == before
+
+
+def changed_options(root, monkeypatch):
+    return {"options": builders.DropNumOptions(rules=EquationRules(negative=True))}
+
+
+def changed_source(root, monkeypatch):
+    file = root / "drop" / "drop_dataset_train.json"
+    file.write_text(file.read_text().replace("Then ", "then "))
+    return {}
+
+
+def changed_format(root, monkeypatch):
+    monkeypatch.setattr(base, "FORMAT", "build 0")
+    return {}
+
+
+def changed_shards(root, monkeypatch):
+    return {"shard_size": 2}
+
+
+@pytest.mark.parametrize(
+    "change", [changed_options, changed_source, changed_format, changed_shards]
+)
+def test_any_change_gives_another_version(change, tmp_path, monkeypatch):
+    first = inputs.make("drop", tmp_path, tmp_path / "built")
+    again = inputs.make("drop", tmp_path, tmp_path / "built")
+    other = inputs.make("drop", tmp_path, tmp_path / "built", **change(tmp_path, monkeypatch))
+    assert first.data_dir == again.data_dir != other.data_dir
+
+
+def test_evidence_is_a_source_too(tmp_path):
+    before = inputs.make("triviaqa", tmp_path, tmp_path).data_dir
+    page = tmp_path / "triviaqa" / "evidence" / "wikipedia" / "0.txt"
+    page.write_text(page.read_text() + " ")
+    assert inputs.make("triviaqa", tmp_path, tmp_path).data_dir != before
+
+
+def test_a_build_that_fails_leaves_nothing(root, tmp_path, monkeypatch):
+    def fail(self, examples):
+        yield from list(complete(self, examples))[:2]
+        raise OSError("disk full")
+
+    complete = SpanSolver.records
+    monkeypatch.setattr(SpanSolver, "records", fail)
+    builder = inputs.make("triviaqa", root, tmp_path)
+    with pytest.raises(OSError, match="disk full"):
+        builder.download_and_prepare()
+    with pytest.raises(InputError, match="expected one complete build, found 0"):
+        builders.open_build(tmp_path)
+    monkeypatch.undo()
+    assert len(built("triviaqa", root, tmp_path).examples("train")) == 8
+
+
+KILLED = """
+import os, signal, sys
+from hardem_jax.data import builders
+from hardem_jax.data.builders import base
+here = base.write_here
+def write_here(pairs):
+    here(pairs[:2])
+    os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[3] == "kill":
+    base.write_here = write_here
+builders.DropNum(folder=sys.argv[1], data_dir=sys.argv[2], shard_size=2).download_and_prepare()
+"""
+
+
+def test_a_build_that_is_killed_is_made_again_with_the_same_bytes(root, tmp_path):
+    folder = inputs.write("drop", root)
+    command = [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "killed")]
+    run = subprocess.run([*command, "kill"], cwd=ROOT, capture_output=True, check=False)
+    assert run.returncode == -signal.SIGKILL
+    left = [path.name for path in (tmp_path / "killed").rglob("*.array_record*")]
+    assert len(left) == 2  # of 4, in a folder with another name
+    with pytest.raises(InputError, match="expected one complete build, found 0"):
+        builders.open_build(tmp_path / "killed")
+
+    subprocess.run([*command, "go on"], cwd=ROOT, capture_output=True, check=True)
+    here = built("drop", root, tmp_path / "here", shard_size=2)
+    assert contents(builders.open_build(tmp_path / "killed").folder) == contents(here.folder)
+
+
+def test_a_folder_that_is_not_yet_named_is_no_build(root, tmp_path):
+    folder = built("drop", root, tmp_path).folder
+    folder.rename(folder.with_name("incomplete.A1B2C3_1.0.0"))  # TFDS's name for it
+    with pytest.raises(InputError, match="expected one complete build, found 0"):
+        builders.open_build(tmp_path)
+
+
+def test_keys_are_positions_in_the_split(root, tmp_path):
+    document = Document("d", "Rome")
+    examples = [ReadingExample(f"q{i}", "?", (document,), ("rome",), ("rome",)) for i in range(5)]
+    cuts = shards.cut(iter(examples), tmp_path / "work", SpanSolver(), 2)
+    assert [[(key, record["id"]) for key, record in shard()] for shard in cuts] == [
+        [(0, "q0"), (1, "q1")],
+        [(2, "q2"), (3, "q3")],
+        [(4, "q4")],
+    ]
+
+
+def test_a_build_that_was_changed_is_refused(root, tmp_path):
+    build = built("drop", root, tmp_path)
+    file = build.folder / "build.json"
+    meta = json.loads(file.read_text())
+    file.write_text(json.dumps(meta | {"options": {}}))
+    with pytest.raises(InputError, match="it was changed"):
+        builders.open_build(tmp_path)
+    file.write_text(json.dumps(meta | {"format": "build 0"}))
+    with pytest.raises(InputError, match="expected format build 1, found build 0"):
+        builders.open_build(tmp_path)
+    file.write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        builders.open_build(tmp_path)
+
+
+def test_of_several_builds_one_is_to_be_named(root, tmp_path):
+    first = built("drop", root, tmp_path)
+    built("drop", root, tmp_path, shard_size=2)
+    with pytest.raises(InputError, match="expected one complete build, found 2"):
+        builders.open_build(tmp_path)
+    assert builders.open_build(first.folder) == first
+    with pytest.raises(InputError, match="a split out of train, found 'dev'"):
+        first.records("dev")
+
+
+def test_what_z_cannot_hold_is_kept_and_marked(tmp_path):
+    table = Table("1", ("a",), ("real",), ((1.5,), (None,)))
+    asked = TableQuestion("q", "Is it 1.5?", table, (2**70,))
+    [record] = QuerySolver().records([asked])
+    assert record["defect"] == "answer: expected integers of 64 bits, found a larger one"
+    assert builders.to_query_question(record).answer == [2**70]
+    assert builders.to_table(record) == table
+
+
+def test_records_have_the_same_bytes_in_every_order_of_their_fields():
+    table = Table("1", ("a",), ("real",), ((1.5,),))
+    [record] = QuerySolver().records([TableQuestion("q", "Is it 1.5?", table, (1.5,))])
+    again = query_record(builders.to_query_question(record), table)
+    assert serialize("queries", dict(reversed(again.items()))) == serialize("queries", record)
+
+
+def test_a_builder_can_be_pickled(root, tmp_path):
+    for name in ("drop", "wtq"):
+        builder = inputs.make(name, root, tmp_path)
+        assert pickle.loads(pickle.dumps(builder)).data_dir == builder.data_dir
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (builders.NarrativeQA, "expected a folder with the official files, which a person gets"),
+        (builders.NQOpen, "experiments.retrieve"),
+    ],
+)
+def test_files_that_nobody_can_download_are_asked_for(make, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        make(data_dir=tmp_path)
+
+
+def test_missing_files_are_named(root, tmp_path):
+    with pytest.raises(InputError, match=r"expected drop_dataset_train.json, from https://"):
+        builders.DropNum(folder=tmp_path, data_dir=tmp_path)
+    folder = inputs.write("drop", root)
+    with pytest.raises(InputError, match=r"drop_dataset_test.json: expected a file or folder"):
+        builders.DropNum(folder=folder, data_dir=tmp_path, splits=["test"])
+    with pytest.raises(InputError, match="shard_size: expected at least 1, found 0"):
+        builders.DropNum(folder=folder, data_dir=tmp_path, shard_size=0)
+
+
+def test_a_split_without_questions_is_refused(tmp_path):
+    (tmp_path / "drop_dataset_train.json").write_text("{}")
+    builder = builders.DropNum(folder=tmp_path, data_dir=tmp_path / "built")
+    with pytest.raises(InputError, match="expected questions in 'train', found none"):
+        builder.download_and_prepare()

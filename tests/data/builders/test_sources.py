@@ -1,0 +1,95 @@
+"""Releases: downloaded by TFDS from a stand-in server, compared with their digest, unpacked."""
+
+import functools
+import http.server
+import tarfile
+import threading
+import zipfile
+
+import pytest
+from tensorflow_datasets.core.download.checksums import UrlInfo
+
+from hardem_jax.data import builders
+from hardem_jax.data.builders.sources import Release, digest, unpack
+from hardem_jax.errors import InputError
+from tests.tiny import write_drop
+
+builders.quiet()
+
+
+class _Silent(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def release(tmp_path, monkeypatch):
+    """DROP's release, tiny, on a server of this machine, and the way to record its digest."""
+    (tmp_path / "www").mkdir()
+    archive = tmp_path / "www" / "drop_dataset.zip"
+    with zipfile.ZipFile(archive, "w") as content:
+        for split in builders.DropNum.SPLITS:
+            name = f"drop_dataset_{split}.json"
+            content.write(write_drop(tmp_path / name, passages=2), f"drop_dataset/{name}")
+    handler = functools.partial(_Silent, directory=tmp_path / "www")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/drop_dataset.zip"
+        monkeypatch.setattr(builders.DropNum, "RELEASE", Release("home", url, "drop_dataset"))
+
+        def record(checksum):
+            info = UrlInfo(archive.stat().st_size, checksum, archive.name)
+            monkeypatch.setattr(builders.DropNum, "url_infos", {url: info})
+
+        record(digest(archive))
+        yield record
+        server.shutdown()
+
+
+def test_a_release_is_downloaded_compared_and_built(release, tmp_path):
+    builder = builders.DropNum(data_dir=tmp_path / "built")
+    builder.download_and_prepare()
+    build = builders.open_build(builder.data_dir)
+    assert len(build.examples("dev")) == len(build.examples("train")) == 4
+    sources = build.meta["sources"]["train"]
+    assert list(sources.values()) == [digest(tmp_path / "www" / "drop_dataset.zip")]
+
+    other = builders.DropNum(data_dir=tmp_path / "built", shard_size=1)
+    (tmp_path / "www" / "drop_dataset.zip").unlink()
+    other.download_and_prepare()  # from what was unpacked
+    assert len(builders.open_build(other.data_dir).examples("dev")) == 4
+
+
+def test_a_release_that_changed_is_refused(release, tmp_path):
+    release("0" * 64)
+    builder = builders.DropNum(data_dir=tmp_path / "built")
+    with pytest.raises(InputError, match="the release has changed: get it from home"):
+        builder.download_and_prepare()
+
+
+def test_a_release_that_is_gone_is_reported(release, tmp_path):
+    (tmp_path / "www" / "drop_dataset.zip").unlink()
+    builder = builders.DropNum(data_dir=tmp_path / "built")
+    with pytest.raises(InputError, match="cannot be downloaded"):
+        builder.download_and_prepare()
+
+
+def test_every_release_that_can_be_downloaded_has_a_recorded_digest():
+    urls = {make.RELEASE.url for make in builders.BUILDERS.values()} - {None}
+    assert urls == set(builders.SolutionBuilder.url_infos)
+    assert all(len(info.checksum) == 64 for info in builders.SolutionBuilder.url_infos.values())
+
+
+def test_archives_are_unpacked_or_refused(tmp_path):
+    (tmp_path / "a.txt").write_text("Rome")
+    with tarfile.open(tmp_path / "a.tar.bz2", "w:bz2") as content:
+        content.add(tmp_path / "a.txt", "data/a.txt")
+    unpack(tmp_path / "a.tar.bz2", tmp_path / "unpacked")
+    assert (tmp_path / "unpacked" / "data" / "a.txt").read_text() == "Rome"
+
+    with tarfile.open(tmp_path / "b.tar", "w") as content:
+        content.add(tmp_path / "a.txt", "../b.txt")
+    for archive in ("b.tar", "a.txt"):
+        with pytest.raises(InputError, match=f"{archive}: expected an archive"):
+            unpack(tmp_path / archive, tmp_path / "broken")
+        assert not (tmp_path / "broken").exists() and not (tmp_path / "b.txt").exists()

@@ -1,0 +1,142 @@
+"""The commands for builds; what they prepare is what each data set's own module prepares."""
+
+import functools
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from experiments import build, drop, narrativeqa, nq_open, triviaqa, wikisql
+from hardem_jax.data.queries import FEWER_CONDITIONS
+from tests import commands
+from tests.commands import call
+from tests.data.builders import inputs
+from tests.tiny import write_checkpoint
+
+WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
+WINDOWS += ["--windows.max-question-tokens", "8"]
+
+fails = functools.partial(commands.fails, build)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Official files, a checkpoint, and a build of each data set."""
+    root = tmp_path_factory.mktemp("build")
+    write_checkpoint(root / "bert")
+    for name, data_set in (
+        ("triviaqa", "triviaqa"),
+        ("narrativeqa", "narrativeqa"),
+        ("nq_open", "nq-open"),
+        ("drop", "drop-num"),
+        ("wikisql", "wikisql"),
+        ("wtq", "wikitablequestions"),
+    ):
+        folder = inputs.write(name, root)
+        flags = ("--folder", folder, "--out", root / "built" / name, "--shard-size", 4)
+        call(build, "build", *flags, f"data-set:{data_set}")
+    return root
+
+
+def same_files(one, other):
+    names = {path.name for path in one.iterdir()} - {"meta.json"}
+    assert names == {path.name for path in other.iterdir()} - {"meta.json"} != set()
+    for name in names:
+        if name.endswith(".npy"):
+            np.testing.assert_array_equal(np.load(one / name), np.load(other / name))
+        else:
+            assert (one / name).read_bytes() == (other / name).read_bytes(), name
+
+
+def meta(folder):
+    content = json.loads((folder / "meta.json").read_text())
+    return {key: content[key] for key in content if key not in ("sources", "excluded", "warnings")}
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "flags"),
+    [
+        ("triviaqa", triviaqa, ("--qa-file", "qa/wikipedia-train.json", "--evidence", "evidence")),
+        ("narrativeqa", narrativeqa, ("--folder", ".")),
+        ("nq_open", nq_open, ("--contexts", "train.json")),
+        ("drop", drop, ("--file", "drop_dataset_train.json")),
+        ("wikisql", wikisql, ("--questions", "answers.jsonl")),
+    ],
+)
+def test_a_build_is_prepared_as_the_files_are(name, module, flags, root, tmp_path):
+    files = root / name
+    if name == "wikisql":
+        answers = ("--folder", files, "--name", "train", "--out", files / "answers.jsonl")
+        call(wikisql, "answers", *answers)
+    reading = name not in ("drop", "wikisql")
+    more = ("--tokenizer", root / "bert", *WINDOWS) if reading else ()
+    whole = ("--windows.max-windows", "None") if name == "nq_open" else ()
+    flags = [flag if flag.startswith("--") else files / flag for flag in flags]
+    call(module, "prepare", *flags, "--out", tmp_path / "direct", *more)
+    source = ("--folder", root / "built" / name)
+    call(build, "prepare", *source, "--out", tmp_path / "built", *more, *whole)
+    same_files(tmp_path / "built", tmp_path / "direct")
+    assert meta(tmp_path / "built") == meta(tmp_path / "direct")
+
+
+def test_questions_without_a_solution_are_kept_where_they_count(root, tmp_path, capsys):
+    source = ("--folder", root / "built" / "narrativeqa", "--tokenizer", root / "bert", *WINDOWS)
+    call(build, "prepare", *source, "--out", tmp_path / "train")
+    call(build, "prepare", *source, "--split", "valid", "--out", tmp_path / "valid")
+    assert meta(tmp_path / "train")["counts"]["questions"] == 3
+    assert meta(tmp_path / "valid")["counts"]["questions"] == 6
+    call(build, "prepare", *source, "--keep-without-solution", "True", "--out", tmp_path / "all")
+    assert meta(tmp_path / "all")["counts"]["questions"] == 6
+
+
+def test_queries_that_were_not_tried_are_warned_of(root, tmp_path):
+    source = ("--folder", root / "wikisql", "--out", tmp_path / "built")
+    call(build, "build", *source, "data-set:wikisql", "--data-set.rules.max-combinations", 1)
+    call(build, "prepare", "--folder", tmp_path / "built", "--out", tmp_path / "train")
+    warnings = json.loads((tmp_path / "train" / "meta.json").read_text())["warnings"]
+    assert warnings[FEWER_CONDITIONS] > 0
+
+
+def test_z_is_shown_to_people(root, capsys):
+    shown = {}
+    for name in ("triviaqa", "drop", "wikisql", "wtq"):
+        call(build, "show", "--folder", root / "built" / name, "--count", 2, "--solutions", 2)
+        shown[name] = capsys.readouterr().out.splitlines()
+    assert shown["triviaqa"][:4] == [
+        "q0  Who lives in Oslo?",
+        "    answer: ada",
+        "    [Ada] saw Dov. Ada lives in Oslo. D  (wikipedia/0.txt, 0-3)",
+        "    Ada saw Dov. [Ada] lives in Oslo. Dov met Ada.  (wikipedia/0.txt, 13-16)",
+    ]
+    assert shown["triviaqa"][4] == "    ... |Z| = 3"
+    assert "    40.1 - 31.1" in shown["drop"]
+    assert any(line.startswith("    SELECT who WHERE") for line in shown["wikisql"])
+    assert shown["wtq"][1] == "    answer: Ada"
+
+
+def test_what_was_built_is_summed_up(root, capsys):
+    flags = ("--folder", root / "drop", "--out", root / "built" / "drop", "--shard-size", 4)
+    call(build, "build", *flags, "data-set:drop-num")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].split(maxsplit=1) == ["8", "questions in train"]
+    assert "4  left out: answer is a text span" in printed[3]
+    assert printed[-1].startswith(str(root / "built" / "drop" / "hardem_drop_num"))
+
+
+def test_what_a_person_got_wrong_is_one_line(root, tmp_path, capsys, monkeypatch):
+    out = ("--out", tmp_path / "built")
+    assert "expected a folder with the official files" in fails(
+        capsys, "build", *out, "data-set:narrativeqa"
+    )
+    files = ("--folder", root / "drop")
+    assert "max_conditions: expected 0 to 3" in fails(
+        capsys, "build", *out, *files, "data-set:wikisql", "--data-set.rules.max-conditions", 7
+    )
+    assert "expected one complete build, found 0" in fails(capsys, "show", "--folder", tmp_path)
+    build_folder = ("--folder", root / "built" / "drop")
+    assert "a split out of train" in fails(capsys, "show", *build_folder, "--split", "dev")
+    monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
+    assert "pip install hardem-jax[beam]" in fails(
+        capsys, "build", *out, *files, "--beam", "direct_num_workers=2", "data-set:drop-num"
+    )
