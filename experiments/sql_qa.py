@@ -147,8 +147,8 @@ class Compare(SqlSetting, CompareCommand):
     CURVES = {
         "loss": "training loss over Z",
         "accuracy": "accuracy (%)",
-        "hit@1": "annotated query is the likeliest of Z (%)",
-        "hit@5": "... is among the five likeliest of Z (%)",
+        "hit@1": "hit@1 of the annotated query in Z (%)",
+        "hit@5": "hit@5 of the annotated query in Z (%)",
     }
 
     loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)

@@ -46,10 +46,15 @@ def learning_curves(
     """
     recorded = {name for runs in histories.values() for run in runs for r in run for name in r}
     metrics = {name: label for name, label in metrics.items() if name in recorded}
-    figure, panels = plt.subplots(
-        1, len(metrics), figsize=(5 * len(metrics), 4), squeeze=False, layout="constrained"
+    columns = len(metrics) if len(metrics) <= 3 else 2
+    rows = -(-len(metrics) // columns)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(5 * columns, 4 * rows), squeeze=False, layout="constrained"
     )
-    for panel, (metric, label) in zip(panels[0], metrics.items(), strict=True):
+    panels = grid.reshape(-1)
+    for unused in panels[len(metrics) :]:
+        unused.set_visible(False)
+    for panel, (metric, label) in zip(panels, metrics.items(), strict=False):
         for place, (name, runs) in enumerate(histories.items()):
             steps = [record["step"] for record in runs[0] if metric in record]
             values = np.array([[r[metric] for r in run if metric in r] for run in runs])
@@ -62,7 +67,7 @@ def learning_curves(
         panel.set(xlabel="training step", ylabel=label)
         panel.set_xlim(left=0)
         _finish_panel(panel)
-    _save(figure, panels[0][0], file)
+    _save(figure, panels[0], file)
 
 
 def scores_by_group(
