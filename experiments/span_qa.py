@@ -200,13 +200,13 @@ class Compare(SpanSetting, CompareCommand):
         if self.train_questions:
             trained = TrainedReader(run_dir, "last", batch_size=self.inference.batch_size)
             for split in map(PreparedSplit, self.data):
-                subset = Subset(split, self.train_questions)
+                subset = Subset(split, self.train_questions, self.inference.num_documents)
                 on_train, _ = subset.evaluate(trained.task, trained.params)
                 scores |= {f"{split.folder.name}: {m}": value for m, value in on_train.items()}
         return scores
 
     def answers(self, run_dir: Path, count: int) -> list[ShownAnswer]:
-        subset = Subset(PreparedSplit(self.dev), count)
+        subset = Subset(PreparedSplit(self.dev), count, self.inference.num_documents)
         trained = TrainedReader(run_dir, "last", batch_size=self.inference.batch_size)
         _, answers = subset.evaluate(trained.task, trained.params)
         shown = []
