@@ -15,7 +15,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import jax
 import numpy as np
@@ -45,6 +45,7 @@ class CompareCommand(Setting):
 
     Attributes:
         seeds: one run of every objective for each; they replace the seed of ``loop``.
+        objectives: the rows of the table.
         tau: annealing steps of hard EM, None for no annealing; one row of the table for each.
         shown: questions in ``predictions.md``, answered by the runs of the first seed;
             0 for no such file.
@@ -56,6 +57,11 @@ class CompareCommand(Setting):
     CURVES: ClassVar[Mapping[str, str]]
 
     seeds: tuple[int, ...] = (0, 1, 2)
+    objectives: tuple[Literal["first-only", "mml", "hard-em"], ...] = (
+        "first-only",
+        "mml",
+        "hard-em",
+    )
     tau: tuple[float | None, ...] = (None,)
     shown: int = 20
 
@@ -68,16 +74,25 @@ class CompareCommand(Setting):
         del run_dir
         return {}
 
-    def objectives(self) -> dict[str, Objective]:
-        """The rows of the table."""
+    def rows(self) -> dict[str, Objective]:
+        """Label -> objective, in the order of the table."""
+        by_name = self.rows_by_name()
+        return {label: row for name in self.objectives for label, row in by_name[name].items()}
+
+    def rows_by_name(self) -> dict[str, Mapping[str, Objective]]:
+        """What each name in ``objectives`` stands for."""
         names = [f"Hard EM, tau {tau if tau is None else f'{tau:g}'}" for tau in self.tau]
         annealed = {n: HardEM(tau=tau) for n, tau in zip(names, self.tau, strict=True)}
-        return {"First-only": FirstOnly(), "MML": MML(), **annealed}
+        return {
+            "first-only": {"First-only": FirstOnly()},
+            "mml": {"MML": MML()},
+            "hard-em": annealed,
+        }
 
     def run(self) -> None:
         runs: dict[str, list[dict[str, float]]] = {}
         for seed in self.seeds:
-            for name, objective in self.objectives().items():
+            for name, objective in self.rows().items():
                 runs.setdefault(name, []).append(self._run(name, objective, seed))
                 summary = summarize(runs)
                 content = {"flags": flags(self), "devices": _devices(), "runs": runs}

@@ -49,11 +49,13 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
     assert header == f"| question | gold | {' | '.join(OBJECTIVES)} |"
     assert len(rows) == 5 and all(row.count("|") == 7 for row in rows)
 
-    # Again: runs that have ended are not repeated.
+    # Again, two of them alone: runs that have ended are not repeated.
     files = [out / folder / "metrics.jsonl" for folder in ("mml-0", "hard-em-tau-2-0")]
     before = [file.stat().st_mtime_ns for file in files]
-    run_command(triviaqa.COMMANDS, prog="test", argv=[*arguments, "--shown", "0"])
+    fewer = [*arguments, "--shown", "0", "--objectives", "mml", "hard-em"]
+    run_command(triviaqa.COMMANDS, prog="test", argv=fewer)
     assert [file.stat().st_mtime_ns for file in files] == before
+    assert set(json.loads((out / "comparison.json").read_text())["runs"]) == {*OBJECTIVES[1:3]}
 
 
 def test_mean_and_spread_are_over_seeds():
