@@ -171,15 +171,40 @@ def prepare_questions(
     Returns:
         The content of ``meta.json``.
     """
+    return write_questions(
+        (numeric_question(example, numbers, rules) for example in examples),
+        folder,
+        numbers=numbers,
+        rules=rules,
+        sources=sources,
+        exclusions=exclusions,
+        keep_without_solution=keep_without_solution,
+        reader=reader,
+    )
+
+
+def write_questions(
+    questions: Iterable[NumericQuestion],
+    folder: Path,
+    *,
+    numbers: NumberConfig,
+    rules: EquationRules,
+    sources: Mapping[str, str],
+    exclusions: ExclusionCounts,
+    keep_without_solution: bool,
+    reader: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Write a prepared split of questions whose Z was found; see `prepare_questions`."""
     set_sizes: list[int] = []
+    read = 0
     with new_folder(folder) as partial:
         writer = RecordWriter(partial / "questions", QUESTIONS)
-        read = 0
-        for example in examples:
+        for question in questions:
             read += 1
-            question = numeric_question(example, numbers, rules)
+            if exclusions.repeated(question.id):
+                continue
             if not len(question.equations) and not keep_without_solution:
-                exclusions.add(NO_SOLUTION, example.id)
+                exclusions.add(NO_SOLUTION, question.id)
                 continue
             set_sizes.append(len(question.equations))
             writer.write(question)

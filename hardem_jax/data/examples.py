@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 # Why an example cannot be used, or a part of it is left out: the readers' vocabulary.
 NO_ID = "no question id"
+REPEATED_ID = "question id seen before"
 EMPTY_QUESTION = "empty question"
 NO_ANSWER = "no answer given"
 NO_DOCUMENT = "no document left"
@@ -109,6 +110,7 @@ class ExclusionCounts:
         self._keep = keep
         self._excluded: defaultdict[str, _Tally] = defaultdict(_Tally)
         self._warned: defaultdict[str, _Tally] = defaultdict(_Tally)
+        self._seen: set[str] = set()
 
     def add(self, reason: str, id: str) -> None:
         """Counts the example `id` as left out for `reason`."""
@@ -117,6 +119,17 @@ class ExclusionCounts:
     def warn(self, reason: str, id: str) -> None:
         """Counts a defect of the example `id`, which is used nevertheless."""
         self._count(self._warned[reason], id)
+
+    def repeated(self, id: str) -> bool:
+        """Whether this was asked of `id` before; then it is counted as left out.
+
+        Answers are scored by id, so that of two questions with one id only one can be used.
+        """
+        if id in self._seen:
+            self.add(REPEATED_ID, id)
+            return True
+        self._seen.add(id)
+        return False
 
     @property
     def total(self) -> int:

@@ -162,6 +162,8 @@ def prepare_split(
         with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
             for example in examples:
                 num_examples += 1
+                if exclusions.repeated(example.id):
+                    continue
                 windows = make_windows(example, tokenizer, config)
                 num_solutions = _num_distinct_solutions(windows)
                 if not windows:

@@ -38,7 +38,7 @@ from hardem_jax.data.query_records import (
 from hardem_jax.data.records import new_folder
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql import Cell, SqlRules, enumerate_sql, split_words
+from hardem_jax.solutions.sql import Cell, SqlRules, Table, enumerate_sql, split_words
 
 __all__ = [
     "FORMAT",
@@ -48,6 +48,7 @@ __all__ = [
     "prepare_queries",
     "query_question",
     "supervised_split",
+    "write_queries",
 ]
 
 # Reasons of `ExclusionCounts`, for questions left out:
@@ -162,20 +163,48 @@ def prepare_queries(
     if processes is not None and processes < 1:
         raise InputError(f"processes: expected at least 1, found {processes}")
     solve = functools.partial(_solve, rules=rules, denotation=denotation)
+    return write_queries(
+        _in_order(solve, questions, processes or 1),
+        folder,
+        rules=rules,
+        sources=sources,
+        exclusions=exclusions,
+        keep_without_solution=keep_without_solution,
+        reader=reader,
+    )
+
+
+def write_queries(
+    solved: Iterable[tuple[str, QueryQuestion | str, Table]],
+    folder: Path,
+    *,
+    rules: SqlRules,
+    sources: Mapping[str, str],
+    exclusions: ExclusionCounts,
+    keep_without_solution: bool,
+    reader: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Write a prepared split of questions whose Z was found; see `prepare_queries`.
+
+    Args:
+        solved: id, the question with its Z or why it has none, and its table.
+    """
     read = 0
     with new_folder(folder) as partial:
         writer = SplitWriter(partial)
-        for question, found in _in_order(solve, questions, processes or 1):
+        for id, found, table in solved:
             read += 1
+            if exclusions.repeated(id):
+                continue
             if isinstance(found, str):
-                exclusions.add(NOT_ENUMERABLE, f"{question.id}: {found}")
+                exclusions.add(NOT_ENUMERABLE, f"{id}: {found}")
                 continue
             if not found.num_queries and not keep_without_solution:
-                exclusions.add(NO_SOLUTION, question.id)
+                exclusions.add(NO_SOLUTION, id)
                 continue
             if found.max_conditions < rules.max_conditions:
-                exclusions.warn(FEWER_CONDITIONS, question.id)
-            writer.write(found, question.table)
+                exclusions.warn(FEWER_CONDITIONS, id)
+            writer.write(found, table)
         meta = {
             "rules": dataclasses.asdict(rules),
             "sources": dict(sources),
@@ -203,11 +232,11 @@ def _in_order(
     solve: Callable[[Sequence[TableQuestion]], list[QueryQuestion | str]],
     questions: Iterable[TableQuestion],
     processes: int,
-) -> Iterator[tuple[TableQuestion, QueryQuestion | str]]:
-    """Questions with what `solve` makes of them; a bounded number waits for the slowest."""
+) -> Iterator[tuple[str, QueryQuestion | str, Table]]:
+    """Ids, what `solve` makes of the questions, tables; a bounded number waits for the slowest."""
     if processes == 1:
         for question in questions:
-            yield question, solve([question])[0]
+            yield from _with_tables([question], solve([question]))
         return
     # Forking would copy locks that threads of this process may hold.
     spawn = multiprocessing.get_context("spawn")
@@ -218,11 +247,18 @@ def _in_order(
                 waiting.append((chunk, pool.submit(solve, chunk)))
                 if len(waiting) > 4 * processes:
                     chunk, future = waiting.popleft()
-                    yield from zip(chunk, future.result(), strict=True)
+                    yield from _with_tables(chunk, future.result())
             for chunk, future in waiting:
-                yield from zip(chunk, future.result(), strict=True)
+                yield from _with_tables(chunk, future.result())
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _with_tables(
+    questions: Sequence[TableQuestion], found: Sequence[QueryQuestion | str]
+) -> Iterator[tuple[str, QueryQuestion | str, Table]]:
+    for question, solved in zip(questions, found, strict=True):
+        yield question.id, solved, question.table
 
 
 def _chunks(questions: Iterable[TableQuestion]) -> Iterator[list[TableQuestion]]:

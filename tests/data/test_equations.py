@@ -259,3 +259,15 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file/dev: cannot be made"):
         prepare(tmp_path / "file" / "dev", keep=True)
+
+
+def test_of_two_questions_with_one_id_the_first_is_used(tmp_path):
+    examples = [EXAMPLES[0], example("q1", "And 8?"), EXAMPLES[2]]
+    meta, exclusions = prepare(tmp_path / "dev", keep=True, examples=examples)
+    assert exclusions.as_dict() == meta["excluded"] == {"question id seen before": 1}
+    assert meta["counts"]["examples read"] == 3
+    found = PreparedQuestions(tmp_path / "dev").questions
+    assert [found[i].question for i in range(len(found))] == [
+        EXAMPLES[0].question,
+        EXAMPLES[2].question,
+    ]

@@ -1,5 +1,6 @@
 """Prepared splits: complete or absent, and everything counted."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -138,3 +139,14 @@ def test_sources_concatenate(tmp_path, tokenizer):
 def test_digest_names_a_missing_file(tmp_path):
     with pytest.raises(InputError, match="nowhere"):
         file_digest(tmp_path / "nowhere")
+
+
+def test_of_two_questions_with_one_id_the_first_is_used(tmp_path, tokenizer):
+    again = dataclasses.replace(example(0, "c b"), question="who who")
+    _, exclusions = prepare(
+        tmp_path / "dev", tokenizer, [EXAMPLES[0], again, EXAMPLES[3]], keep=True
+    )
+    assert exclusions.as_dict() == {"question id seen before": 1}
+    split = PreparedSplit(tmp_path / "dev")
+    assert [question.question for question in split.questions.values()] == ["who", "who"]
+    assert set(split.places[:, 0]) == {0, 1}  # places number what is there

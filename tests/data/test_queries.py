@@ -318,3 +318,14 @@ def test_real_questions_are_prepared_without_their_queries(tmp_path, shared_dir)
     assert all(split.tables[q.table_id] == examples[q.id].table for q in split.questions)
     assert meta["counts"]["questions with a solution"] >= 0.97 * len(examples)
     assert "sql" not in {f.name for f in dataclasses.fields(split.questions[0])}
+
+
+def test_of_two_questions_with_one_id_the_first_is_used(tmp_path):
+    questions = [QUESTIONS[0], ask("q1", "Who has 12?", "dee"), QUESTIONS[3]]
+    meta, exclusions = prepare(tmp_path / "dev", questions=questions)
+    assert exclusions.as_dict() == meta["excluded"] == {"question id seen before": 1}
+    found = PreparedQueries(tmp_path / "dev").questions
+    assert [found[i].question for i in range(len(found))] == [
+        QUESTIONS[0].question,
+        QUESTIONS[3].question,
+    ]

@@ -138,7 +138,9 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
             folder = download(self.RELEASE, dl_manager, unpacked)
         shards = {}
         for split in self.splits:
-            examples = self.read(folder, split, self.exclusions[split])
+            skips = self.exclusions[split]
+            read = self.read(folder, split, skips)
+            examples = (example for example in read if not skips.repeated(example.id))
             work = Path(self.data_dir, _WORK, split)
             shards[split] = cut(examples, work, self.solver, self.shard_size)
             if not shards[split]:

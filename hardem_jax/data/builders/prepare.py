@@ -12,15 +12,14 @@ from typing import Any
 
 from hardem_jax.data.builders.features import to_query_question, to_table
 from hardem_jax.data.builders.read import Build
-from hardem_jax.data.equations import FORMAT as EQUATIONS_FORMAT
-from hardem_jax.data.equations import NO_SOLUTION as NO_EQUATION
-from hardem_jax.data.equations import QUESTIONS, NumericQuestion
+from hardem_jax.data.equations import write_questions
 from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.queries import FEWER_CONDITIONS, NOT_ENUMERABLE
-from hardem_jax.data.queries import NO_SOLUTION as NO_QUERY
-from hardem_jax.data.query_records import SplitWriter
-from hardem_jax.data.records import RecordWriter, new_folder, size_summary, write_json
+from hardem_jax.data.queries import write_queries
+from hardem_jax.data.query_records import QueryQuestion
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.equations import EquationRules
+from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.sql import SqlRules, Table
 
 
 def source_of(build: Build, split: str) -> dict[str, str]:
@@ -49,36 +48,17 @@ def prepare_numeric(
         The content of ``meta.json``.
     """
     _check(build, "numeric")
-    sizes: list[int] = []
-    questions = build.examples(split)
-    with new_folder(folder) as partial:
-        writer = RecordWriter(partial / "questions", QUESTIONS)
-        for index in range(len(questions)):
-            question: NumericQuestion = questions[index]
-            if not len(question.equations) and not keep_without_solution:
-                exclusions.add(NO_EQUATION, question.id)
-                continue
-            sizes.append(len(question.equations))
-            writer.write(question)
-        writer.close()
-        options = build.meta["options"]
-        meta = {
-            "format": EQUATIONS_FORMAT,
-            "numbers": options["numbers"],
-            "rules": options["rules"],
-            "sources": source_of(build, split),
-            "reader": {"max_words": options["max_words"]},
-            "counts": {
-                "examples read": len(questions),
-                "questions": len(sizes),
-                "questions with a solution": sum(size > 0 for size in sizes),
-            },
-            "excluded": exclusions.as_dict(),
-            "warnings": exclusions.warnings_as_dict(),
-            "solutions per question": size_summary(sizes),
-        }
-        write_json(partial / "meta.json", meta)
-    return meta
+    options = build.meta["options"]
+    return write_questions(
+        build.examples(split),
+        folder,
+        numbers=NumberConfig(**options["numbers"]),
+        rules=EquationRules(**options["rules"]),
+        sources=source_of(build, split),
+        exclusions=exclusions,
+        keep_without_solution=keep_without_solution,
+        reader={"max_words": options["max_words"]},
+    )
 
 
 def prepare_queries(
@@ -91,30 +71,19 @@ def prepare_queries(
 ) -> dict[str, Any]:
     """The prepared split of `hardem_jax.data.queries`; see `prepare_numeric`."""
     _check(build, "queries")
-    rules = build.meta["options"]["rules"]
-    records = build.records(split)
-    with new_folder(folder) as partial:
-        writer = SplitWriter(partial)
-        for index in range(len(records)):
-            record = records[index]
-            question = to_query_question(record)
-            if defect := record["defect"].decode():
-                exclusions.add(NOT_ENUMERABLE, f"{question.id}: {defect}")
-                continue
-            if not question.num_queries and not keep_without_solution:
-                exclusions.add(NO_QUERY, question.id)
-                continue
-            if question.max_conditions < rules["max_conditions"]:
-                exclusions.warn(FEWER_CONDITIONS, question.id)
-            writer.write(question, to_table(record))
-        meta = {
-            "rules": rules,
-            "sources": source_of(build, split),
-            "reader": {},
-            "excluded": exclusions.as_dict(),
-            "warnings": exclusions.warnings_as_dict(),
-        }
-        return writer.close(meta, {"questions read": len(records)})
+    return write_queries(
+        map(_solved, build.records(split)),
+        folder,
+        rules=SqlRules(**build.meta["options"]["rules"]),
+        sources=source_of(build, split),
+        exclusions=exclusions,
+        keep_without_solution=keep_without_solution,
+    )
+
+
+def _solved(record: dict[str, Any]) -> tuple[str, QueryQuestion | str, Table]:
+    question = to_query_question(record)
+    return question.id, record["defect"].decode() or question, to_table(record)
 
 
 def _check(build: Build, kind: str) -> None:
