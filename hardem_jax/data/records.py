@@ -196,14 +196,19 @@ def write_text(file: Path, text: str) -> None:
 
 
 def load_array(file: Path) -> np.ndarray:
-    """An array that belongs to a prepared split.
+    """A ``.npy`` file, mapped into memory and read only where it is looked at.
 
     Raises:
-        InputError: there is none, or it cannot be read.
+        InputError: it is missing or damaged.
     """
     try:
-        return np.load(file)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(
-            f"{file}: expected a file of a prepared split, found none that can be read"
-        ) from error
+        # A plain array over the mapped file, whose parts are cheaper than those of np.memmap.
+        return np.asarray(np.load(file, mmap_mode="r"))
+    except (OSError, EOFError, ValueError) as error:
+        try:
+            empty = np.load(file)  # an array without elements cannot be mapped
+        except (OSError, EOFError, ValueError):
+            empty = None
+        if empty is not None and empty.size == 0:
+            return empty
+        raise InputError(f"{file}: expected an array, found none that can be read") from error

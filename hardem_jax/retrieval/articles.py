@@ -25,7 +25,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from hardem_jax.data.records import new_folder, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.index_meta import index_meta
-from hardem_jax.retrieval.postings import PostingsWriter, read_postings, top_k
+from hardem_jax.retrieval.postings import PostingsWriter, rank_all, read_postings
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.store import PassageStore
 from hardem_jax.retrieval.text import TermConfig
@@ -133,13 +133,10 @@ class ArticleIndex:
             questions: texts; each is scored by itself.
             k: how many articles.
 
-        Yields:
-            ``[K]`` int64 articles and ``[K]`` float32 scores.
+        Returns:
+            One after the other, ``[K]`` int64 articles and ``[K]`` float32 scores.
         """
-        for question in questions:
-            scores = self.score_all(question)
-            best = top_k(scores, k)
-            yield best, scores[best]
+        return rank_all(self.score_all, questions, k)
 
     def score_all(self, question: str) -> np.ndarray:
         """``[A]`` float32, the score of every article."""

@@ -18,13 +18,13 @@ import bm25s
 import numpy as np
 from bm25s.tokenization import Tokenized
 
-from hardem_jax.data.records import new_folder, write_json
+from hardem_jax.data.records import load_array, new_folder, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.index_meta import index_meta
-from hardem_jax.retrieval.postings import Postings, top_k
+from hardem_jax.retrieval.postings import Postings, rank_all
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.store import PassageStore
-from hardem_jax.retrieval.strings import StringTable, StringWriter, load_array
+from hardem_jax.retrieval.strings import StringTable, StringWriter
 from hardem_jax.retrieval.text import TermConfig
 
 FORMAT = "bm25 1"
@@ -140,13 +140,10 @@ class PassageIndex:
             questions: texts; each is scored by itself.
             k: how many passages.
 
-        Yields:
-            ``[K]`` int64 passages and ``[K]`` float32 scores.
+        Returns:
+            One after the other, ``[K]`` int64 passages and ``[K]`` float32 scores.
         """
-        for question in questions:
-            scores = self.score_all(question)
-            best = top_k(scores, k)
-            yield best, scores[best]
+        return rank_all(self.score_all, questions, k)
 
     def score_all(self, question: str) -> np.ndarray:
         """``[N]`` float32, the score of every passage."""

@@ -8,12 +8,13 @@ weights.npy     [P] float32
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse
 
-from hardem_jax.retrieval.strings import load_array
+from hardem_jax.data.records import load_array
 
 
 def top_k(scores: np.ndarray, k: int) -> np.ndarray:
@@ -39,6 +40,16 @@ def top_k(scores: np.ndarray, k: int) -> np.ndarray:
             threshold = np.partition(scores[above], len(above) - k)[len(above) - k]
             candidates = above[scores[above] >= threshold]
     return candidates[np.lexsort((candidates, -scores[candidates]))[:k]]
+
+
+def rank_all(
+    score_all: Callable[[str], np.ndarray], questions: Iterable[str], k: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The `top_k` documents of each question, and their scores."""
+    for question in questions:
+        scores = score_all(question)
+        best = top_k(scores, k)
+        yield best, scores[best]
 
 
 class Postings:

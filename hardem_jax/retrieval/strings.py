@@ -10,6 +10,7 @@ from types import TracebackType
 
 import numpy as np
 
+from hardem_jax.data.records import load_array
 from hardem_jax.errors import InputError
 
 
@@ -82,22 +83,3 @@ class StringTable(Sequence[str]):
             raise IndexError(index)
         start = int(self._ends[index - 1]) if index else 0
         return self._bytes[start : int(self._ends[index])].decode("utf-8")
-
-
-def load_array(file: Path) -> np.ndarray:
-    """A ``.npy`` file, mapped into memory and read only where it is looked at.
-
-    Raises:
-        InputError: it is missing or damaged.
-    """
-    try:
-        # A plain array over the mapped file, whose parts are cheaper than those of np.memmap.
-        return np.asarray(np.load(file, mmap_mode="r"))
-    except (OSError, EOFError, ValueError) as error:
-        try:
-            empty = np.load(file)  # an array without elements cannot be mapped
-        except (OSError, EOFError, ValueError):
-            empty = None
-        if empty is not None and empty.size == 0:
-            return empty
-        raise InputError(f"{file}: expected an array, found none that can be read") from error

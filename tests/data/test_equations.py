@@ -237,7 +237,7 @@ def test_a_folder_without_its_records_is_refused_in_one_line(tmp_path):
     with pytest.raises(InputError, match="questions.array_record: expected a file"):
         PreparedQuestions(tmp_path / "dev")
     (tmp_path / "dev" / "questions.sizes.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(InputError, match="questions.sizes.npy: expected a file"):
+    with pytest.raises(InputError, match="questions.sizes.npy: expected an array"):
         PreparedQuestions(tmp_path / "dev")
 
 
