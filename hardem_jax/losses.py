@@ -261,6 +261,22 @@ def em_loss(
     return z.reduce(jnp.where(z.hopeless, jnp.inf, z.sum(costs)), reduce_fn)
 
 
+def one_hot_argmax(scores: Array) -> Array:
+    """``[..., Z]`` bool, true at the first of the highest scores; a NaN counts as the highest.
+
+    Chosen by position, not by ``scores == max(scores)``: a compiler may compute the scores once
+    for the maximum and once for the comparison and round them differently, and then none is equal
+    (https://github.com/jax-ml/jax/issues/40564).
+
+    Example:
+        >>> print(one_hot_argmax(jnp.array([1.0, 3.0, 3.0])))
+        [False  True False]
+    """
+    if scores.shape[-1] == 0:
+        return jnp.zeros(scores.shape, bool)
+    return jax.nn.one_hot(jnp.argmax(scores, axis=-1), scores.shape[-1], dtype=bool)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Candidates:
     """The solutions of all rows in either layout: the one place where masks and -inf are met.
@@ -301,6 +317,9 @@ class _Candidates:
             return jnp.sum(x, axis=-1)
         return jax.ops.segment_sum(x, self.segment_ids, self.num_segments)
 
+    def any(self, chosen: Array) -> Array:
+        return self.sum(chosen.astype(jnp.int32)) > 0
+
     def to_candidates(self, row_values: Array) -> Array:
         if self.segment_ids is None:
             return row_values[..., None]
@@ -318,33 +337,42 @@ class _Candidates:
 
     @property
     def rows(self) -> Array:
-        return self.sum(self.where.astype(jnp.int32)) > 0
+        return self.any(self.where)
 
     @property
     def hopeless(self) -> Array:
         # NaN is not impossible: it has to reach the loss, where training stops on it.
         possible = self.log_probs != -jnp.inf
-        return self.rows & (self.sum(possible.astype(jnp.int32)) == 0)
+        return self.rows & ~self.any(possible)
 
     def pick(self, chosen: Array) -> Array:
         """-log P of the one ``chosen`` candidate per row, +inf if it is impossible."""
         taken = jnp.where(chosen & (self.log_probs != -jnp.inf), self.log_probs, 0.0)
-        impossible = self.max(jnp.where(chosen, -self.log_probs, -jnp.inf)) == jnp.inf
+        impossible = self.any(chosen & (self.log_probs == -jnp.inf))
         return jnp.where(impossible, jnp.inf, -self.sum(taken))
 
     def first_only(self) -> Array:
         return self.pick(self.is_first(self.where))
 
     def hard_em(self) -> Array:
+        return self.pick(self.is_likeliest())
+
+    def is_likeliest(self) -> Array:
+        """The likeliest candidate of each row, the first among ties and NaN before all."""
         scores = jax.lax.stop_gradient(self.log_probs)
-        # A NaN equals nothing, itself included, and has to be seen: it is chosen first.
-        best = (scores == self.to_candidates(self.max(scores))) | jnp.isnan(scores)
-        return self.pick(self.is_first(self.where & best))
+        if self.segment_ids is None:
+            return one_hot_argmax(scores)
+        # By rank for the same reason. Sorting puts NaN last, where it would go unseen.
+        order = jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), stable=True)
+        rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
+        rank = jnp.where(self.where, rank, order.size)
+        best = jax.ops.segment_min(rank, self.segment_ids, self.num_segments)
+        return self.where & (rank == best[self.segment_ids])
 
     def mml(self) -> Array:
         # Shifted by the maximum, and by 0 where the maximum is -inf, so that
         # neither exp overflows nor inf - inf appears.
-        peak = jax.lax.stop_gradient(self.max(self.log_probs))
+        peak = self.max(jax.lax.stop_gradient(self.log_probs))
         peak = jnp.where(peak == -jnp.inf, 0.0, peak)
         possible = self.log_probs != -jnp.inf
         gap = jnp.where(possible, self.log_probs - self.to_candidates(peak), 0.0)

@@ -18,6 +18,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from hardem_jax.losses import one_hot_argmax
+
 Array = jax.Array
 
 
@@ -29,9 +31,7 @@ def hard(log_probs: Array, *, where: Array | None = None) -> Array:
         [0. 1. 0.]
     """
     scores = _scores(log_probs, where)
-    # A NaN equals nothing, itself included, and has to be seen: it is chosen first.
-    best = (scores == _peak(scores)) | jnp.isnan(scores)
-    return _first_true(best & (scores != -jnp.inf))
+    return (one_hot_argmax(scores) & (scores != -jnp.inf)).astype(jnp.float32)
 
 
 def first(log_probs: Array, *, where: Array | None = None) -> Array:

@@ -15,6 +15,7 @@ from flax import nnx
 
 from hardem_jax.distributions.equation import NONE, NUM_TAGS, TagDistribution
 from hardem_jax.models.bert import Bert
+from hardem_jax.models.layers import masked_max
 
 Array = jax.Array
 
@@ -114,8 +115,7 @@ class EquationTagger(nnx.Module):
         if self.special_scores is None:
             return jnp.zeros((len(hidden), 0, NUM_TAGS))
         # Padding takes no part in the maximum; a row of nothing but padding pools to zeros.
-        pooled = jnp.max(hidden, axis=1, where=where[..., None], initial=-jnp.inf)
-        pooled = jnp.where(jnp.any(where, axis=1, keepdims=True), pooled, 0.0)
+        pooled = masked_max(hidden, where)
         return self.special_scores(pooled).reshape(len(hidden), self.num_special, NUM_TAGS)
 
 

@@ -27,6 +27,46 @@ def dense(
     )
 
 
+@jax.custom_vjp
+def masked_max(x: jax.Array, where: jax.Array) -> jax.Array:
+    """Maximum over the second last axis, of the positions `where`; zeros where there are none.
+
+    The gradient goes to the first of the highest, remembered by its position. `jnp.max` finds it
+    again by ``x == max(x)``, and where a compiler computes ``x`` twice with different rounding none
+    is equal and the gradient is lost (https://github.com/jax-ml/jax/issues/40564).
+
+    Args:
+        x: ``[..., T, D]`` float.
+        where: ``[..., T]`` bool.
+
+    Returns:
+        ``[..., D]`` in the dtype of ``x``.
+
+    Example:
+        >>> x = jnp.array([[1.0, 5.0], [3.0, 4.0], [9.0, 9.0]])
+        >>> print(masked_max(x, jnp.array([True, True, False])))
+        [3. 5.]
+    """
+    return _masked_max_fwd(x, where)[0]
+
+
+def _masked_max_fwd(x, where):
+    x = jnp.where(where[..., None], x, -jnp.inf)
+    best = jnp.argmax(x, axis=-2, keepdims=True)
+    found = jnp.take_along_axis(x, best, axis=-2)
+    there = jnp.any(where, axis=-1)[..., None]
+    return jnp.where(there, found[..., 0, :], 0), (best, there, where)
+
+
+def _masked_max_bwd(saved, grad):
+    best, there, where = saved
+    positions = jnp.arange(where.shape[-1]).reshape((1,) * (where.ndim - 1) + (-1, 1))
+    return jnp.where(positions == best, jnp.where(there, grad, 0)[..., None, :], 0), None
+
+
+masked_max.defvjp(_masked_max_fwd, _masked_max_bwd)
+
+
 def masked_softmax(scores: jax.Array, where: jax.Array, axis: int = -1) -> jax.Array:
     """Softmax over the positions `where`, in float32; zero elsewhere and where there are none.
 

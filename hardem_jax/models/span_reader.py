@@ -15,6 +15,7 @@ from flax import nnx
 
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.models.bert import Bert
+from hardem_jax.models.layers import masked_max
 
 Array = jax.Array
 
@@ -90,8 +91,7 @@ class SpanReader(nnx.Module):
         ).astype(jnp.float32)
         scores = self.span_scores(hidden)
         # Padding takes no part in the maximum; a row of nothing but padding pools to zeros.
-        pooled = jnp.max(hidden, axis=1, where=where[..., None], initial=-jnp.inf)
-        pooled = jnp.where(jnp.any(where, axis=1, keepdims=True), pooled, 0.0)
+        pooled = masked_max(hidden, where)
         positions = batch["context"] if self.softmax_over == "context" else where
         return Reading(
             SpanDistribution.from_logits(scores[..., 0], scores[..., 1], where=positions),

@@ -12,9 +12,8 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert_ops import MASK
 from hardem_jax.models.dropout import dropout
-from hardem_jax.models.layers import KERNEL_INIT, dense
+from hardem_jax.models.layers import KERNEL_INIT, dense, masked_max
 
 # Standard deviation of embeddings that are trained from scratch.
 EMBEDDING_STDDEV = 0.1
@@ -69,10 +68,10 @@ class CharacterCNN(nnx.Module):
         length = (char_ids > 0).sum(axis=-1, keepdims=True)
         inside = jnp.arange(places)[None, None] <= jnp.maximum(length - width, 0)
         inside = inside & (length > 0)
-        best = jnp.where(inside[..., None], scores, MASK).max(axis=2)
-        # Bias and ReLU are monotone and come after the maximum, on a fraction of the elements;
-        # ReLU also turns the MASK of a word without characters into zero.
-        return jax.nn.relu(best + self.bias[...][None, None].astype(best.dtype))
+        best = masked_max(scores, inside)
+        # Bias and ReLU are monotone and come after the maximum, on a fraction of the elements.
+        best = jax.nn.relu(best + self.bias[...][None, None].astype(best.dtype))
+        return jnp.where(length > 0, best, 0)
 
 
 class Highway(nnx.Module):

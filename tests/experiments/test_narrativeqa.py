@@ -118,21 +118,17 @@ def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
     assert "mine.txt" in capsys.readouterr().out
 
 
-def test_comparison_draws_rouge(root, capsys, monkeypatch):
-    monkeypatch.setattr(
-        narrativeqa.Compare,
-        "objectives",
-        # The objective of the run above, so that its step is compiled already.
-        lambda self: {"Hard EM": narrativeqa.span_qa.HardEM()},
-    )
-    call(narrativeqa, *run_flags(root, "compare", "--seeds", 0, "--shown", 2))
+def test_comparison_draws_rouge(root, capsys):
+    # The objective of the run above, so that its step is compiled already.
+    flags = run_flags(root, "compare", "--seeds", 0, "--shown", 2, "--objectives", "hard-em")
+    call(narrativeqa, *flags)
     out = root / "compare"
     assert "rouge_l" in capsys.readouterr().out and (out / "learning_curves.png").is_file()
     content = json.loads((out / "comparison.json").read_text())
     assert content["flags"]["loop"]["monitor"] == "rouge_l"
     assert set(narrativeqa.Compare.CURVES) == {"span_loss", "rouge_l"}
     header, _, *rows = (out / "predictions.md").read_text().splitlines()
-    assert header == "| question | gold | Hard EM |" and len(rows) == 2
+    assert header == "| question | gold | Hard EM, tau None |" and len(rows) == 2
 
 
 @pytest.mark.parametrize(
