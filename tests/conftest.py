@@ -27,6 +27,11 @@ import pytest
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+def pytest_collection_modifyitems(items):
+    """The longest test, which shares nothing, begins while there is other work beside it."""
+    items.sort(key=lambda item: item.path.name != "test_kill_and_resume.py")
+
+
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
     """Folder with real data in official layouts and answers of official evaluators."""
