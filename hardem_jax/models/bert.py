@@ -20,6 +20,7 @@ from jax.typing import DTypeLike
 from hardem_jax.errors import InputError
 from hardem_jax.models.bert_ops import ACTIVATIONS, attention, layer_norm
 from hardem_jax.models.dropout import dropout, dropout_seeds
+from hardem_jax.models.layers import Linear
 
 # Standard deviation of the initial kernels and embeddings (Devlin et al., 2019, released code).
 INIT_STDDEV = 0.02
@@ -120,9 +121,9 @@ class BertLayer(nnx.Module):
     """Self-attention and feed-forward blocks, each followed by add and norm."""
 
     def __init__(self, config: BertConfig, *, rngs: nnx.Rngs, dtype: DTypeLike):
-        def dense(inputs: int, outputs: int) -> nnx.Linear:
+        def dense(inputs: int, outputs: int) -> Linear:
             init = jax.nn.initializers.normal(INIT_STDDEV)
-            return nnx.Linear(inputs, outputs, kernel_init=init, dtype=dtype, rngs=rngs)
+            return Linear(inputs, outputs, kernel_init=init, dtype=dtype, rngs=rngs)
 
         hidden, eps = config.hidden_size, config.layer_norm_eps
         # Three kernels rather than one fused: splitting a fused projection copies activations,

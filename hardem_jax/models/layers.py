@@ -7,10 +7,19 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.models.bert_ops import MASK
+from hardem_jax.models.bert_ops import MASK, linear
 
 # U(-1/sqrt(fan in), 1/sqrt(fan in)) for kernels: what PyTorch starts dense layers from.
 KERNEL_INIT = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
+
+
+class Linear(nnx.Linear):
+    """A dense layer whose gradients are float32 whatever the compute dtype, see `linear`."""
+
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """[..., D] -> [..., F] in the compute dtype."""
+        bias = None if self.bias is None else self.bias[...]
+        return linear(inputs.astype(self.dtype), self.kernel[...], bias)
 
 
 def dense(
@@ -20,9 +29,9 @@ def dense(
     rngs: nnx.Rngs,
     dtype: DTypeLike = jnp.float32,
     use_bias: bool = True,
-) -> nnx.Linear:
+) -> Linear:
     """A dense layer with the initial values of `KERNEL_INIT`."""
-    return nnx.Linear(
+    return Linear(
         inputs, outputs, kernel_init=KERNEL_INIT, use_bias=use_bias, dtype=dtype, rngs=rngs
     )
 

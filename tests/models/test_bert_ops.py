@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hardem_jax.models.bert_ops import ACTIVATIONS, attention, layer_norm
+from hardem_jax.models.bert_ops import ACTIVATIONS, attention, layer_norm, linear
 from hardem_jax.models.dropout import dropout_seeds, keep_mask, keep_threshold
 
 RNG = np.random.default_rng(0)
@@ -46,6 +46,37 @@ def test_attention_and_its_gradient(rate):
         return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(q, k, v)
 
     assert_trees_close(run(attention), run(plain_attention), rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("bias", [None, RNG.normal(size=3).astype(np.float32)])
+def test_linear_and_its_gradient(bias):
+    x, kernel = (RNG.normal(size=shape).astype(np.float32) for shape in ((5, 6, 4), (4, 3)))
+    weight = RNG.normal(size=(5, 6, 3)).astype(np.float32)
+
+    def run(function):
+        return jax.value_and_grad(lambda *a: (function(*a) * weight).sum(), (0, 1, 2))(
+            x, kernel, bias
+        )
+
+    expected = run(lambda x, w, b: x @ w + (0.0 if b is None else b[None, None]))
+    assert_trees_close(run(linear), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_linear_sums_gradients_in_float32_when_it_computes_in_bfloat16():
+    x = RNG.normal(size=(4096, 4)).astype(jnp.bfloat16)
+    kernel, bias = jnp.ones((4, 3)), jnp.zeros(3)
+    weight = RNG.normal(size=(4096, 3)).astype(jnp.bfloat16)
+
+    def loss(kernel, bias):
+        y = linear(jnp.asarray(x), kernel, bias)
+        assert y.dtype == jnp.bfloat16
+        return (y * weight).astype(jnp.float32).sum()
+
+    of_kernel, of_bias = jax.grad(loss, (0, 1))(kernel, bias)
+    x, weight = x.astype(np.float64), weight.astype(np.float64)
+    # One bfloat16 has a relative precision of 4e-3.
+    np.testing.assert_allclose(of_kernel, x.T @ weight, rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(of_bias, weight.sum(axis=0), rtol=1e-5, atol=1e-3)
 
 
 def test_layer_norm_and_its_gradient():

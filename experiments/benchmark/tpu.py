@@ -1,0 +1,273 @@
+"""The training step compiled for slices of TPUs that are not there: ``... benchmark.tpu --help``.
+
+libtpu compiles for any topology on a host without a TPU (``pip install libtpu``). What the program
+of one chip needs and does is then known before a slice is paid for: memory, operations, and every
+collective with its bytes. Weights and batches are shapes only, so that a laptop compiles the step
+of a thousand chips.
+"""
+
+import dataclasses
+import math
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+from jax.experimental import topologies
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from rich.progress import track
+from rich.table import Table
+
+from experiments.benchmark.measure import wide_console
+from experiments.benchmark.ours import OPTIMIZER_CONFIG
+from experiments.benchmark.setting import NUM_STEPS, PRESETS, Setting
+from experiments.benchmark.tasks import TASKS
+from experiments.cli import flags, run_command
+from hardem_jax.data.records import write_json
+from hardem_jax.errors import InputError
+from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.objectives import HardEM
+from hardem_jax.training.mesh import DATA_AXIS, replicated
+from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
+from hardem_jax.training.state import TrainState
+from hardem_jax.training.step import compile_train_step, make_train_step
+
+
+@dataclasses.dataclass(frozen=True)
+class Chip:
+    """A generation of TPUs.
+
+    Attributes:
+        memory_gib: HBM of a chip.
+        bf16_tflops: peak of its matrix units, 10^12 operations a second.
+        ici_gbytes: bandwidth of its links to other chips, all together, 10^9 bytes a second.
+    """
+
+    memory_gib: float
+    bf16_tflops: float
+    ici_gbytes: float
+
+
+# Google's pages of system architecture, cloud.google.com/tpu/docs/v5e and .../v5p.
+CHIPS = {"v5e": Chip(16, 197, 200), "v5p": Chip(95, 459, 600)}
+
+_COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
+# `%x = SHAPE all-reduce(...)`; of an asynchronous pair only the start is counted.
+_COLLECTIVE = re.compile(rf"= (\(.*?\)|\S+) ({_COLLECTIVES})(?:-start)?\(")
+_SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
+_BITS = re.compile(r"\d+")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tpu:
+    """Compile the training step of every task for slices of TPUs, and say what a chip does.
+
+    Attributes:
+        topologies: generation and chips along each axis of the slice.
+        tasks: "spans" of a reader, "equations" of a tagger, "queries" of SQLova.
+        preset: size of the encoder; "tiny" only to see that everything runs.
+        layers: of the encoder; None for the preset's number.
+        rows: of the batch on each chip.
+        tokens: T.
+        solutions: Z.
+        dtype: of the computation in the encoder.
+        remat: recompute activations in the backward pass.
+        out: write the figures here, as JSON.
+    """
+
+    topologies: tuple[str, ...] = ("v5e:2x2", "v5e:16x16", "v5p:2x2x1", "v5p:4x8x8")
+    tasks: tuple[Literal["spans", "equations", "queries"], ...] = ("spans", "equations", "queries")
+    preset: Literal["tiny", "minilm", "bert-base", "bert-large"] = "bert-base"
+    layers: int | None = None
+    rows: int = 32
+    tokens: int = 300
+    solutions: int = 32
+    dtype: Literal["float32", "bfloat16"] = "bfloat16"
+    remat: bool = False
+    out: Path | None = None
+
+    def run(self) -> None:
+        for name in ("rows", "tokens", "solutions"):
+            if getattr(self, name) < 2:
+                raise InputError(f"--{name}: expected at least 2, found {getattr(self, name)}")
+        meshes = {name: slice_mesh(name) for name in self.topologies}
+        programs = [(task, name) for task in self.tasks for name in meshes]
+        results = [
+            {"task": task, "topology": name} | self._compile(task, meshes[name])
+            for task, name in track(programs, "compiling", transient=True)
+        ]
+        if self.out is not None:
+            write_json(self.out, {"flags": flags(self), "results": results})
+        wide_console().print(table(results))
+
+    def _compile(self, task: str, mesh: Mesh) -> dict[str, Any]:
+        sizes = PRESETS[self.preset]
+        if self.layers is not None:
+            sizes = dataclasses.replace(sizes, layers=self.layers)
+        setting = Setting(
+            sizes, self.rows, self.tokens, self.solutions, dtype=self.dtype, task=task
+        )
+        step, state, batch = abstract_step(setting, mesh, remat=self.remat)
+        began = time.perf_counter()
+        compiled = step.lower(state, batch).compile()
+        seconds = time.perf_counter() - began
+        parameters = sum(math.prod(x.shape) for x in jax.tree.leaves(state.params))
+        return {"parameters": parameters, "compile_s": seconds} | describe(compiled)
+
+
+def slice_mesh(name: str) -> Mesh:
+    """A mesh with the axis ``data`` over a slice that need not exist.
+
+    Args:
+        name: such as ``v5e:2x2``.
+
+    Raises:
+        InputError: libtpu is not installed, or knows no such slice.
+    """
+    generation = name.partition(":")[0]
+    if generation not in CHIPS:
+        raise InputError(f"--topologies: expected one of {', '.join(CHIPS)}:AxB, found {name!r}")
+    # Compiling needs no machine of the cloud, whose metadata libtpu would otherwise look for, and
+    # holds no device that another process could want.
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+    try:
+        topology = topologies.get_topology_desc(platform="tpu", topology_name=name)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{name}: cannot be compiled for (pip install libtpu): {reason}"
+        ) from error
+    return Mesh(np.array(topology.devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
+
+
+def abstract_step(setting: Setting, mesh: Mesh, *, remat: bool) -> tuple[Any, TrainState, Any]:
+    """The training step of hard EM, and shapes of its state and batch; nothing is computed.
+
+    Args:
+        setting: ``rows`` are those of one chip.
+        mesh: see `slice_mesh`.
+        remat: see `Bert`.
+    """
+    task, sizes = TASKS[setting.task], setting.sizes
+    config = BertConfig(
+        *(sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate),
+        max_position_embeddings=setting.positions,
+        hidden_dropout=setting.dropout,
+        attention_dropout=setting.dropout,
+    )
+
+    def make_model() -> nnx.Module:
+        dtype = jnp.dtype(setting.dtype)
+        return task.model(Bert(config, rngs=nnx.Rngs(0), dtype=dtype, remat=remat))
+
+    graphdef, params = nnx.split(nnx.eval_shape(make_model), nnx.Param)
+    optimizer = make_optimizer(OPTIMIZER_CONFIG, params, NUM_STEPS)
+    schedule = learning_rate_schedule(OPTIMIZER_CONFIG, NUM_STEPS)
+    step = make_train_step(task.make_loss(graphdef, HardEM()), optimizer, schedule)
+
+    def init(params: Any) -> TrainState:
+        step = jnp.zeros((), jnp.int32)
+        return TrainState(step, params, optimizer.init(params), jax.random.key(setting.seed))
+
+    split = NamedSharding(mesh, PartitionSpec(DATA_AXIS))
+    state = _placed(jax.eval_shape(init, params), replicated(mesh))
+    batch = {
+        name: jax.ShapeDtypeStruct((mesh.size * len(x), *x.shape[1:]), x.dtype, sharding=split)
+        for name, x in task.batch(setting).items()
+    }
+    return compile_train_step(step, mesh), state, batch
+
+
+def _placed(tree: Any, sharding: NamedSharding) -> Any:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
+
+
+def describe(compiled: Any) -> dict[str, Any]:
+    """Memory, operations and collectives of one chip's program.
+
+    Returns:
+        ``memory_gib`` (the most at a time), ``flops`` as XLA counts them (the body of a loop once,
+        which leaves out most of an LSTM), and ``collectives``, see `collectives`.
+    """
+    memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    held += memory.temp_size_in_bytes - memory.alias_size_in_bytes
+    held += memory.generated_code_size_in_bytes
+    return {
+        "memory_gib": held / 2**30,
+        "flops": cost["flops"],
+        "collectives": collectives(compiled.as_text()),
+    }
+
+
+def collectives(hlo: str) -> dict[str, dict[str, float]]:
+    """Kind of collective and dtype -> how many arrays there are in a program, and their MiB.
+
+    Example:
+        >>> collectives("%r = (f32[256,1024]{1,0}, f32[4]{0}) all-reduce(%a, %b), to_apply=%add")
+        {'all-reduce f32': {'arrays': 2, 'mib': 1.0000152587890625}}
+    """
+    found: dict[str, dict[str, float]] = {}
+    for shapes, kind in _COLLECTIVE.findall(hlo):
+        for dtype, dims in _SHAPE.findall(shapes):
+            entry = found.setdefault(f"{kind} {dtype}", {"arrays": 0, "mib": 0.0})
+            entry["arrays"] += 1
+            entry["mib"] += _num_bytes(dtype, dims) / 2**20
+    return found
+
+
+def _num_bytes(dtype: str, dims: str) -> float:
+    bits = _BITS.search(dtype)
+    return math.prod(int(d) for d in dims.split(",") if d) * (int(bits[0]) / 8 if bits else 1)
+
+
+def table(results: Sequence[dict[str, Any]]) -> Table:
+    """A row for each task and slice."""
+    drawn = Table(title="One chip's training step")
+    for name in ("task", "slice"):
+        drawn.add_column(name)
+    for name in (
+        "chips",
+        "GiB of HBM",
+        "TFLOP",
+        "collectives: arrays (MiB)",
+        "ms at peak",
+        "ms of links",
+    ):
+        drawn.add_column(name, justify="right")
+    for result in results:
+        generation, _, shape = result["topology"].partition(":")
+        chip, chips = CHIPS[generation], math.prod(map(int, shape.split("x")))
+        moved = ", ".join(
+            f"{entry['arrays']} {kind} ({entry['mib']:.1f})"
+            for kind, entry in sorted(result["collectives"].items())
+        )
+        # Two passes around the ring, each of all bytes but the chip's own share.
+        reduced = sum(entry["mib"] for entry in result["collectives"].values()) * 2**20
+        links = 2 * (chips - 1) / chips * reduced / (chip.ici_gbytes * 1e9)
+        drawn.add_row(
+            result["task"],
+            result["topology"],
+            str(chips),
+            f"{result['memory_gib']:.2f} of {chip.memory_gib:g}",
+            f"{result['flops'] / 1e12:.2f}",
+            moved or "none",
+            f"{result['flops'] / chip.bf16_tflops / 1e9:.1f}",
+            f"{1000 * links:.1f}",
+        )
+    return drawn
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    run_command(Tpu, prog="python -m experiments.benchmark.tpu", argv=argv)
+
+
+if __name__ == "__main__":
+    main()

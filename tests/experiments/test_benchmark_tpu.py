@@ -1,0 +1,68 @@
+"""What the step of a chip does, read off its compiled program; no TPU is needed."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.benchmark import tpu
+from experiments.benchmark.tpu import collectives
+
+ROOT = Path(__file__).resolve().parents[2]
+HLO = """
+  %all-reduce.1 = f32[30522,768]{1,0:T(8,128)} all-reduce(%fusion.1), channel_id=1
+  %start = (bf16[4,2]{1,0}, bf16[4,2]{1,0}) all-reduce-start(%a, %b), channel_id=2
+  %done = (bf16[4,2]{1,0}, bf16[4,2]{1,0}) all-reduce-done(%start)
+  %gathered = s32[16]{0} all-gather(%ids), dimensions={0}
+  %flag = pred[] all-reduce(%finite)
+  ROOT %fusion = f32[4]{0} fusion(%all-reduce.1), kind=kLoop
+"""
+
+
+def test_collectives_are_counted_once_with_their_bytes():
+    assert collectives(HLO) == {
+        "all-reduce f32": {"arrays": 1, "mib": 30522 * 768 * 4 / 2**20},
+        "all-reduce bf16": {"arrays": 2, "mib": 2 * 8 * 2 / 2**20},
+        "all-gather s32": {"arrays": 1, "mib": 16 * 4 / 2**20},
+        "all-reduce pred": {"arrays": 1, "mib": 1 / 2**20},
+    }
+
+
+def test_data_parallelism_reduces_gradients_in_float32_and_nothing_else(tmp_path):
+    if importlib.util.find_spec("libtpu") is None:
+        pytest.skip("compiling for TPUs needs libtpu (pip install 'jax[tpu]')")
+    out = tmp_path / "tpu.json"
+    command = [sys.executable, "-m", "experiments.benchmark.tpu", "--preset", "tiny", "--out", out]
+    command += ["--tokens", "64", "--rows", "4", "--tasks", "spans", "--topologies", "v5e:2x2"]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    [result] = json.loads(out.read_text())["results"]
+    found = result["collectives"]
+    # Every gradient once; of the position table only the 64 rows that are looked at.
+    gradients = (result["parameters"] - (512 - 64) * 32) * 4 / 2**20
+    assert found.pop("all-reduce f32")["mib"] == pytest.approx(gradients, rel=0.01)
+    # Beside them the numbers of items and questions that means are taken over.
+    assert set(found) <= {"all-reduce s32", "all-reduce u32"}
+    assert all(entry["mib"] < 1e-4 for entry in found.values())
+    assert 0 < result["memory_gib"] < 0.1 and result["flops"] > 1e7
+
+
+@pytest.mark.parametrize(
+    ("flags", "culprit"),
+    [
+        (["--topologies", "v9:2x2"], "--topologies: expected one of v5e, v5p:AxB, found 'v9:2x2'"),
+        (["--rows", "1"], "--rows: expected at least 2, found 1"),
+        (["--tasks", "poems"], "poems"),
+    ],
+)
+def test_wrong_flags_are_one_line(capsys, flags, culprit):
+    with pytest.raises(SystemExit) as stop:
+        tpu.main(flags)
+    assert stop.value.code == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert culprit in line
