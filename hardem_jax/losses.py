@@ -362,7 +362,8 @@ class _Candidates:
         scores = jax.lax.stop_gradient(self.log_probs)
         if self.segment_ids is None:
             return one_hot_argmax(scores)
-        # By rank for the same reason. Sorting puts NaN last, where it would go unseen.
+        # By rank, not by equality with `segment_max`, see `one_hot_argmax`. Sorting puts NaN
+        # last, where it would go unseen.
         order = jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), stable=True)
         rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
         rank = jnp.where(self.where, rank, order.size)

@@ -1,9 +1,9 @@
 """The training step compiled for slices of TPUs that are not there: ``... benchmark.tpu --help``.
 
-libtpu compiles for any topology on a host without a TPU (``pip install libtpu``). What the program
-of one chip needs and does is then known before a slice is paid for: memory, operations, and every
-collective with its bytes. Weights and batches are shapes only, so that a laptop compiles the step
-of a thousand chips.
+libtpu compiles for any topology on a host without a TPU (``pip install 'jax[tpu]'``). What the
+program of one chip needs and does is then known before a slice is paid for: memory, operations, and
+every collective with its bytes. Weights and batches are shapes only, so that a laptop compiles the
+step of a thousand chips.
 """
 
 import dataclasses
@@ -98,12 +98,11 @@ class Tpu:
                 raise InputError(f"--{name}: expected at least 2, found {getattr(self, name)}")
         meshes = {name: slice_mesh(name) for name in self.topologies}
         programs = [(task, name) for task in self.tasks for name in meshes]
-        results = [
-            {"task": task, "topology": name} | self._compile(task, meshes[name])
-            for task, name in track(programs, "compiling", transient=True)
-        ]
-        if self.out is not None:
-            write_json(self.out, {"flags": flags(self), "results": results})
+        results = []
+        for task, name in track(programs, "compiling", transient=True):
+            results.append({"task": task, "topology": name} | self._compile(task, meshes[name]))
+            if self.out is not None:  # after each: a program takes minutes
+                write_json(self.out, {"flags": flags(self), "results": results})
         wide_console().print(table(results))
 
     def _compile(self, task: str, mesh: Mesh) -> dict[str, Any]:
@@ -142,7 +141,7 @@ def slice_mesh(name: str) -> Mesh:
     except (RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(
-            f"{name}: cannot be compiled for (pip install libtpu): {reason}"
+            f"{name}: cannot be compiled for (pip install 'jax[tpu]'): {reason}"
         ) from error
     return Mesh(np.array(topology.devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
 

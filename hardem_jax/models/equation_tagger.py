@@ -114,9 +114,9 @@ class EquationTagger(nnx.Module):
         """[B, T, D], [B, T] -> [B, |S|, 4] from the max-pooled hidden units."""
         if self.special_scores is None:
             return jnp.zeros((len(hidden), 0, NUM_TAGS))
-        # Padding takes no part in the maximum; a row of nothing but padding pools to zeros.
-        pooled = masked_max(hidden, where)
-        return self.special_scores(pooled).reshape(len(hidden), self.num_special, NUM_TAGS)
+        return self.special_scores(masked_max(hidden, where)).reshape(
+            len(hidden), self.num_special, NUM_TAGS
+        )
 
 
 def _carries_number(where: Array, tokens: Array, numbers_where: Array) -> Array:

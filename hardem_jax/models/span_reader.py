@@ -90,7 +90,6 @@ class SpanReader(nnx.Module):
             rngs=rngs,
         ).astype(jnp.float32)
         scores = self.span_scores(hidden)
-        # Padding takes no part in the maximum; a row of nothing but padding pools to zeros.
         pooled = masked_max(hidden, where)
         positions = batch["context"] if self.softmax_over == "context" else where
         return Reading(

@@ -70,7 +70,7 @@ def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
     assert "nothing could be measured: pytorch: ModuleNotFoundError: torch is away" in line
 
 
-@pytest.mark.parametrize("task", ["equations"])
+@pytest.mark.parametrize("task", ["spans", "equations"])
 def test_loss_cost(task, capsys, tmp_path):
     content, printed = run(
         *(loss_cost, capsys, tmp_path / "out.json", "--task", task),

@@ -151,7 +151,7 @@ def in_order(rows):
     return sorted(rows, key=lambda row: (row[2], row[0], row[1], row[3:]))
 
 
-@pytest.mark.parametrize("seed", [0, *range(2, 11)])
+@pytest.mark.parametrize("seed", range(10))
 def test_equals_brute_force(seed):
     """Five hundred tables in all, with every option drawn anew for each."""
     rng = random.Random(seed)
