@@ -24,7 +24,7 @@ from hardem_jax.training.optimizer import (
     learning_rate_schedule,
     make_optimizer,
 )
-from hardem_jax.training.state import TrainState, init_state
+from hardem_jax.training.state import TrainState, init_state, shardings_of
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
 from hardem_jax.training.writers import Display, MetricsWriter, format_metrics
 
@@ -123,7 +123,9 @@ def train(
     transform = make_optimizer(optimizer, params, config.num_steps)
     schedule = learning_rate_schedule(optimizer, config.num_steps)
     state = init_state(params, transform, config.seed, mesh)
-    train_step = compile_train_step(make_train_step(loss_fn, transform, schedule), mesh)
+    train_step = compile_train_step(
+        make_train_step(loss_fn, transform, schedule), mesh, shardings_of(state)
+    )
     settings = _fingerprint(optimizer, config) | dict(fingerprint or {})
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

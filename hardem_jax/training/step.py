@@ -81,13 +81,19 @@ def make_train_step(
     return train_step
 
 
-def compile_train_step(train_step: TrainStep, mesh: Mesh) -> Any:
-    """Compiles a step for a mesh: state and metrics on every device, the batch split over `data`.
+def compile_train_step(train_step: TrainStep, mesh: Mesh, shardings: Any = None) -> Any:
+    """Compiles a step for a mesh: metrics on every device, state and batch as they are placed.
 
     The batch keeps the placement that `place_batch` gave it (its scalars are
-    copied, its arrays split). The state is donated: the one passed in is
+    copied, its rows split). The state is donated: the one passed in is
     deleted, its memory holds the one returned. There is one compilation for
     each set of batch shapes; `jax.log_compiles()` shows them.
+
+    Args:
+        train_step: from `make_train_step`.
+        mesh: see `data_mesh`.
+        shardings: of the state, a `TrainState` of them (`state.shardings_of`); None for a full
+            copy on every device.
 
     Example:
         >>> from hardem_jax.training.mesh import data_mesh, place_batch
@@ -102,9 +108,10 @@ def compile_train_step(train_step: TrainStep, mesh: Mesh) -> Any:
         0.5
     """
     everywhere = replicated(mesh)
+    of_state = everywhere if shardings is None else shardings
     return jax.jit(
         train_step,
-        in_shardings=(everywhere, None),
-        out_shardings=(everywhere, everywhere),
+        in_shardings=(of_state, None),
+        out_shardings=(of_state, everywhere),
         donate_argnums=0,
     )
