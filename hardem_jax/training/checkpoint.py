@@ -8,6 +8,8 @@ any moment, in the middle of a save too, leaves a folder that loads.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -68,7 +70,7 @@ def _check_arrays(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: P
 
 def _abstract(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """What Orbax is to read: the wanted arrays, placed as they are; it skips all others."""
-    default = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    default = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     return {
         name: jax.ShapeDtypeStruct(
             wanted[name].shape,
@@ -79,6 +81,41 @@ def _abstract(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str,
         else ocp.PLACEHOLDER
         for name in stored
     }
+
+
+class _Position:
+    """Where a Grain iterator stands, also as another number of processes has left it.
+
+    Each process writes its own file. Without one of its own, all that there are have to say the
+    same, as they do where processes read parts of the same batches.
+
+    Args:
+        batches: the iterator.
+    """
+
+    def __init__(self, batches: Any) -> None:
+        self._batches = batches
+        self._found: list[Any] = []
+
+    async def save(self, directory: Any) -> Any:
+        return await self._batches.save(directory)
+
+    async def load(self, directory: Any) -> Any:
+        return asyncio.to_thread(self._read, Path(directory))
+
+    def _read(self, folder: Path) -> None:
+        own = folder / f"process_{jax.process_index()}-of-{jax.process_count()}.json"
+        files = [own] if own.exists() else sorted(folder.glob("process_*.json"))
+        self._found = [json.loads(file.read_text("utf-8")) for file in files]
+
+    def take_up(self, where: Path) -> None:
+        """Moves the iterator there. Apart from `load`, whose errors Orbax reports as its own."""
+        if not self._found or any(state != self._found[0] for state in self._found):
+            raise InputError(
+                f"{where}: expected a position in the data that {jax.process_count()} processes "
+                f"can go on from, found different ones of {len(self._found)} processes"
+            )
+        self._batches.set_state(self._found[0])
 
 
 def _open(folder: Path) -> ocp.training.Checkpointer:
@@ -119,12 +156,12 @@ class RunCheckpoints:
         Args:
             state: after step n.
             batches: Grain `DatasetIterator` whose next batch is that of step n + 1; every
-                host saves its own position.
+                process saves its own position.
             progress: the loop's bookkeeping, JSON values.
         """
         self._last.save_checkpointables_async(
             int(state.step),
-            {"state": _to_arrays(state), "data": batches},
+            {"state": _to_arrays(state), "data": _Position(batches)},
             force=True,
             custom_metadata=self._metadata(progress),
         )
@@ -153,7 +190,8 @@ class RunCheckpoints:
 
         Raises:
             InputError: if the checkpoint is of a run configured otherwise (names the fields),
-                or of another model or optimiser (names the arrays).
+                of another model or optimiser (names the arrays), or of other processes that
+                were at different places of their data.
         """
         if self._last.latest is None:
             return None
@@ -164,9 +202,11 @@ class RunCheckpoints:
         _check_fingerprint(stored["fingerprint"], self.fingerprint, where)
         wanted = _to_arrays(like)
         _check_arrays(found.metadata, wanted, where)
+        position = _Position(batches)
         loaded = self._last.load_checkpointables(
-            step, {"state": _abstract(found.metadata, wanted), "data": batches}
+            step, {"state": _abstract(found.metadata, wanted), "data": position}
         )
+        position.take_up(where)
         return _from_arrays(loaded["state"], like), stored["progress"]
 
 

@@ -177,3 +177,27 @@ def test_leftovers_of_a_killed_process_do_no_harm(tmp_path, caplog):
 def test_names_with_dots_that_collide_are_refused():
     with pytest.raises(ValueError, match="a.b"):
         named_leaves({"a": {"b": 1}, "a.b": 2})
+
+
+def as_if_saved_by_two(folder):
+    """The file of one process, as two would have written it."""
+    [own] = folder.glob("last/*/data/process_0-of-1.json")
+    first = own.rename(own.with_name("process_0-of-2.json"))
+    second = own.with_name("process_1-of-2.json")
+    second.write_text(first.read_text())
+    return second
+
+
+def test_the_position_of_other_processes_is_taken_up_where_they_agree(tmp_path):
+    data = toy.batches()
+    next(data)
+    saved(tmp_path, make_state(), data)
+    second = as_if_saved_by_two(tmp_path)
+    fresh = toy.batches()
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        assert checkpoints.restore(make_state(), fresh) is not None
+    assert next(fresh)["ids"] == next(data)["ids"]
+    second.write_text(second.read_text().replace("1", "2"))
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        with pytest.raises(InputError, match="can go on from, found different ones of 2"):
+            checkpoints.restore(make_state(), toy.batches())

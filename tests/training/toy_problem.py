@@ -3,6 +3,8 @@ depends on the step, shuffled data, string ids, an evaluation and bookkeeping.""
 
 from __future__ import annotations
 
+import functools
+
 import grain
 import jax
 import jax.numpy as jnp
@@ -43,7 +45,9 @@ def examples(count: int = 96) -> list[dict]:
     return [{"ids": f"example-{i}", "x": x[i], "y": y[i]} for i in range(count)]
 
 
-def collate(rows: list[dict]) -> dict:
+def collate(rows: list[dict], shard: tuple[int, int] = (0, 1)) -> dict:
+    index, count = shard
+    rows = rows[index * len(rows) // count : (index + 1) * len(rows) // count]
     return {
         "ids": [row["ids"] for row in rows],
         "x": np.stack([row["x"] for row in rows]),
@@ -51,10 +55,19 @@ def collate(rows: list[dict]) -> dict:
     }
 
 
-def batches(rows: list[dict] | None = None, batch_size: int = 8, seed: int = 3):
+def batches(
+    rows: list[dict] | None = None,
+    batch_size: int = 8,
+    seed: int = 3,
+    shard: tuple[int, int] = (0, 1),
+):
     source = examples() if rows is None else rows
     dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat()
-    return iter(dataset.batch(batch_size, batch_fn=collate).to_iter_dataset())
+    return iter(
+        dataset.batch(
+            batch_size, batch_fn=functools.partial(collate, shard=shard)
+        ).to_iter_dataset()
+    )
 
 
 def observed(iterator, before_next):

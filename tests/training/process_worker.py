@@ -1,0 +1,68 @@
+"""One of several processes that train the toy problem together, in the folder given.
+
+Joins the others by the environment, prints a line before each step, and writes `final.npz`.
+"""
+
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from hardem_jax.tasks.shared import fetch
+from hardem_jax.training import mesh as mesh_module
+from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.mesh import data_mesh, place_whole_batch
+from hardem_jax.training.names import named_leaves
+from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.processes import is_primary, join_processes
+from tests.training import toy_problem as toy
+
+FSDP = 4
+CONFIG = LoopConfig(
+    num_steps=12,
+    monitor="score",
+    eval_every=12,
+    checkpoint_every=3,
+    log_every=3,
+    patience=None,
+    progress=False,
+)
+
+
+def run(folder, mesh, batches):
+    predict = jax.jit(toy.predict)
+
+    def evaluate(params):
+        held_out = toy.collate(toy.examples(32))
+        x = place_whole_batch({"x": held_out["x"]}, mesh)["x"]
+        error = fetch(predict(params, x)) - held_out["y"]
+        return {"score": -float(np.mean(error**2))}
+
+    return train(
+        loss_fn=toy.loss_fn,
+        params=toy.init_params(),
+        optimizer=OptimizerConfig(learning_rate=1e-2, ema_decay=0.9),
+        batches=batches,
+        evaluate=evaluate,
+        config=CONFIG,
+        directory=folder,
+        mesh=mesh,
+    )
+
+
+def main(folder: Path) -> None:
+    join_processes()
+    mesh_module.MIN_SPLIT_SIZE = toy.WIDTH  # parameters of the toy problem are split too
+    shard = (jax.process_index(), jax.process_count())
+    batches = toy.observed(
+        toy.batches(shard=shard), lambda drawn: print(f"step {drawn}", flush=True)
+    )
+    state = run(folder, data_mesh(fsdp=FSDP), batches).state
+    arrays = fetch(named_leaves((state.step, state.params, state.opt_state)))
+    if is_primary():
+        np.savez(folder / "final.npz", **{name: np.asarray(a) for name, a in arrays.items()})
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
