@@ -102,7 +102,7 @@ def real_token_share(batch: Mapping[str, Array]) -> Array:
 
 
 def _take(x: Array, index: Array) -> Array:
-    """``x[g, index[g, m]]``, 0 where the index is -1: ``[G, N, D]``, ``[G, M]`` -> ``[G, M, D]``."""
+    """``x[g, index[g, m]]``, 0 where that is -1: ``[G, N, D]``, ``[G, M]`` -> ``[G, M, D]``."""
     taken = jax.vmap(lambda rows, chosen: rows[chosen])(x, jnp.maximum(index, 0))
     return jnp.where((index >= 0)[..., None], taken, jnp.zeros((), x.dtype))
 
