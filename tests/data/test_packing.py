@@ -19,8 +19,11 @@ def test_rows_hold_what_they_are_given_and_are_nearly_full(seed):
     assert rows.max() + 1 <= 1.03 * fewest + 1  # what it does on windows of text
 
 
-def test_an_exact_fit_is_found():
-    assert sorted(pack_lengths(np.array([5, 5, 7, 3, 10]), 10).tolist()) == [0, 1, 1, 2, 2]
+@pytest.mark.parametrize(
+    ("lengths", "rows"), [([5, 5, 7, 3, 10], [2, 2, 1, 1, 0]), ([6, 5, 4, 3, 2], [0, 1, 0, 1, 1])]
+)
+def test_the_fullest_row_that_has_room_is_taken(lengths, rows):
+    assert pack_lengths(np.array(lengths), 10).tolist() == rows
 
 
 @pytest.mark.parametrize("num_devices", [1, 3])
