@@ -10,6 +10,8 @@ Each of G devices packs its own part of the batch: no token travels from one to 
 
 from __future__ import annotations
 
+import bisect
+
 import numpy as np
 
 #: Stands for no token, and for no input.
@@ -32,18 +34,20 @@ def pack_lengths(lengths: np.ndarray, row_tokens: int) -> np.ndarray:
         array([0, 1, 1, 0], dtype=int32)
     """
     rows = np.zeros(len(lengths), np.int32)
-    free: list[int] = []
+    free: list[tuple[int, int]] = []  # room and number of each row, ascending
+    num_rows = 0
     for i in np.argsort(-lengths, kind="stable"):
         length = int(lengths[i])
         if not length:
-            continue
-        fitting = [(room, row) for row, room in enumerate(free) if room >= length]
-        if fitting:
-            rows[i] = min(fitting)[1]
+            break
+        fullest = bisect.bisect_left(free, (length, 0))
+        if fullest < len(free):
+            room, row = free.pop(fullest)
         else:
-            rows[i] = len(free)
-            free.append(row_tokens)
-        free[rows[i]] -= length
+            room, row = row_tokens, num_rows
+            num_rows += 1
+        rows[i] = row
+        bisect.insort(free, (room - length, row))
     return rows
 
 
@@ -87,16 +91,17 @@ def packing_arrays(
     lengths = where.sum(axis=1).reshape(num_devices, -1)
     packing = np.full((num_devices, num_rows * row_tokens), PADDING, np.int32)
     unpacking = np.full((num_devices, num_inputs // num_devices, num_tokens), PADDING, np.int32)
-    for device, own in enumerate(lengths):
-        rows = pack_lengths(own, row_tokens)
-        if rows.max(initial=0) >= num_rows:
-            raise ValueError(f"{rows.max() + 1} packed rows needed, {num_rows} given")
-        used = np.zeros(num_rows, np.int64)
+    positions = np.arange(num_tokens, dtype=np.int32)
+    for device, own in enumerate(lengths.tolist()):
+        rows = pack_lengths(lengths[device], row_tokens).tolist()
+        if max(rows) >= num_rows:
+            raise ValueError(f"{max(rows) + 1} packed rows needed, {num_rows} given")
+        begins = [row * row_tokens for row in range(num_rows)]
         for i, (row, length) in enumerate(zip(rows, own, strict=True)):
-            begin = row * row_tokens + used[row]
-            packing[device, begin : begin + length] = i * num_tokens + np.arange(length)
-            unpacking[device, i, :length] = begin + np.arange(length)
-            used[row] += length
+            begin, end = begins[row], begins[row] + length
+            packing[device, begin:end] = positions[:length] + i * num_tokens
+            unpacking[device, i, :length] = positions[:length] + begin
+            begins[row] = end
     return {
         "packing": packing.reshape(num_devices, num_rows, row_tokens),
         "unpacking": unpacking.reshape(num_inputs, num_tokens),
