@@ -40,7 +40,7 @@ from hardem_jax.solutions.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
 from hardem_jax.training.checkpoint import load_params
 from hardem_jax.training.loop import LoopConfig
-from hardem_jax.training.mesh import place_batch
+from hardem_jax.training.mesh import place_whole_batch
 
 _Tagger = Annotated[TaggerConfig, subcommand("tagger")]
 _NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
@@ -89,7 +89,7 @@ class EquationSetting(Setting):
             rules=split.rules,
             batches=self.batches,
             pad=model.pad([dev_inputs], self.batches.num_solutions(dev_inputs.sizes)),
-            place=lambda batch: place_batch(batch, mesh),
+            place=lambda batch: place_whole_batch(batch, mesh),
         )
 
         def score(params: Any) -> dict[str, float]:

@@ -67,6 +67,8 @@ class Setting(abc.ABC):
         loop: steps, evaluations, checkpoints.
         inference: how answers are read off.
         num_devices: devices to use; None for all.
+        fsdp: devices over which parameters and optimiser state are split, a divisor of the number
+            of devices; 1 for a copy on each.
         dev_questions: evaluate on the first so many questions only; None for all.
     """
 
@@ -77,6 +79,7 @@ class Setting(abc.ABC):
     loop: LoopConfig
     inference: Any
     num_devices: int | None = None
+    fsdp: int = 1
     dev_questions: int | None = None
 
     @abc.abstractmethod
@@ -129,7 +132,7 @@ class TrainCommand(Setting):
     objective: Any
 
     def run(self) -> None:
-        mesh = data_mesh(self.num_devices)
+        mesh = data_mesh(self.num_devices, fsdp=self.fsdp)
         task = self.start(self.objective, mesh)
         if not has_begun(self.out):  # a run that goes on keeps what it was started with
             self.out.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ from hardem_jax.tasks.span_qa import (
     make_loss,
 )
 from hardem_jax.training.loop import LoopConfig
-from hardem_jax.training.mesh import place_batch
+from hardem_jax.training.mesh import place_whole_batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class SpanSetting(Setting):
             self.inference,
             batches=self.batches,
             pad_id=dev.tokenizer.pad_id,
-            place=lambda batch: place_batch(batch, mesh),
+            place=lambda batch: place_whole_batch(batch, mesh),
         )
         subset = Subset(dev, self.dev_questions, self.inference.num_documents)
 

@@ -35,7 +35,7 @@ from hardem_jax.tasks.sql_qa import (
     make_loss,
 )
 from hardem_jax.training.loop import LoopConfig
-from hardem_jax.training.mesh import place_batch
+from hardem_jax.training.mesh import place_whole_batch
 from hardem_jax.training.optimizer import OptimizerConfig
 
 #: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
@@ -100,7 +100,7 @@ class SqlSetting(Setting):
             pad=parser.pad(dev_inputs, self.batches.num_solutions(dev_inputs.sizes)),
             max_conditions=dev.rules.max_conditions,
             semantics=dev.rules.semantics,
-            place=lambda batch: place_batch(batch, mesh),
+            place=lambda batch: place_whole_batch(batch, mesh),
         )
         golds = None if self.gold is None else annotated_queries(self.gold, self.gold_split)
 

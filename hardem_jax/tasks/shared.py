@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.experimental import multihost_utils
 
 from hardem_jax.data.batches import Batch, BatchConfig, Pad, evaluation_batches
 from hardem_jax.objectives import Objective
@@ -28,12 +29,15 @@ def make_loss(
         **log_prob: options of the distribution's ``log_prob``.
 
     Returns:
-        ``loss(params, batch, *, step, key) -> (loss, metrics)``, both of float32 scalars. A batch
-        has ``solutions`` and ``solutions_where`` ``[B, Z]`` bool beside the model's inputs.
+        ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, both of float32
+        scalars: the objective draws from ``key``, dropout from ``dropout_key``. A batch has
+        ``solutions`` and ``solutions_where`` ``[B, Z]`` bool beside the model's inputs. Among
+        the metrics ``items`` is the number of questions that the loss is the mean over.
     """
 
-    def loss(params: Any, batch: Mapping[str, Array], *, step: Array, key: Array):
-        dropout_key, objective_key = jax.random.split(key)
+    def loss(
+        params: Any, batch: Mapping[str, Array], *, step: Array, key: Array, dropout_key: Array
+    ):
         model = nnx.merge(graphdef, params)
         distribution = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
         where = batch["solutions_where"]
@@ -41,12 +45,13 @@ def make_loss(
             distribution.log_prob(batch["solutions"], **log_prob),
             where=where,
             step=step,
-            key=objective_key,
+            key=key,
         )
-        num_questions = jnp.maximum(jnp.sum(jnp.any(where, axis=-1)), 1)
+        num_items = jnp.maximum(jnp.sum(jnp.any(where, axis=-1)), 1)
         metrics = {
-            "hard": objective.is_hard(step=step, key=objective_key).astype(jnp.float32),
-            "z_size": jnp.sum(where) / num_questions,
+            "hard": objective.is_hard(step=step, key=key).astype(jnp.float32),
+            "z_size": jnp.sum(where) / num_items,
+            "items": num_items.astype(jnp.float32),
         }
         return value, metrics
 
@@ -79,10 +84,28 @@ def read_rows(
     """
     for indices, batch in evaluation_batches(inputs, sizes[:, 0], config=batches, pad=pad):
         arrays = {name: value for name, value in batch.items() if name != "ids"}
-        out = jax.device_get(read(params, place(arrays)))
+        out = fetch(read(params, place(arrays)))
         for row, index in enumerate(indices):
             outputs, entries = ({n: x[row] for n, x in part.items()} for part in (out, arrays))
             yield int(index), outputs, entries
+
+
+def fetch(arrays: Any) -> Any:
+    """``jax.device_get``, also of arrays whose rows are on the devices of several processes.
+
+    All processes have to ask for the same arrays, and all get all of their rows.
+
+    Example:
+        >>> fetch({"x": jnp.arange(2)})
+        {'x': array([0, 1], dtype=int32)}
+    """
+
+    def whole(array: Array) -> Any:
+        if array.is_fully_addressable:
+            return array
+        return multihost_utils.process_allgather(array, tiled=True)
+
+    return jax.device_get(jax.tree.map(whole, arrays))
 
 
 def size_group(size: int, bounds: Sequence[int]) -> str:

@@ -94,7 +94,8 @@ def make_loss(
         negatives: the last so many rows of such an item, about which only the selector is asked.
 
     Returns:
-        ``loss(params, batch, *, step, key) -> (loss, metrics)``, both of float32 scalars.
+        ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, see
+        `tasks.shared.make_loss`; ``items`` counts windows or groups with a mention.
     """
 
     def of_groups(rows: Array) -> Array:
@@ -104,8 +105,9 @@ def make_loss(
         items = rows.reshape(-1, latent.rows + negatives, *rows.shape[1:])
         return items[:, : latent.rows].reshape(-1, *rows.shape[1:])
 
-    def loss(params: Any, batch: Mapping[str, Array], *, step: Array, key: Array):
-        dropout_key, objective_key = jax.random.split(key)
+    def loss(
+        params: Any, batch: Mapping[str, Array], *, step: Array, key: Array, dropout_key: Array
+    ):
         reader: SpanReader = nnx.merge(graphdef, params)
         reading = reader(batch, rngs=nnx.Rngs(dropout=dropout_key))
         where = of_groups(batch["solutions_where"])
@@ -118,7 +120,7 @@ def make_loss(
                 where=possible.reshape(-1, latent.rows * log_probs.shape[-1]),
                 step=step,
                 # The same draw for all of them.
-                key=objective_key,
+                key=key,
             )
             for log_probs, possible in _latent_variables(
                 spans, of_groups(batch["solutions"]), where, latent.likelihood
@@ -134,8 +136,9 @@ def make_loss(
         metrics = {
             "span_loss": span_loss,
             "selector_loss": selector_loss,
-            "hard": objective.is_hard(step=step, key=objective_key).astype(jnp.float32),
+            "hard": objective.is_hard(step=step, key=key).astype(jnp.float32),
             "z_size": jnp.sum(where) / num_items,
+            "items": num_items.astype(jnp.float32),
         }
         return span_loss + selector_loss, metrics
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,9 @@ from hardem_jax.training.optimizer import (
     learning_rate_schedule,
     make_optimizer,
 )
-from hardem_jax.training.state import TrainState, init_state
+from hardem_jax.training.run_log import RunLog
+from hardem_jax.training.state import TrainState, init_state, shardings_of
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
-from hardem_jax.training.writers import Display, MetricsWriter, format_metrics
 
 #: Params on the mesh -> metrics. The loop donates these arrays to the next step: keep no reference.
 Evaluate = Callable[[Any], Mapping[str, float]]
@@ -75,6 +77,8 @@ def train(
     directory: str | Path,
     mesh: Mesh | None = None,
     fingerprint: Mapping[str, str] | None = None,
+    accumulate: int = 1,
+    examples: Sequence[Mapping[str, Any]] = (),
 ) -> TrainResult:
     """Trains, or continues, the run in `directory`.
 
@@ -94,6 +98,11 @@ def train(
         mesh: default: all devices.
         fingerprint: further settings of the run by name (data files, model, batch size);
             resuming with others is refused. Seed, `num_steps` and optimiser are always included.
+        accumulate: k, parts of a step's batch that are computed one after another; above 1, the
+            arrays of a batch are `[k, R, ...]`.
+        examples: batches of the shapes that are to come, of any content: the step is compiled
+            for them, side by side, while the first batches are read. Other shapes are compiled
+            when they come.
 
     Raises:
         InputError: if the folder holds another run, the batches end too soon, the monitored
@@ -103,7 +112,7 @@ def train(
     Example:
         >>> import tempfile
         >>> import jax.numpy as jnp
-        >>> def loss_fn(params, batch, *, step, key):
+        >>> def loss_fn(params, batch, *, step, key, dropout_key):
         ...     return jnp.mean((params["w"] - batch["x"]) ** 2), {}
         >>> data = grain.MapDataset.source([{"x": 1.0}, {"x": 3.0}]).repeat().batch(2)
         >>> result = train(
@@ -119,11 +128,13 @@ def train(
         >>> result.best_step, result.best_metric < 0.1
         (50, True)
     """
+    began = time.monotonic()
     mesh = data_mesh() if mesh is None else mesh
     transform = make_optimizer(optimizer, params, config.num_steps)
     schedule = learning_rate_schedule(optimizer, config.num_steps)
     state = init_state(params, transform, config.seed, mesh)
-    train_step = compile_train_step(make_train_step(loss_fn, transform, schedule), mesh)
+    step = make_train_step(loss_fn, transform, schedule, accumulate=accumulate)
+    train_step = compile_train_step(step, mesh, shardings_of(state))
     settings = _fingerprint(optimizer, config) | dict(fingerprint or {})
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -132,10 +143,12 @@ def train(
         restored = checkpoints.restore(state, batches)
         if restored is not None:
             state, books = restored[0], Bookkeeping.from_json(restored[1])
-        log = _RunLog(directory, config, start=int(state.step), books=books)
+        log = RunLog(directory, config, int(state.step), books, began)
         with contextlib.closing(log):
-            run = _Run(train_step, batches, evaluate, config, mesh, checkpoints, books, log)
-            state = run.finish(state)
+            inputs = _Inputs(batches, mesh, accumulate, examples, log)
+            state = _Run(train_step, inputs, evaluate, config, checkpoints, books, log).finish(
+                state
+            )
     return TrainResult(
         state, books.best_metric, books.best_step, books.stopped_early, books.history
     )
@@ -148,29 +161,68 @@ def _fingerprint(optimizer: OptimizerConfig, config: LoopConfig) -> dict[str, st
 
 
 @dataclasses.dataclass(frozen=True)
+class _Inputs:
+    """Batches on their way to the devices."""
+
+    batches: grain.DatasetIterator
+    mesh: Mesh
+    accumulate: int
+    examples: Sequence[Mapping[str, Any]]
+    log: RunLog
+
+    def compile(self, train_step: Any, state: TrainState) -> float:
+        """Compiles the step for the examples while batches are read; returns the seconds taken.
+
+        A later call with such shapes uses what was compiled.
+        """
+        began = time.monotonic()
+        if self.examples:
+            self.batches.start_prefetch()
+            placed = [self._place(split_ids(example)[1]) for example in self.examples]
+            lowered = [train_step.lower(state, arrays) for arrays in placed]
+            # XLA works outside of the interpreter's lock, so that threads are enough.
+            with ThreadPoolExecutor(min(len(lowered), os.cpu_count() or 1)) as pool:
+                list(pool.map(lambda step: step.compile(), lowered))
+        return time.monotonic() - began
+
+    def next(self) -> tuple[list[str], Any]:
+        """Example ids and the placed arrays of the next batch; counted as waiting.
+
+        Raises:
+            StopIteration: if there is none.
+        """
+        with self.log.waiting():
+            ids, arrays = split_ids(next(self.batches))
+            return ids, self._place(arrays)
+
+    def _place(self, arrays: Mapping[str, Any]) -> Any:
+        return place_batch(arrays, self.mesh, accumulate=self.accumulate)
+
+
+@dataclasses.dataclass(frozen=True)
 class _Run:
     """The parts of a run, put together once, so that `finish` reads as the loop it is."""
 
     train_step: Any
-    batches: grain.DatasetIterator
+    inputs: _Inputs
     evaluate: Evaluate
     config: LoopConfig
-    mesh: Mesh
     checkpoints: RunCheckpoints
     books: Bookkeeping
-    log: _RunLog
+    log: RunLog
 
     def finish(self, state: TrainState) -> TrainState:
         """Makes the steps that are left; `step` counts updates made, the current one included."""
-        config = self.config
-        first = int(state.step) + 1
+        config, first = self.config, int(state.step) + 1
+        if self.books.stopped_early or first > config.num_steps:
+            return state
+        compiling = self.inputs.compile(self.train_step, state)
         pending = None
         for step in range(first, config.num_steps + 1):
-            if self.books.stopped_early:
-                break
             began = time.monotonic()
-            ids, arrays = split_ids(self._next_batch(step))
-            state, metrics = self.train_step(state, place_batch(arrays, self.mesh))
+            # The device computes the step before while its successor is fetched and placed.
+            ids, batch = self._next_batch(step)
+            state, metrics = self.train_step(state, batch)
             # Fetched only now, when the next step is already queued: the device never waits.
             if pending is not None:
                 self._collect(*pending)
@@ -182,17 +234,19 @@ class _Run:
                 self._collect(*pending)
                 pending = None
             if step == first:
-                self.log.first_step(time.monotonic() - began)
+                self.log.first_step(step, compiling, time.monotonic() - began)
             with self.log.paused():
                 if evaluation_due:
                     self._evaluate(step, state)
                 if checkpoint_due:
-                    self.checkpoints.save_last(state, self.batches, self.books.to_json())
+                    self.checkpoints.save_last(state, self.inputs.batches, self.books.to_json())
+            if self.books.stopped_early:
+                break
         return state
 
-    def _next_batch(self, step: int) -> Mapping[str, Any]:
+    def _next_batch(self, step: int) -> tuple[list[str], Any]:
         try:
-            return next(self.batches)
+            return self.inputs.next()
         except StopIteration:
             raise InputError(
                 f"the batches ended after {step - 1} of {self.config.num_steps} steps; "
@@ -214,57 +268,3 @@ class _Run:
         if gained:
             # Complete on disk before `last` says so: a kill in between repeats this evaluation.
             self.checkpoints.save_best(params, books.to_json())
-
-
-class _RunLog:
-    """Averages, files and display together; only the first host writes and shows."""
-
-    def __init__(self, directory: Path, config: LoopConfig, start: int, books: Bookkeeping) -> None:
-        primary = jax.process_index() == 0
-        self._config, self._books = config, books
-        self._writer = MetricsWriter(directory, start, config.tensorboard) if primary else None
-        self._display = Display(config.num_steps, start, config.shown, config.progress and primary)
-        self._since, self._steps = time.monotonic(), 0
-        if start:
-            ended = books.stopped_early or start >= config.num_steps
-            self._display.say(f"{'found ended' if ended else 'resumed'} at step {start}")
-
-    def first_step(self, seconds: float) -> None:
-        """Says how long it took and starts the clock anew, so that no rate includes compilation."""
-        self._display.say(f"first step: {seconds:.1f} s, compilation included")
-        self._since, self._steps = time.monotonic(), 0
-
-    def step(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Adds one step to the averages; writes them when due."""
-        averager = self._books.averager
-        averager.add(metrics)
-        self._steps += 1
-        self._display.advance()
-        if step % self._config.log_every and step != self._config.num_steps:
-            return
-        now = time.monotonic()
-        rate = self._steps / max(now - self._since, 1e-9)
-        means = {**averager.means(), "steps_per_second": rate}
-        self._since, self._steps = now, 0
-        averager.reset()
-        self._display.averages(step, means)
-        if self._writer is not None:
-            self._writer.write(step, "train", means)
-
-    def evaluation(self, step: int, metrics: Mapping[str, float], gained: bool) -> None:
-        best = "  (best so far)" if gained else ""
-        self._display.say(f"step {step} evaluation  {format_metrics(metrics)}{best}")
-        if self._writer is not None:
-            self._writer.write(step, "eval", metrics)
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Keeps evaluations and checkpoints out of the step rate."""
-        began = time.monotonic()
-        yield
-        self._since += time.monotonic() - began
-
-    def close(self) -> None:
-        self._display.close()
-        if self._writer is not None:
-            self._writer.close()

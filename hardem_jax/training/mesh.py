@@ -1,4 +1,10 @@
-"""One mesh with one axis, `data`: parameters on every device, batches split over the devices."""
+"""One mesh with the axes `data` and `fsdp`: what is split over the devices, and what is copied.
+
+The rows of a batch are split over all devices. Parameters and optimiser state have a full copy on
+every device of the axis `data` and are split over `fsdp` (fully sharded data parallelism;
+Rajbhandari et al., 2020, stage 3): the compiler gathers a parameter where it is used and scatters
+the sum of its gradients. With `fsdp` 1 that is plain data parallelism.
+"""
 
 from __future__ import annotations
 
@@ -13,36 +19,89 @@ from hardem_jax.errors import InputError
 from hardem_jax.training.names import leaf_name
 
 DATA_AXIS = "data"
+FSDP_AXIS = "fsdp"
+#: What the rows of a batch are split over.
+BATCH_AXES = (DATA_AXIS, FSDP_AXIS)
+#: Arrays with fewer elements are copied: gathering them would cost more than it saves.
+MIN_SPLIT_SIZE = 2**14
 #: The one batch entry that stays on the host: the example ids, for error messages.
 IDS_KEY = "ids"
 
 
-def data_mesh(num_devices: int | None = None) -> Mesh:
-    """A mesh with the single axis `data` over the first `num_devices` devices (default: all).
+def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
+    """A mesh of the first `num_devices` devices (default: all), `data` times `fsdp`.
 
-    Axis types are Auto, so the compiler inserts the gradient all-reduce and
-    model code needs no sharding annotations. After `jax.distributed.initialize()`
-    the same call spans every host.
+    Axis types are Auto, so the compiler inserts all communication and model code
+    needs no sharding annotations. After `jax.distributed.initialize()` the same
+    call spans every host; neighbours on the axis `fsdp` are on one host first.
 
     Raises:
-        InputError: if `num_devices` is not between 1 and the number of devices there are.
+        InputError: if `num_devices` is not between 1 and the number of devices there are, does
+            not divide by `fsdp`, or leaves a process without devices.
 
     Example:
         >>> dict(data_mesh(1).shape)
-        {'data': 1}
+        {'data': 1, 'fsdp': 1}
     """
     devices = jax.devices()
     count = len(devices) if num_devices is None else num_devices
     if not 1 <= count <= len(devices):
         raise InputError(f"num_devices: expected 1 to {len(devices)} (devices found), got {count}")
-    return jax.make_mesh(
-        (count,), (DATA_AXIS,), axis_types=(AxisType.Auto,), devices=devices[:count]
+    if fsdp < 1 or count % fsdp:
+        raise InputError(f"fsdp: expected a divisor of the {count} devices, got {fsdp}")
+    # Process after process, so that the rows of a process are consecutive rows of the batch.
+    devices = sorted(devices, key=lambda device: (device.process_index, device.id))[:count]
+    busy = len({device.process_index for device in devices})
+    if busy < jax.process_count():
+        raise InputError(
+            f"num_devices: expected devices of all {jax.process_count()} processes, got {count}, "
+            f"which are those of {busy}"
+        )
+    return Mesh(
+        np.array(devices).reshape(count // fsdp, fsdp), BATCH_AXES, (AxisType.Auto, AxisType.Auto)
     )
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """The sharding of parameters, optimiser state, keys and metrics: a full copy per device."""
+    """The sharding of keys, metrics and small arrays: a full copy per device."""
     return NamedSharding(mesh, PartitionSpec())
+
+
+def row_sharding(mesh: Mesh, axis: int = 0) -> NamedSharding:
+    """The sharding of a batch: this axis is split over all devices."""
+    return NamedSharding(mesh, PartitionSpec(*[None] * axis, BATCH_AXES))
+
+
+def state_shardings(tree: Any, mesh: Mesh) -> Any:
+    """How parameters or a whole training state lie on a mesh: the one rule of the axis `fsdp`.
+
+    Of an array with at least `MIN_SPLIT_SIZE` elements the largest axis that divides by
+    `fsdp` is split (the last of equal ones); other arrays are copied. The rule sees shapes alone,
+    so that the moments of AdamW and averages lie like their parameters.
+
+    Args:
+        tree: pytree of arrays or `jax.ShapeDtypeStruct`.
+        mesh: from `data_mesh`.
+
+    Returns:
+        The same tree of `NamedSharding`.
+
+    Example:
+        >>> state_shardings({"kernel": np.zeros((768, 3072))}, data_mesh(1))["kernel"].spec
+        P(None, 'fsdp')
+        >>> state_shardings({"bias": np.zeros(3072)}, data_mesh(1))["bias"].spec
+        P()
+    """
+    size = mesh.shape[FSDP_AXIS]
+
+    def place(leaf: Any) -> NamedSharding:
+        possible = [axis for axis, length in enumerate(leaf.shape) if length % size == 0]
+        if size == 1 or leaf.size < MIN_SPLIT_SIZE or not possible:
+            return replicated(mesh)
+        split = max(possible, key=lambda axis: (leaf.shape[axis], axis))
+        return NamedSharding(mesh, PartitionSpec(*[None] * split, FSDP_AXIS))
+
+    return jax.tree.map(place, tree)
 
 
 def split_ids(batch: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
@@ -56,36 +115,78 @@ def split_ids(batch: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
     return [str(name) for name in batch.get(IDS_KEY, ())], arrays
 
 
-def place_batch(batch: Any, mesh: Mesh) -> Any:
-    """Puts one host batch on the mesh: leading axis split over `data`, 0-d leaves copied to all.
+def place_batch(batch: Any, mesh: Mesh, *, accumulate: int = 1) -> Any:
+    """Puts one host's part of a batch on the mesh: rows split over all devices, 0-d leaves copied.
 
     With several hosts each passes its own part, and the result is the global
     batch of `process_count` times as many rows.
 
     Args:
-        batch: pytree of numpy arrays `[B, ...]` (B rows of this host) and scalars.
+        batch: pytree of numpy arrays `[R, ...]` (R rows of this host) and scalars.
         mesh: from `data_mesh`.
+        accumulate: k, parts of a step that are computed one after another; above 1, arrays are
+            `[k, R, ...]`.
 
     Raises:
-        InputError: if B of some array does not divide by the devices this host contributes.
+        InputError: if R of some array does not divide by the devices this host contributes, or
+            an array has not k parts.
 
     Example:
         >>> placed = place_batch({"x": np.ones((4, 2)), "tau": np.float32(3)}, data_mesh(1))
         >>> placed["x"].shape, placed["tau"].shape
         ((4, 2), ())
     """
-    local_devices = len(mesh.local_devices)
-    split = NamedSharding(mesh, PartitionSpec(DATA_AXIS))
-    everywhere = replicated(mesh)
+    local_devices, rows = len(mesh.local_devices), int(accumulate > 1)
+    split, everywhere = row_sharding(mesh, rows), replicated(mesh)
 
     def place(path, leaf):
         leaf = np.asarray(leaf)
-        if leaf.ndim and leaf.shape[0] % local_devices:
+        if not leaf.ndim:
+            return jax.make_array_from_process_local_data(everywhere, leaf)
+        if rows and (leaf.ndim == 1 or len(leaf) != accumulate):
             raise InputError(
-                f"batch entry {leaf_name(path)}: {leaf.shape[0]} rows do not divide by "
-                f"{local_devices} devices; choose a batch size that is a multiple of "
-                f"{local_devices}, or fewer devices"
+                f"batch entry {leaf_name(path)}: expected [{accumulate}, rows, ...] for a step of "
+                f"{accumulate} parts, found the shape {list(leaf.shape)}"
             )
-        return jax.make_array_from_process_local_data(split if leaf.ndim else everywhere, leaf)
+        _check_rows(leaf_name(path), leaf.shape[rows], local_devices)
+        return jax.make_array_from_process_local_data(split, leaf)
 
     return jax.tree_util.tree_map_with_path(place, batch)
+
+
+def place_whole_batch(batch: Any, mesh: Mesh) -> Any:
+    """Puts a batch that every host holds on the mesh: rows split over all devices.
+
+    What evaluation reads with: all hosts go through the same batches, and each has its
+    devices compute a part of the rows.
+
+    Args:
+        batch: pytree of numpy arrays `[B, ...]`, the same on every host, and scalars.
+        mesh: from `data_mesh`.
+
+    Raises:
+        InputError: if B does not divide by the devices of the mesh.
+
+    Example:
+        >>> place_whole_batch({"x": np.ones((4, 2))}, data_mesh(1))["x"].shape
+        (4, 2)
+    """
+    split, everywhere = row_sharding(mesh), replicated(mesh)
+
+    def place(path, leaf):
+        leaf = np.asarray(leaf)
+        if leaf.ndim:
+            _check_rows(leaf_name(path), len(leaf), mesh.size)
+        sharding = split if leaf.ndim else everywhere
+        # With the global shape said, what is given is the whole array and not a host's part.
+        return jax.make_array_from_process_local_data(sharding, leaf, leaf.shape)
+
+    return jax.tree_util.tree_map_with_path(place, batch)
+
+
+def _check_rows(name: str, rows: int, devices: int) -> None:
+    if rows % devices:
+        raise InputError(
+            f"batch entry {name}: {rows} rows do not divide by {devices} devices; choose a batch "
+            f"size that is a multiple of {devices}, or fewer devices"
+        )

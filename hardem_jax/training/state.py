@@ -7,10 +7,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from hardem_jax.training.mesh import replicated
+from hardem_jax.training.mesh import state_shardings
 
 
 @jax.tree_util.register_dataclass
@@ -35,11 +36,18 @@ class TrainState:
 def init_state(
     params: Any, optimizer: optax.GradientTransformation, seed: int, mesh: Mesh
 ) -> TrainState:
-    """The state before the first step, copied to every device of the mesh.
+    """The state before the first step, each array where `state_shardings` puts it.
 
-    The arrays are copies: the training step donates its state, which must not
-    delete the caller's `params`. They are also free of weak types, so that the
-    first and the second step share one compilation.
+    It is made on the devices: none ever holds more of it than its part. The arrays are
+    copies: the training step donates its state, which must not delete the caller's
+    `params`. They are also free of weak types, so that the first and the second step
+    share one compilation.
+
+    Args:
+        params: initial values; with several hosts, the same on each.
+        optimizer: makes its state for them.
+        seed: of the run's key.
+        mesh: see `data_mesh`.
 
     Example:
         >>> from hardem_jax.training.mesh import data_mesh
@@ -47,11 +55,24 @@ def init_state(
         >>> int(state.step), state.params["w"].shape
         (0, (3,))
     """
-    params = jax.tree.map(lambda x: jnp.array(x, dtype=jnp.asarray(x).dtype, copy=True), params)
-    state = TrainState(
-        step=jnp.zeros((), jnp.int32),
-        params=params,
-        opt_state=optimizer.init(params),
-        key=jax.random.key(seed),
-    )
-    return jax.device_put(state, replicated(mesh))
+
+    def init(params: Any) -> TrainState:
+        zero, key = jnp.zeros((), jnp.int32), jax.random.key(seed)
+        return TrainState(step=zero, params=params, opt_state=optimizer.init(params), key=key)
+
+    # From the host: what several processes are to share may not lie on a device of one.
+    params = jax.tree.map(lambda x: np.array(x, dtype=jnp.asarray(x).dtype), params)
+    shardings = state_shardings(jax.eval_shape(init, params), mesh)
+    return jax.jit(init, out_shardings=shardings)(params)
+
+
+def shardings_of(state: TrainState) -> Any:
+    """Where the arrays of a state lie, as a tree for `compile_train_step`.
+
+    Example:
+        >>> from hardem_jax.training.mesh import data_mesh
+        >>> state = init_state({"w": jnp.ones(3)}, optax.sgd(0.1), seed=0, mesh=data_mesh(1))
+        >>> shardings_of(state).params["w"].spec
+        P()
+    """
+    return jax.tree.map(lambda leaf: leaf.sharding, state)

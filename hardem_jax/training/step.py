@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
+from hardem_jax.training.accumulate import LossFn, accumulated
 from hardem_jax.training.mesh import replicated
 from hardem_jax.training.state import TrainState
 
@@ -18,26 +19,17 @@ Metrics = dict[str, jax.Array]
 TrainStep = Callable[[TrainState, Any], tuple[TrainState, Metrics]]
 
 
-class LossFn(Protocol):
-    """What the training room needs to know of a task.
-
-    `params`: the trained pytree; `batch`: pytree of device arrays, leading axis
-    B; `step`: int32 `[]`, updates made before this one; `key`: PRNG key `[]` of
-    this step. Returns the scalar loss (any mean over rows, padded rows left
-    out, is taken here) and scalar metrics by name.
-    """
-
-    def __call__(
-        self, params: Any, batch: Any, *, step: jax.Array, key: jax.Array
-    ) -> tuple[jax.Array, Mapping[str, jax.Array]]: ...
-
-
 def make_train_step(
     loss_fn: LossFn,
     optimizer: optax.GradientTransformation,
     schedule: optax.Schedule | None = None,
+    *,
+    accumulate: int = 1,
 ) -> TrainStep:
     """Builds `train_step(state, batch) -> (state, metrics)`, pure and not yet compiled.
+
+    With `accumulate` k above 1 the arrays of a batch are `[k, R, ...]`, and its parts
+    are computed one after another (`accumulate.accumulated`).
 
     To the loss function's own metrics it adds `loss`, `grad_norm` (before
     clipping), `finite` (loss and gradient are; 1 or 0) and, given the schedule,
@@ -47,7 +39,7 @@ def make_train_step(
     Example:
         >>> from hardem_jax.training.mesh import data_mesh
         >>> from hardem_jax.training.state import init_state
-        >>> def loss_fn(params, batch, *, step, key):
+        >>> def loss_fn(params, batch, *, step, key, dropout_key):
         ...     return jnp.mean((batch["x"] * params["w"]) ** 2), {}
         >>> optimizer = optax.sgd(0.25)
         >>> state = init_state({"w": jnp.ones(())}, optimizer, seed=0, mesh=data_mesh(1))
@@ -56,10 +48,15 @@ def make_train_step(
         (1.0, 0.5)
     """
 
+    if accumulate == 1:
+        value_and_grad = jax.value_and_grad(loss_fn, has_aux=True)
+    else:
+        value_and_grad = accumulated(loss_fn, accumulate)
+
     def train_step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
-        key = jax.random.fold_in(state.key, state.step)
-        (loss, aux), grads = jax.value_and_grad(loss_fn, has_aux=True)(
-            state.params, batch, step=state.step, key=key
+        dropout_key, key = jax.random.split(jax.random.fold_in(state.key, state.step))
+        (loss, aux), grads = value_and_grad(
+            state.params, batch, step=state.step, key=key, dropout_key=dropout_key
         )
         grad_norm = optax.tree.norm(grads)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
@@ -81,18 +78,24 @@ def make_train_step(
     return train_step
 
 
-def compile_train_step(train_step: TrainStep, mesh: Mesh) -> Any:
-    """Compiles a step for a mesh: state and metrics on every device, the batch split over `data`.
+def compile_train_step(train_step: TrainStep, mesh: Mesh, shardings: Any = None) -> Any:
+    """Compiles a step for a mesh: metrics on every device, state and batch as they are placed.
 
     The batch keeps the placement that `place_batch` gave it (its scalars are
-    copied, its arrays split). The state is donated: the one passed in is
+    copied, its rows split). The state is donated: the one passed in is
     deleted, its memory holds the one returned. There is one compilation for
     each set of batch shapes; `jax.log_compiles()` shows them.
+
+    Args:
+        train_step: from `make_train_step`.
+        mesh: see `data_mesh`.
+        shardings: of the state, a `TrainState` of them (`state.shardings_of`); None for a full
+            copy on every device.
 
     Example:
         >>> from hardem_jax.training.mesh import data_mesh, place_batch
         >>> from hardem_jax.training.state import init_state
-        >>> def loss_fn(params, batch, *, step, key):
+        >>> def loss_fn(params, batch, *, step, key, dropout_key):
         ...     return jnp.mean((batch["x"] * params["w"]) ** 2), {}
         >>> mesh, optimizer = data_mesh(1), optax.sgd(0.25)
         >>> train_step = compile_train_step(make_train_step(loss_fn, optimizer), mesh)
@@ -102,9 +105,10 @@ def compile_train_step(train_step: TrainStep, mesh: Mesh) -> Any:
         0.5
     """
     everywhere = replicated(mesh)
+    of_state = everywhere if shardings is None else shardings
     return jax.jit(
         train_step,
-        in_shardings=(everywhere, None),
-        out_shardings=(everywhere, everywhere),
+        in_shardings=(of_state, None),
+        out_shardings=(of_state, everywhere),
         donate_argnums=0,
     )

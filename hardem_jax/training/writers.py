@@ -62,7 +62,8 @@ class MetricsWriter:
     """Appends one JSON object per line to `metrics.jsonl`; TensorBoard curves on request.
 
     Each line has `step` (updates made), `kind` (`train`: means over the steps
-    since the last such line; `eval`) and the metrics.
+    since the last such line; `eval`; `start`: times of this process's first step) and the
+    metrics.
 
     Args:
         directory: the run's folder; must exist.

@@ -102,7 +102,13 @@ def compiled_loss(graphdef, objective):
 def loss_of(tagger, inputs, objective, **sizes):
     graphdef, params = tagger
     loss = compiled_loss(graphdef, objective)
-    return loss(params, arrays(inputs, **sizes), step=jnp.int32(0), key=jax.random.key(0))
+    return loss(
+        params,
+        arrays(inputs, **sizes),
+        step=jnp.int32(0),
+        key=jax.random.key(0),
+        dropout_key=jax.random.key(0),
+    )
 
 
 def probability(tags, equation):
@@ -152,7 +158,13 @@ def test_the_objective_sees_the_step(tagger):
     graphdef, params = tagger
     loss = compiled_loss(graphdef, HardEM(tau=10))
     for step, same in ((0, MML()), (10, HardEM())):
-        annealed, _ = loss(params, arrays(INPUTS), step=jnp.int32(step), key=jax.random.key(0))
+        annealed, _ = loss(
+            params,
+            arrays(INPUTS),
+            step=jnp.int32(step),
+            key=jax.random.key(0),
+            dropout_key=jax.random.key(0),
+        )
         np.testing.assert_allclose(annealed, loss_of(tagger, INPUTS, same)[0], rtol=1e-6)
 
 
@@ -418,7 +430,8 @@ def test_a_tiny_tagger_learns_a_tiny_set_by_hard_em():
     @jax.jit
     def step(params, opt_state, number):
         key = jax.random.fold_in(jax.random.key(0), number)
-        grads = jax.grad(loss, has_aux=True)(params, batch, step=number, key=key)[0]
+        keys = {"key": key, "dropout_key": key}
+        grads = jax.grad(loss, has_aux=True)(params, batch, step=number, **keys)[0]
         updates, opt_state = optimizer.update(grads, opt_state)
         return optax.apply_updates(params, updates), opt_state
 

@@ -77,7 +77,13 @@ def arrays(windows, num_tokens=12, num_solutions=4):
 def loss_of(reader, windows, objective, **sizes):
     graphdef, params = reader
     loss = jax.jit(make_span_loss(graphdef, objective))
-    return loss(params, arrays(windows, **sizes), step=jnp.int32(0), key=jax.random.key(0))
+    return loss(
+        params,
+        arrays(windows, **sizes),
+        step=jnp.int32(0),
+        key=jax.random.key(0),
+        dropout_key=jax.random.key(0),
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +123,15 @@ def test_annealing_draws_once_and_adds_no_compilation(reader):
     loss = jax.jit(make_span_loss(graphdef, HardEM(tau=10)))
     batch = arrays(WINDOWS)
     hard = [
-        float(loss(params, batch, step=jnp.int32(step), key=jax.random.key(step))[1]["hard"])
+        float(
+            loss(
+                params,
+                batch,
+                step=jnp.int32(step),
+                key=jax.random.key(step),
+                dropout_key=jax.random.key(step),
+            )[1]["hard"]
+        )
         for step in range(12)
     ]
     assert loss._cache_size() == 1
@@ -239,7 +253,9 @@ def grouped_loss(reader, objective, **latent):
     windows = [WINDOWS[0], WINDOWS[2], WINDOWS[3], WINDOWS[1], None, WINDOWS[2]]
     batch = arrays(windows)
     # Not compiled: that would take longer than it runs.
-    value, metrics = loss(params, batch, step=jnp.int32(0), key=jax.random.key(0))
+    value, metrics = loss(
+        params, batch, step=jnp.int32(0), key=jax.random.key(0), dropout_key=jax.random.key(0)
+    )
     return value, metrics, nnx.merge(graphdef, params)(batch)
 
 
@@ -277,7 +293,13 @@ def test_positions_are_latent_variables_of_their_own(reader, objective, combine)
 def test_positions_of_a_window_alone(reader):
     graphdef, params = reader
     loss = make_span_loss(graphdef, MML(), LatentConfig(likelihood="position"))
-    _, metrics = loss(params, arrays(WINDOWS), step=jnp.int32(0), key=jax.random.key(0))
+    _, metrics = loss(
+        params,
+        arrays(WINDOWS),
+        step=jnp.int32(0),
+        key=jax.random.key(0),
+        dropout_key=jax.random.key(0),
+    )
     said = nnx.merge(graphdef, params)(arrays(WINDOWS)).spans
     start, end = np.exp(np.asarray(said.start)), np.exp(np.asarray(said.end))
     first = start[0, [3, 6]].sum() * end[0, [3, 6]].sum()

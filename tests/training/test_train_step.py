@@ -52,7 +52,7 @@ def test_eight_devices_train_as_one():
 
 
 def test_one_step_of_sgd_by_the_formula():
-    def loss_fn(params, batch, *, step, key):
+    def loss_fn(params, batch, *, step, key, dropout_key):
         return jnp.mean((params["w"] * batch["x"]) ** 2), {"rows": jnp.sum(batch["x"] > 0)}
 
     optimizer = optax.sgd(0.1)
@@ -68,8 +68,9 @@ def test_one_step_of_sgd_by_the_formula():
 
 
 def test_loss_fn_sees_the_step_and_a_key_of_its_own():
-    def loss_fn(params, batch, *, step, key):
-        return params["w"] * 1.0, {"step": step, "draw": jax.random.uniform(key)}
+    def loss_fn(params, batch, *, step, key, dropout_key):
+        draws = {"draw": jax.random.uniform(key), "dropout": jax.random.uniform(dropout_key)}
+        return params["w"] * 1.0, {"step": step, **draws}
 
     optimizer = optax.sgd(0.1)
     state = init_state({"w": jnp.float32(0)}, optimizer, seed=5, mesh=data_mesh(1))
@@ -77,8 +78,10 @@ def test_loss_fn_sees_the_step_and_a_key_of_its_own():
     for step in range(3):
         state, metrics = train_step(state, {})
         assert float(metrics["step"]) == step
-        expected = jax.random.uniform(jax.random.fold_in(jax.random.key(5), step))
-        assert float(metrics["draw"]) == float(expected)
+        # In this order, so that runs of earlier versions resume with the draws they would have had.
+        dropout, draw = jax.random.split(jax.random.fold_in(jax.random.key(5), step))
+        assert float(metrics["draw"]) == float(jax.random.uniform(draw))
+        assert float(metrics["dropout"]) == float(jax.random.uniform(dropout))
 
 
 def test_learning_rate_metric_is_the_rate_of_the_step():
@@ -132,7 +135,7 @@ def test_a_step_that_is_not_finite_changes_nothing_but_the_count():
 
 
 def test_an_infinite_gradient_of_a_finite_loss_is_caught():
-    def loss_fn(params, batch, *, step, key):
+    def loss_fn(params, batch, *, step, key, dropout_key):
         return jnp.sqrt(jnp.abs(params["w"])), {}
 
     optimizer = optax.sgd(0.1)
@@ -165,9 +168,9 @@ def test_nnx_params_train_functionally():
 
     graphdef, params = nnx.split(Model(nnx.Rngs(0)), nnx.Param)
 
-    def loss_fn(params, batch, *, step, key):
+    def loss_fn(params, batch, *, step, key, dropout_key):
         model = nnx.merge(graphdef, params)
-        return jnp.mean((model(batch["x"], nnx.Rngs(dropout=key)) - batch["y"]) ** 2), {}
+        return jnp.mean((model(batch["x"], nnx.Rngs(dropout=dropout_key)) - batch["y"]) ** 2), {}
 
     mesh = data_mesh(2)
     # The model's own broadcasts are not under test here.

@@ -28,11 +28,10 @@ def predict(params, x, key=None):
     return (hidden @ params["head"]["kernel"])[:, 0] + params["head"]["bias"]
 
 
-def loss_fn(params, batch, *, step, key):
-    dropout_key, draw_key = jax.random.split(key)
+def loss_fn(params, batch, *, step, key, dropout_key):
     error = predict(params, batch["x"], dropout_key) - batch["y"]
     # Which loss is used depends on step and draw, like an annealed objective.
-    hard = jax.random.uniform(draw_key) < step / 100
+    hard = jax.random.uniform(key) < step / 100
     loss = jnp.mean(jnp.where(hard, jnp.abs(error), error**2))
     return loss, {"hard": hard, "z_size": jnp.mean(batch["x"][:, 0] ** 2)}
 

@@ -1,0 +1,124 @@
+"""Reading beside computing, compiling ahead, and what is said about either."""
+
+import json
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from hardem_jax.training import loop, run_log
+from hardem_jax.training.bookkeeping import Bookkeeping
+from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.mesh import data_mesh
+from hardem_jax.training.optimizer import OptimizerConfig
+from tests.training import toy_problem as toy
+
+CONFIG = LoopConfig(num_steps=6, monitor="score", progress=False, log_every=2)
+
+
+def run(folder, **changes):
+    arguments = {
+        "loss_fn": toy.loss_fn,
+        "params": toy.init_params(),
+        "optimizer": OptimizerConfig(),
+        "batches": toy.batches(),
+        "evaluate": lambda params: {"score": 0.0},
+        "config": CONFIG,
+        "mesh": data_mesh(2),
+    }
+    return train(directory=folder, **{**arguments, **changes})
+
+
+def written(folder, kind):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [line for line in map(json.loads, lines) if line["kind"] == kind]
+
+
+def test_the_next_batch_is_fetched_while_the_device_computes(tmp_path, monkeypatch):
+    """Nothing waits for the result of a step before the batch of the next one is placed."""
+    events = []
+    collect = loop._Run._collect
+
+    def observed_collect(self, step, *rest):
+        events.append(("collect", step))
+        collect(self, step, *rest)
+
+    monkeypatch.setattr(loop._Run, "_collect", observed_collect)
+    batches = toy.observed(toy.batches(), lambda drawn: events.append(("fetch", drawn + 1)))
+    run(tmp_path, batches=batches, mesh=data_mesh(1))
+    # The first step is waited for, to tell how long it took, and so is the last.
+    between = [(kind, n) for n in range(3, 6) for kind, n in (("fetch", n + 1), ("collect", n))]
+    expected = [("fetch", 1), ("collect", 1), ("fetch", 2), ("fetch", 3), ("collect", 2)]
+    assert events == [*expected, *between, ("collect", 6)]
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+def test_the_share_of_waiting_leaves_out_evaluations_and_the_first_step(tmp_path, monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(run_log, "time", clock)
+    log = run_log.RunLog(tmp_path, CONFIG, 0, Bookkeeping(), began=90.0)
+
+    def spend(context, seconds):
+        with context:
+            clock.now += seconds
+
+    spend(log.waiting(), 7.0)
+    log.first_step(1, compiling=2.0, first=8.0)
+    for step, (waiting, computing, evaluating) in enumerate([(1, 3, 50), (2, 2, 0), (0, 4, 9)]):
+        spend(log.waiting(), waiting)
+        clock.now += computing
+        log.step(step + 1, {"loss": 1.0})
+        spend(log.paused(), evaluating)
+    spend(log.waiting(), 1.0)
+    log.step(4, {"loss": 1.0})
+    log.close()
+    shares = [(line["step"], line["input_wait"]) for line in written(tmp_path, "train")]
+    assert shares == [(2, pytest.approx(3 / 8)), (4, pytest.approx(1 / 5))]
+    [start] = written(tmp_path, "start")
+    assert start == {"step": 1, "kind": "start", "time_to_first_step": 17.0,
+                     "compiled_ahead": 2.0, "first_step": 8.0}  # fmt: skip
+
+
+def test_every_shape_is_compiled_before_the_first_step_and_never_again(tmp_path, caplog):
+    main = threading.get_ident()
+
+    def two_shapes():
+        small, large = (next(toy.batches(batch_size=size)) for size in (8, 16))
+
+        class Alternating(type(toy.batches())):
+            def __next__(self):
+                super().__next__()
+                return (small, large)[self.get_state()["next_index"] % 2]
+
+        iterator = toy.batches()
+        iterator.__class__ = Alternating
+        return iterator
+
+    # Examples have the shapes of what is to come and nothing else of it.
+    examples = [
+        {"ids": [""] * rows, "x": np.zeros((rows, 4), np.float32), "y": np.zeros(rows, np.float32)}
+        for rows in (8, 16)
+    ]
+    jax.config.update("jax_log_compiles", True)  # of all threads
+    try:
+        run(tmp_path / "ahead", batches=two_shapes(), examples=examples)
+        assert toy.count_compilations(caplog) == 2
+        ahead = [r for r in caplog.records if "compilation of jit(train_step)" in r.getMessage()]
+        assert all(record.thread != main for record in ahead)
+        caplog.clear()
+        run(tmp_path / "ahead", batches=two_shapes(), examples=examples)  # has ended
+        assert toy.count_compilations(caplog) == 0
+    finally:
+        jax.config.update("jax_log_compiles", False)
+    [start] = written(tmp_path / "ahead", "start")
+    assert 0 < start["compiled_ahead"] + start["first_step"] <= start["time_to_first_step"]
+    assert all(0 <= line["input_wait"] <= 1 for line in written(tmp_path / "ahead", "train"))
