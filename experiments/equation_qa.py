@@ -80,8 +80,8 @@ class EquationSetting(Setting):
         inputs, dev_inputs = model.inputs(questions), model.inputs(dev_questions)
         usable = [inputs[i] for i in np.flatnonzero(inputs.sizes[:, 1])]
         sizes = inputs.sizes[inputs.sizes[:, 1] > 0]
-        batches, steps_per_epoch = self.batches_of(
-            usable, sizes, model.pad([inputs], self.batches.num_solutions(sizes))
+        batches, plan = self.batches_of(
+            usable, sizes, model.pad([inputs], self.batches.num_solutions(sizes)), mesh
         )
         task = EquationQA(
             model.graphdef,
@@ -110,8 +110,8 @@ class EquationSetting(Setting):
             },
             about=(
                 f"{len(usable)} questions ({len(questions) - len(usable)} more whose equations "
-                f"were all cut); {steps_per_epoch} steps per epoch; {len(dev_questions)} questions "
-                "to evaluate on"
+                f"were all cut); {plan.steps_per_epoch} steps per epoch; "
+                f"{len(dev_questions)} questions to evaluate on"
             ),
             save=save,
         )

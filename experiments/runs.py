@@ -91,34 +91,34 @@ class Setting(abc.ABC):
         """
 
     def batches_of(
-        self,
-        items: Sequence[Any],
-        sizes: np.ndarray,
-        pad: Pad,
-        *,
-        negatives: Sequence[Any] = (),
-        negative_lengths: np.ndarray | None = None,
-    ) -> tuple[grain.IterDataset, int]:
-        """Shuffled batches for this process, and how many make an epoch.
+        self, inputs: Sequence[Any], sizes: np.ndarray, pad: Pad, mesh: Mesh
+    ) -> tuple[grain.IterDataset, TrainingPlan]:
+        """Shuffled batches for this process, and the plan they follow.
 
         Args:
-            items: what ``pad`` takes, by index.
+            inputs: what ``pad`` takes, by index.
             sizes: ``[N, 2]`` int, tokens and solutions of each.
             pad: makes a batch.
-            negatives: items without a solution, to be drawn beside the others.
-            negative_lengths: tokens of each of them.
+            mesh: the devices that share a batch.
+
+        Raises:
+            InputError: if the batches are to be packed, but the model reads no wordpieces.
         """
-        if negative_lengths is None:
-            negative_lengths = np.zeros(0, np.int32)
+        if self.batches.packed_tokens and "token_ids" not in pad([None], 1):
+            raise InputError("--batches.packed-tokens: only BERT reads packed rows")
         plan = TrainingPlan(
-            sizes[:, 0],
-            negative_lengths,
+            sizes,
             self.batches,
             num_steps=self.loop.num_steps,
             seed=self.loop.seed,
+            num_devices=mesh.size,
         )
-        shard = (jax.process_index(), jax.process_count())
-        return training_batches(items, negatives, plan, pad=pad, shard=shard), plan.steps_per_epoch
+        return training_batches(inputs, plan, pad=pad, shard=process_shard()), plan
+
+
+def process_shard() -> tuple[int, int]:
+    """Index and number of this process, each of which reads its part of a batch."""
+    return jax.process_index(), jax.process_count()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

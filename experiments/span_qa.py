@@ -12,23 +12,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 import grain
-import jax
 import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
 from experiments.compare import CompareCommand, ShownAnswer
 from experiments.reader import ReaderConfig, TrainedReader, new_reader
-from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCommand
-from hardem_jax.analysis.release_2019 import ReleasedMML
-from hardem_jax.data.batches import BatchConfig, Chosen
-from hardem_jax.data.grouped import GroupedPlan, Scope, grouped_batches
-from hardem_jax.data.prepared import (
-    Concatenated,
-    PreparedSplit,
-    Question,
-    all_windows,
+from experiments.runs import (
+    EvaluateCommand,
+    Scored,
+    Setting,
+    TaskRun,
+    TrainCommand,
+    process_shard,
 )
+from hardem_jax.analysis.release_2019 import ReleasedMML
+from hardem_jax.data.batches import BatchConfig, Chosen, training_batches
+from hardem_jax.data.grouped import GroupedPlan, Scope
+from hardem_jax.data.prepared import PreparedSplit, Question, all_windows
 from hardem_jax.data.windows import pad_windows
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
@@ -69,7 +70,7 @@ class SpanSetting(Setting):
         _check_tokenizers(splits, dev)
         reader = new_reader(self.model, dev.tokenizer, seed=self.loop.seed)
         graphdef, params = nnx.split(reader, nnx.Param)
-        batches, negatives, about = self._batches(splits, dev.tokenizer.pad_id)
+        batches, negatives, about = self._batches(splits, dev.tokenizer.pad_id, mesh)
         task = SpanQA(
             graphdef,
             self.inference,
@@ -98,25 +99,16 @@ class SpanSetting(Setting):
         )
 
     def _batches(
-        self, splits: Sequence[PreparedSplit], pad_id: int
+        self, splits: Sequence[PreparedSplit], pad_id: int, mesh: Mesh
     ) -> tuple[grain.IterDataset, int, str]:
         """Batches for this process, windows without a mention in each item, and a line about it."""
-        positives = Concatenated([split.positives for split in splits])
-        negatives = Concatenated([split.negatives for split in splits])
+        windows, places = all_windows(splits)
         pad = functools.partial(
-            pad_windows, num_solutions=self.batches.num_solutions(positives.sizes), pad_id=pad_id
+            pad_windows, num_solutions=self.batches.num_solutions(windows.sizes), pad_id=pad_id
         )
         if self.latent.scope == "window":
-            drawn = self.batches.negatives if len(negatives) else 0
-            batches, steps = self.batches_of(
-                positives,
-                positives.sizes,
-                pad,
-                negatives=negatives,
-                negative_lengths=negatives.sizes[:, 0],
-            )
+            batches, plan = self.batches_of(windows, windows.sizes, pad, mesh)
         else:
-            windows, places = all_windows(splits)
             plan = GroupedPlan(
                 windows.sizes,
                 places,
@@ -125,16 +117,17 @@ class SpanSetting(Setting):
                 group_size=self.latent.group_size,
                 num_steps=self.loop.num_steps,
                 seed=self.loop.seed,
+                num_devices=mesh.size,
             )
-            shard = (jax.process_index(), jax.process_count())
-            batches = grouped_batches(windows, plan, pad=pad, shard=shard)
-            drawn, steps = plan.negatives, plan.steps_per_epoch
+            batches = training_batches(windows, plan, pad=pad, shard=process_shard())
         num_questions = sum(len(split.questions) for split in splits)
+        num_positives = int((windows.sizes[:, 1] > 0).sum())
         about = (
-            f"{num_questions} questions, {len(positives)} windows with and {len(negatives)} "
-            f"without a mention; {steps} steps per epoch"
+            f"{num_questions} questions, {num_positives} windows with and "
+            f"{len(windows) - num_positives} without a mention; "
+            f"{plan.steps_per_epoch} steps per epoch"
         )
-        return batches, drawn, about
+        return batches, plan.negatives, about
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -87,8 +87,11 @@ class SqlSetting(Setting):
         dev_inputs = parser.inputs(dev_questions, dev.tables)
         usable = np.flatnonzero(inputs.sizes[:, 1])
         sizes = inputs.sizes[usable]
-        batches, steps_per_epoch = self.batches_of(
-            Chosen(inputs, usable), sizes, parser.pad(inputs, self.batches.num_solutions(sizes))
+        batches, plan = self.batches_of(
+            Chosen(inputs, usable),
+            sizes,
+            parser.pad(inputs, self.batches.num_solutions(sizes)),
+            mesh,
         )
         task = SqlQA(
             parser.graphdef,
@@ -122,7 +125,8 @@ class SqlSetting(Setting):
             },
             about=(
                 f"{len(usable)} questions ({inputs.lost} more whose queries were all cut); "
-                f"{steps_per_epoch} steps per epoch; {len(dev_questions)} questions to evaluate on"
+                f"{plan.steps_per_epoch} steps per epoch; "
+                f"{len(dev_questions)} questions to evaluate on"
             ),
             save=save,
         )

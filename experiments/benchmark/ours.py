@@ -11,6 +11,7 @@ from flax import nnx
 from experiments.benchmark.setting import (
     HEADS,
     HEADS_FILE,
+    MATRIX_SIZE,
     NUM_STEPS,
     OPTIMIZER,
     Setting,
@@ -80,6 +81,27 @@ class TaskStep:
             metrics.append(now)
         jax.block_until_ready(self._state)
         return [(float(m["loss"]), float(m["grad_norm"])) for m in metrics]
+
+
+class MatrixProduct:
+    """A product of two square matrices: what the device can do at its best, as JAX gets it.
+
+    Args:
+        setting: dtype and device.
+    """
+
+    def __init__(self, setting: Setting):
+        set_precision(setting)
+        size = self.size = MATRIX_SIZE[setting.device]
+        self._matrix = jnp.ones((size, size), jnp.dtype(setting.dtype))
+        self._product = jax.jit(jnp.matmul)
+
+    def run(self, steps: int) -> list[tuple[float, float]]:
+        """Compute it so many times."""
+        for _ in range(steps):
+            out = self._product(self._matrix, self._matrix)
+        jax.block_until_ready(out)
+        return [(float(out[0, 0]), 0.0)]
 
 
 class LossStep:

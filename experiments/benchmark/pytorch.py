@@ -20,8 +20,9 @@ from experiments.benchmark.setting import (
 class SpanReader(torch.nn.Module):
     """Encoder, span head and selector; calling it gives the loss of hard EM on a batch."""
 
-    def __init__(self, setting: Setting, folder: Path):
+    def __init__(self, setting: Setting, folder: Path, *, candidate_losses: bool):
         super().__init__()
+        self.candidate_losses = candidate_losses
         self.encoder = BertModel.from_pretrained(
             folder,
             add_pooling_layer=False,
@@ -48,10 +49,9 @@ class SpanReader(torch.nn.Module):
             ).last_hidden_state
         hidden = hidden.float()
         scores = self.span_scores(hidden).masked_fill(~batch["context"][..., None], -torch.inf)
-        log_probs = F.log_softmax(scores, dim=1)
-        start = log_probs[..., 0].gather(1, batch["solutions"][..., 0])
-        end = log_probs[..., 1].gather(1, batch["solutions"][..., 1])
-        in_z = (start + end).masked_fill(~batch["solutions_where"], -torch.inf)
+        log_probs_of = _candidate_by_candidate if self.candidate_losses else _gathered
+        log_probs = log_probs_of(scores, batch["solutions"])
+        in_z = log_probs.masked_fill(~batch["solutions_where"], -torch.inf)
         answerable = batch["solutions_where"].any(dim=1)
         num_items = answerable.sum().clamp(min=1)
         best = in_z.max(dim=1).values  # hard EM: the likeliest mention, one among ties
@@ -62,18 +62,45 @@ class SpanReader(torch.nn.Module):
         return span_loss + selector_loss
 
 
+def _gathered(scores, solutions):
+    log_probs = F.log_softmax(scores, dim=1)
+    start = log_probs[..., 0].gather(1, solutions[..., 0])
+    end = log_probs[..., 1].gather(1, solutions[..., 1])
+    return start + end
+
+
+def _candidate_by_candidate(scores, solutions):
+    """As the paper's release has it: cross-entropies of one candidate after the other, stacked."""
+    losses = [
+        F.cross_entropy(scores[..., 0], candidate[:, 0], reduction="none")
+        + F.cross_entropy(scores[..., 1], candidate[:, 1], reduction="none")
+        for candidate in solutions.unbind(1)
+    ]
+    return -torch.stack(losses, dim=1)
+
+
 class ReaderStep:
     """Model, optimiser and batch; `compiled` runs the model through `torch.compile`.
+
+    With `candidate_losses` the loss is computed like that of the paper's release.
 
     The optimiser is PyTorch's fused AdamW, the fastest of its three on CPU and on GPU.
     """
 
-    def __init__(self, setting: Setting, folder: Path, *, compiled: bool):
+    def __init__(
+        self,
+        setting: Setting,
+        folder: Path,
+        *,
+        compiled: bool = False,
+        candidate_losses: bool = False,
+    ):
         torch.set_float32_matmul_precision("high" if setting.tf32 else "highest")
         torch.manual_seed(setting.seed)
         device = "cuda" if setting.device == "gpu" else "cpu"
         self._cuda = device == "cuda"
-        self._model = SpanReader(setting, folder).to(device).train()
+        model = SpanReader(setting, folder, candidate_losses=candidate_losses)
+        self._model = model.to(device).train()
         self._loss = torch.compile(self._model, dynamic=False) if compiled else self._model
         self._parameters = list(self._model.parameters())
         decayed, others = [], []

@@ -22,6 +22,8 @@ OPTIMIZER: dict[str, Any] = {
     "eps": 1e-6,
 }
 NUM_STEPS = 100_000
+# Rows and columns of the product that is the measure of a device: large enough to fill it.
+MATRIX_SIZE = {"cpu": 2048, "gpu": 8192}
 # File beside the encoder's checkpoint: `HEAD.kernel` [D, 2] and `HEAD.bias` [2] of each head.
 HEADS_FILE = "heads.npz"
 HEADS = ("span_scores", "selector")

@@ -11,7 +11,11 @@ over rounds and, round by round, the speed relative to the faster PyTorch varian
 clock stands the CPU time of the process, all threads together: on a machine that others use too it
 is the steadier figure, because waiting for a turn costs none. An example is a row of the batch. The
 first step includes compilation; peak memory is of the device on a GPU, else of the whole process,
-the libraries' own code included.
+the libraries' own code included. Utilisation is the share of what a large matrix product reaches on
+the same device, measured in the same rounds; `benchmark.flops` says what is counted.
+
+"pytorch-released" is the eager PyTorch step with the loss of the paper's release, a cross-entropy
+of start and end for one candidate after another.
 """
 
 import dataclasses
@@ -23,6 +27,7 @@ from typing import Any, Literal
 from rich.table import Table
 
 from experiments.benchmark.flags import BenchmarkFlags
+from experiments.benchmark.flops import step_flops
 from experiments.benchmark.measure import (
     Times,
     interleave,
@@ -34,11 +39,12 @@ from experiments.benchmark.measure import (
     with_quartiles,
 )
 from experiments.benchmark.processes import Worker, WorkerError, worker_pool
-from experiments.benchmark.setting import Setting
+from experiments.benchmark.setting import MATRIX_SIZE, Setting
 from experiments.cli import run_command
 from hardem_jax.errors import InputError
 
-Variant = Literal["ours", "pytorch", "pytorch-compile"]
+Variant = Literal["ours", "pytorch", "pytorch-compile", "pytorch-released"]
+PRODUCT = "matrix product"
 VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
 # Largest difference between our and PyTorch's loss or gradient norm, relative where above 1.
 TOLERANCE = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}
@@ -89,27 +95,44 @@ class TrainStep(BenchmarkFlags):
                 said = "; ".join(f"{name}: {row['error']}" for name, row in variants.items())
                 raise InputError(f"nothing could be measured: {said}")
             check_agreement({name: variants[name]["without_dropout"] for name in turns}, setting)
+            product = new_worker()
+            product.build(PRODUCT, PRODUCT, setting)
+            turns[PRODUCT] = product, self.steps
             times = interleave(turns, rounds=self.rounds, label=f"T={setting.tokens}")
-        for variant in turns:
-            variants[variant] |= summarize(variant, times, setting.rows)
-        return {"tokens": setting.tokens, "libraries": libraries, "variants": variants}
+        peak = 2 * MATRIX_SIZE[setting.device] ** 3 / min(times.pop(PRODUCT).wall_s)
+        for variant in times:
+            variants[variant] |= summarize(variant, times, setting, peak)
+        return {
+            "tokens": setting.tokens,
+            "libraries": libraries,
+            "matrix_product_flops_per_s": peak,
+            "variants": variants,
+        }
 
 
-def summarize(variant: str, times: dict[str, Times], rows: int) -> dict[str, Any]:
+def summarize(
+    variant: str, times: dict[str, Times], setting: Setting, peak: float
+) -> dict[str, Any]:
     """The figures of one variant.
 
     Args:
         variant: which.
         times: of all variants.
-        rows: examples in a step.
+        setting: of the step.
+        peak: operations per second of a large matrix product.
 
     Returns:
-        Quartiles of seconds per step; examples per second, from the median; and the speed
-        relative to the fastest PyTorch variant, within rounds (None without one).
+        Quartiles of seconds per step; examples and tokens per second and utilisation, from the
+        median; and the speed relative to the fastest PyTorch variant, within rounds (None without
+        one).
     """
     own = times[variant]
     result: dict[str, Any] = {"rounds": dataclasses.asdict(own), "peak_mib": own.peak_mib}
-    result["examples_per_s"] = rows / statistics.median(own.wall_s)
+    seconds = statistics.median(own.wall_s)
+    result["examples_per_s"] = setting.rows / seconds
+    result["tokens_per_s"] = setting.rows * setting.tokens / seconds
+    flops = step_flops(setting.sizes, setting.rows, setting.tokens)
+    result["utilisation"] = flops / seconds / peak
     for measure in ("wall_s", "cpu_s"):
         theirs = [getattr(t, measure) for name, t in times.items() if name.startswith("pytorch")]
         fastest = min(theirs, key=statistics.median, default=None)
@@ -125,7 +148,8 @@ def table(results: Sequence[dict[str, Any]]) -> Table:
     for name in ("T", "variant"):
         result.add_column(name)
     for name in (
-        *("examples/s", "ms per step", "speed relative to\nfaster PyTorch", "CPU ms\nper step"),
+        *("examples/s", "tokens/s", "utilisation,\n%"),
+        *("ms per step", "speed relative to\nfaster PyTorch", "CPU ms\nper step"),
         *("the same,\nCPU time", "first\nstep, s", "peak\nMiB"),
     ):
         result.add_column(name, justify="right")
@@ -138,6 +162,8 @@ def table(results: Sequence[dict[str, Any]]) -> Table:
             result.add_row(
                 *head,
                 f"{row['examples_per_s']:.1f}",
+                f"{row['tokens_per_s']:,.0f}",
+                f"{100 * row['utilisation']:.0f}",
                 with_quartiles(row["wall_s"], factor=1000, digits=0),
                 with_quartiles(row["speed_wall_s"], factor=1, digits=2),
                 f"{1000 * row['cpu_s']['median']:.0f}",
@@ -160,6 +186,8 @@ def notes(content: dict[str, Any]) -> list[str]:
         + ", ".join(f"{name} {version}" for name, version in libraries.items()),
     ]
     for result in content["results"]:
+        peak = result["matrix_product_flops_per_s"] / 1e12
+        lines.append(f"T={result['tokens']}: a large matrix product reaches {peak:.3f} TFLOP/s")
         for variant, row in result["variants"].items():
             said = f"T={result['tokens']}, {variant}: "
             if "error" in row:

@@ -86,7 +86,10 @@ class Bench:
 
             if self._threads is not None:
                 torch.set_num_threads(self._threads)
-            return pytorch.ReaderStep(what, self._folder, compiled=variant == "pytorch-compile")
+            kind = variant.removeprefix("pytorch").removeprefix("-")
+            return pytorch.ReaderStep(
+                what, self._folder, compiled=kind == "compile", candidate_losses=kind == "released"
+            )
         import jax
 
         from experiments.benchmark import ours
@@ -94,6 +97,8 @@ class Bench:
         jax.devices(what.device)  # says clearly what is missing; without it JAX takes another
         if variant == "ours":
             return ours.TaskStep(what, self._folder)
+        if variant == "matrix product":
+            return ours.MatrixProduct(what)
         return ours.LossStep(what, variant.removeprefix("loss "))
 
     def _describe(self) -> dict[str, Any]:

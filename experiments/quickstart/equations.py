@@ -48,9 +48,8 @@ def equation_problem(corpus: PlantedEquationsConfig, settings: Settings) -> Prob
         return nnx.split(tagger, nnx.Param)
 
     def batches(seed: int):
-        none = np.zeros(0, np.int32)
-        plan = TrainingPlan(inputs.sizes[:, 0], none, shapes, num_steps=settings.steps, seed=seed)
-        return iter(training_batches(inputs, [], plan, pad=pad))
+        plan = TrainingPlan(inputs.sizes, shapes, num_steps=settings.steps, seed=seed)
+        return iter(training_batches(inputs, plan, pad=pad))
 
     def evaluate_on_dev(graphdef: nnx.GraphDef):
         config = InferenceConfig(batch_size=100, top=1)

@@ -23,9 +23,10 @@ def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Pro
     longest = int(max(data.windows().sizes[:, 0].max(), dev.windows().sizes[:, 0].max()))
     shapes = BatchConfig(batch_size=settings.batch_size, buckets=(longest,), negatives=0)
     tokenizer, subset = data.tokenizer, Subset(dev)
+    windows = data.windows()
     pad = functools.partial(
         pad_windows,
-        num_solutions=shapes.num_solutions(data.positives.sizes),
+        num_solutions=shapes.num_solutions(windows.sizes),
         pad_id=tokenizer.pad_id,
     )
 
@@ -34,9 +35,8 @@ def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Pro
         return nnx.split(SpanReader(encoder, rngs=nnx.Rngs(seed + 1)), nnx.Param)
 
     def batches(seed: int):
-        lengths = (data.positives.sizes[:, 0], data.negatives.sizes[:, 0])
-        plan = TrainingPlan(*lengths, shapes, num_steps=settings.steps, seed=seed)
-        return iter(training_batches(data.positives, data.negatives, plan, pad=pad))
+        plan = TrainingPlan(windows.sizes, shapes, num_steps=settings.steps, seed=seed)
+        return iter(training_batches(windows, plan, pad=pad))
 
     def evaluate(graphdef: nnx.GraphDef):
         config = InferenceConfig(batch_size=100, top=1)

@@ -7,17 +7,14 @@ of one group and the windows without a mention drawn beside them, G + k rows tha
 one another, so that the loss sees groups by reshaping.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
-import grain
 import numpy as np
 
-from hardem_jax.data.batches import Batch, BatchConfig, Pad, Plan, draw_rows
+from hardem_jax.data.batches import BatchConfig, Plan, draw_rows
+from hardem_jax.data.packing import PADDING
 
 Scope = Literal["window", "document", "question"]
-#: Stands for a row of padding in a plan.
-PADDING = -1
 
 
 def group_ids(places: np.ndarray, scope: Scope) -> np.ndarray:
@@ -39,7 +36,7 @@ def group_ids(places: np.ndarray, scope: Scope) -> np.ndarray:
     return np.unique(places[:, columns], axis=0, return_inverse=True)[1].reshape(-1)
 
 
-class GroupedPlan(Plan[tuple[int, np.ndarray]]):
+class GroupedPlan(Plan):
     """Items of up to G windows of one group, and ``config.negatives`` windows without a mention.
 
     Every epoch visits each group with a mention once. Of a group with more than G windows it takes
@@ -52,10 +49,10 @@ class GroupedPlan(Plan[tuple[int, np.ndarray]]):
         config: batch size (groups), buckets, negatives.
         scope: what a group is.
         group_size: G.
-        num_steps: length of the plan.
-        seed: of all orders and draws.
+        num_steps, seed, num_devices: see `Plan`.
 
-    Item ``n`` is ``(T, [B, G + k])``, indices of windows, -1 for padding.
+    Attributes:
+        negatives: k, as in `TrainingPlan`; items have G + k windows.
 
     Example:
         >>> sizes = np.array([[9, 1], [8, 0], [9, 2], [7, 0]])
@@ -63,7 +60,7 @@ class GroupedPlan(Plan[tuple[int, np.ndarray]]):
         >>> config = BatchConfig(batch_size=2, buckets=(16,), negatives=0)
         >>> plan = GroupedPlan(sizes, places, config, scope="question", group_size=2,
         ...     num_steps=1, seed=0)
-        >>> sorted(plan[0][1].tolist())
+        >>> sorted(plan[0].items.tolist())
         [[1, 0], [2, -1]]
     """
 
@@ -77,6 +74,7 @@ class GroupedPlan(Plan[tuple[int, np.ndarray]]):
         group_size: int,
         num_steps: int,
         seed: int,
+        num_devices: int = 1,
     ):
         groups = group_ids(places, scope)
         order = np.lexsort([places[:, 2], groups])
@@ -84,25 +82,25 @@ class GroupedPlan(Plan[tuple[int, np.ndarray]]):
         self._with_mention = sizes[:, 1] > 0
         self._members = [group for group in members if self._with_mention[group].any()]
         self._without = np.flatnonzero(~self._with_mention)
-        longest = int(sizes[:, 0].max(initial=0))
-        super().__init__(len(self._members), longest, config, num_steps=num_steps, seed=seed)
-        self._lengths = sizes[:, 0]
         self._group_size = group_size
         self.negatives = config.negatives if len(self._without) else 0
+        super().__init__(
+            sizes[:, 0],
+            len(self._members),
+            config,
+            num_steps=num_steps,
+            seed=seed,
+            num_devices=num_devices,
+        )
 
-    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
         order = rng.permutation(len(self._members))
         rows = np.full((len(order), self._group_size), PADDING)
         for row, group in zip(rows, order, strict=True):
             chosen = self._choose(rng, self._members[group])
             row[: len(chosen)] = chosen
         drawn = draw_rows(rng, len(self._without), len(rows), self.negatives)
-        items = np.concatenate([rows, self._without[drawn].astype(rows.dtype)], axis=1)
-        lengths = np.where(items == PADDING, 0, self._lengths[items]).max(axis=1)
-        return items, lengths
-
-    def step(self, num_tokens: int, items: np.ndarray) -> tuple[int, np.ndarray]:
-        return num_tokens, items
+        return np.concatenate([rows, self._without[drawn].astype(rows.dtype)], axis=1)
 
     def _choose(self, rng: np.random.Generator, members: np.ndarray) -> np.ndarray:
         if len(members) <= self._group_size:
@@ -111,24 +109,3 @@ class GroupedPlan(Plan[tuple[int, np.ndarray]]):
         others = np.delete(np.arange(len(members)), first)
         drawn = rng.choice(others, self._group_size - 1, replace=False)
         return members[np.sort(np.append(drawn, first))]
-
-
-def grouped_batches(
-    windows: Sequence, plan: GroupedPlan, *, pad: Pad, shard: tuple[int, int] = (0, 1)
-) -> grain.IterDataset:
-    """The batches of a plan, item after item; resumable at any step.
-
-    Args:
-        windows: by index.
-        plan: which of them go into which step.
-        pad: makes a batch of rows.
-        shard: index and number of this process; each reads its part of the items.
-    """
-    index, count = shard
-
-    def read(step: tuple[int, np.ndarray]) -> Batch:
-        num_tokens, items = step
-        own = np.array_split(items, count)[index].reshape(-1)
-        return pad([None if i == PADDING else windows[i] for i in own], num_tokens)
-
-    return grain.MapDataset.source(plan).map(read).to_iter_dataset()

@@ -22,12 +22,13 @@ from hardem_jax.models.dropout import drop_and_scale
 MASK = -1e9
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(6,))
 def attention(
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
     where: jax.Array,
+    segments: jax.Array | None,
     seeds: jax.Array | None,
     rate: float,
 ) -> jax.Array:
@@ -36,6 +37,7 @@ def attention(
     Args:
         q, k, v: [B, heads, T, head size], of one dtype.
         where: bool [B, T], true at keys that may be attended to.
+        segments: int [B, T]; a token attends only to keys of its own segment. `None`: to all.
         seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
         rate: probability of dropping a probability, `0 <= rate < 1`.
 
@@ -44,19 +46,26 @@ def attention(
 
     Example:
         >>> x = jnp.ones((1, 2, 3, 4))
-        >>> attention(x, x, x, jnp.array([[True, True, False]]), None, 0.0).shape
+        >>> attention(x, x, x, jnp.array([[True, True, False]]), None, None, 0.0).shape
         (1, 2, 3, 4)
     """
-    return _attention_fwd(q, k, v, where, seeds, rate)[0]
+    return _attention_fwd(q, k, v, where, segments, seeds, rate)[0]
 
 
 def _product(equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.einsum(equation, a, b, preferred_element_type=jnp.float32)
 
 
-def _attention_fwd(q, k, v, where, seeds, rate):
+def _visible(where, segments):
+    if segments is None:
+        return where[:, None, None, :]  # one row of keys for all queries: nothing of size T * T
+    same = segments[:, :, None] == segments[:, None, :]
+    return (same & where[:, None, :])[:, None]
+
+
+def _attention_fwd(q, k, v, where, segments, seeds, rate):
     scores = _product("bhtd,bhsd->bhts", q, k) * (1 / math.sqrt(q.shape[-1]))
-    scores = scores + jnp.where(where, 0.0, MASK)[:, None, None, :]
+    scores = scores + jnp.where(_visible(where, segments), 0.0, MASK)
     exps = jnp.exp(scores - scores.max(axis=-1, keepdims=True))
     # One reciprocal per row instead of one division per element.
     probs = (exps * (1 / exps.sum(axis=-1, keepdims=True))).astype(v.dtype)
@@ -76,7 +85,8 @@ def _attention_bwd(rate, saved, grad):
     scale = 1 / math.sqrt(q.shape[-1])
     grad_q = _product("bhts,bhsd->bhtd", grad_scores, k) * scale
     grad_k = _product("bhts,bhtd->bhsd", grad_scores, q) * scale
-    return grad_q.astype(q.dtype), grad_k.astype(k.dtype), grad_v.astype(v.dtype), None, None
+    grads = grad_q.astype(q.dtype), grad_k.astype(k.dtype), grad_v.astype(v.dtype)
+    return *grads, None, None, None
 
 
 attention.defvjp(_attention_fwd, _attention_bwd)

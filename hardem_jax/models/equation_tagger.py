@@ -16,6 +16,7 @@ from flax import nnx
 from hardem_jax.distributions.equation import NONE, NUM_TAGS, TagDistribution
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.layers import masked_max
+from hardem_jax.models.packing import encode
 
 Array = jax.Array
 
@@ -88,12 +89,7 @@ class EquationTagger(nnx.Module):
         self, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None = None
     ) -> TagDistribution:
         where, numbers_where = batch["where"], batch["numbers_where"]
-        hidden = self.encoder(
-            batch["token_ids"],
-            where=where,
-            token_type_ids=batch["token_type_ids"],
-            rngs=rngs,
-        ).astype(jnp.float32)
+        hidden = encode(self.encoder, batch, rngs=rngs).astype(jnp.float32)
         scores = self.tag_scores(hidden)
         tokens = jnp.where(numbers_where, batch["number_tokens"], 0)
         of_text = jnp.take_along_axis(scores, tokens[..., None], axis=1)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.models.bert_ops import MASK, linear
+from hardem_jax.models.bert_ops import MASK, layer_norm, linear
 
 # U(-1/sqrt(fan in), 1/sqrt(fan in)) for kernels: what PyTorch starts dense layers from.
 KERNEL_INIT = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
@@ -20,6 +20,19 @@ class Linear(nnx.Linear):
         """[..., D] -> [..., F] in the compute dtype."""
         bias = None if self.bias is None else self.bias[...]
         return linear(inputs.astype(self.dtype), self.kernel[...], bias)
+
+
+class LayerNorm(nnx.Module):
+    """Layer normalisation over the last axis with a learned scale and bias."""
+
+    def __init__(self, size: int, *, eps: float):
+        self.scale = nnx.Param(jnp.ones(size, jnp.float32))
+        self.bias = nnx.Param(jnp.zeros(size, jnp.float32))
+        self.eps = eps
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[N, D] -> [N, D] in the dtype of `x`, computed in float32."""
+        return layer_norm(x, self.scale[...], self.bias[...], self.eps)
 
 
 def dense(

@@ -15,10 +15,9 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.models.bert import LayerNorm
 from hardem_jax.models.bert_ops import attention
 from hardem_jax.models.dropout import dropout
-from hardem_jax.models.layers import KERNEL_INIT, dense, masked_softmax
+from hardem_jax.models.layers import KERNEL_INIT, LayerNorm, dense, masked_softmax
 
 LAYER_NORM_EPS = 1e-5
 
@@ -141,7 +140,7 @@ class EncoderBlock(nnx.Module):
             return y.reshape(*y.shape[:2], self.num_heads, -1).transpose(0, 2, 1, 3)
 
         q, k, v = by_head(self.query(x)), by_head(self.key(x)), by_head(self.value(x))
-        context: jax.Array = attention(q, k, v, where, None, 0.0)
+        context: jax.Array = attention(q, k, v, where, None, None, 0.0)
         return self.attention_output(context.transpose(0, 2, 1, 3).reshape(x.shape))
 
 

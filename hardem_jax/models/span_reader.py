@@ -16,6 +16,7 @@ from flax import nnx
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.layers import masked_max
+from hardem_jax.models.packing import encode
 
 Array = jax.Array
 
@@ -83,12 +84,7 @@ class SpanReader(nnx.Module):
 
     def __call__(self, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None = None) -> Reading:
         where = batch["where"]
-        hidden = self.encoder(
-            batch["token_ids"],
-            where=where,
-            token_type_ids=batch["token_type_ids"],
-            rngs=rngs,
-        ).astype(jnp.float32)
+        hidden = encode(self.encoder, batch, rngs=rngs).astype(jnp.float32)
         scores = self.span_scores(hidden)
         pooled = masked_max(hidden, where)
         positions = batch["context"] if self.softmax_over == "context" else where

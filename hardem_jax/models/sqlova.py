@@ -28,6 +28,7 @@ from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.layers import dense, masked_softmax
 from hardem_jax.models.lstm import BiLSTMs, last_output
+from hardem_jax.models.packing import encode_layers
 
 Array = jax.Array
 
@@ -141,13 +142,7 @@ class SQLova(nnx.Module):
 
     def _encode(self, batch: Mapping[str, Array], rngs: nnx.Rngs | None) -> Array:
         """``[B, T, I]`` float32: the last layers side by side, the last one first."""
-        layers = self.encoder.hidden_states(
-            batch["token_ids"],
-            where=batch["where"],
-            token_type_ids=batch["token_type_ids"],
-            rngs=rngs,
-        )
-        layers = layers[-self.num_target_layers :]
+        layers = encode_layers(self.encoder, batch, count=self.num_target_layers, rngs=rngs)
         return jnp.concatenate(layers[::-1], axis=-1).astype(jnp.float32)
 
     def _read_headers(self, tokens: Array, batch: Mapping[str, Array], rngs) -> Array:

@@ -58,46 +58,56 @@ def test_mentions_beyond_z_are_cut_from_the_end_and_a_cut_true_mention_is_unknow
 
 @pytest.mark.parametrize(("largest", "expected"), [(0, 1), (1, 1), (2, 2), (3, 4), (33, 64)])
 def test_z_covers_the_largest_row(largest, expected):
-    sizes = np.array([[10, 0], [10, largest]])
-    assert BatchConfig().num_solutions(sizes) == expected
-    assert BatchConfig(max_solutions=20).num_solutions(sizes) == 20
+    two = np.array([[10, 0], [10, largest]])
+    assert BatchConfig().num_solutions(two) == expected
+    assert BatchConfig(max_solutions=20).num_solutions(two) == 20
 
 
-def plan(num_positives=50, num_negatives=30, num_steps=40, seed=3, **config):
+def sizes(num_positives=50, num_negatives=30):
+    """Tokens and mentions: the windows with a mention first, the others shorter."""
     rng = np.random.default_rng(0)
+    tokens = [rng.integers(5, 65, num_positives), rng.integers(5, 17, num_negatives)]
+    mentions = [np.ones(num_positives, int), np.zeros(num_negatives, int)]
+    return np.stack([np.concatenate(tokens), np.concatenate(mentions)], axis=1)
+
+
+def plan(num_positives=50, num_negatives=30, num_steps=40, seed=3, num_devices=1, **config):
     config = {"batch_size": 4, "buckets": (16, 32, 64)} | config
     return TrainingPlan(
-        rng.integers(5, 65, num_positives),
-        rng.integers(5, 17, num_negatives),
+        sizes(num_positives, num_negatives),
         BatchConfig(**config),
         num_steps=num_steps,
         seed=seed,
+        num_devices=num_devices,
     )
 
 
-def test_an_epoch_visits_every_positive_once_but_for_less_than_a_batch():
-    steps = plan()
-    assert steps.steps_per_epoch == 12
+PACKED = {"packed_tokens": 70, "batch_size": 8}
+
+
+@pytest.mark.parametrize("config", [{}, PACKED])
+def test_an_epoch_visits_every_positive_once_but_for_less_than_a_batch(config):
+    steps = plan(**config)
+    count = steps.steps_per_epoch
+    assert count == 50 // steps.config.batch_size
     for epoch in range(3):
-        batches = [steps[epoch * 12 + i] for i in range(12)]
-        drawn = np.concatenate([positives for _, positives, _ in batches])
-        assert len(np.unique(drawn)) == len(drawn) == 48
+        drawn = np.concatenate([steps[epoch * count + i].items[:, 0] for i in range(count)])
+        assert len(np.unique(drawn)) == len(drawn) == count * steps.config.batch_size
+        assert drawn.max() < 50
 
 
 def test_rows_fit_their_bucket_and_most_do_not_fit_a_smaller_one():
-    rng = np.random.default_rng(0)
-    lengths, negative_lengths = rng.integers(5, 65, 50), rng.integers(5, 17, 30)
-    for num_tokens, positives, negatives in plan():
-        longest = max(lengths[positives].max(), negative_lengths[negatives].max())
-        assert longest <= num_tokens
-    smaller = [t for t, positives, _ in plan() if t > 16 and lengths[positives].max() <= 16]
+    lengths = sizes()[:, 0]
+    for step in plan():
+        assert lengths[step.items].max() <= step.num_tokens
+    smaller = [s for s in plan() if s.num_tokens > 16 and lengths[s.items[:, 0]].max() <= 16]
     assert not smaller
 
 
 @pytest.mark.parametrize("num_negatives", [1, 3, 200])
 def test_negatives_come_round_evenly_however_few_there_are(num_negatives):
     steps = plan(num_negatives=num_negatives, num_steps=12)
-    drawn = np.concatenate([negatives for _, _, negatives in steps])
+    drawn = np.concatenate([step.items[:, 1] for step in steps]) - 50
     counts = np.bincount(drawn, minlength=num_negatives)
     assert len(drawn) == 48
     # 50 draws are planned, of which 2 fall to the dropped rest of the epoch.
@@ -105,24 +115,26 @@ def test_negatives_come_round_evenly_however_few_there_are(num_negatives):
 
 
 def test_without_negatives_batches_hold_positives_alone():
-    for _, positives, negatives in plan(num_negatives=0, num_steps=5):
-        assert len(positives) == 4 and len(negatives) == 0
+    for step in plan(num_negatives=0, num_steps=5):
+        assert step.items.shape == (4, 1)
 
 
 def test_negatives_change_from_epoch_to_epoch():
     steps = plan(num_negatives=1000, num_steps=24)
     first, second = (
-        {int(n) for i in range(12) for n in steps[epoch * 12 + i][2]} for epoch in (0, 1)
+        {int(n) for i in range(12) for n in steps[epoch * 12 + i].items[:, 1]} for epoch in (0, 1)
     )
     assert len(first & second) < 20
 
 
-def test_a_plan_is_a_pure_function_of_seed_and_step():
-    one, two, other = plan(), plan(), plan(seed=4)
+@pytest.mark.parametrize("config", [{}, PACKED])
+def test_a_plan_is_a_pure_function_of_seed_and_step(config):
+    one, two, other = plan(**config), plan(**config), plan(seed=4, **config)
     for step in (30, 2, 17):  # out of order
-        for a, b in zip(one[step], two[step], strict=True):
-            np.testing.assert_array_equal(a, b)
-    assert any(not np.array_equal(one[i][1], other[i][1]) for i in range(12))
+        np.testing.assert_array_equal(one[step].items, two[step].items)
+        assert one[step].num_tokens == two[step].num_tokens
+        assert one[step].packed_rows == two[step].packed_rows
+    assert any(not np.array_equal(one[i].items, other[i].items) for i in range(12))
 
 
 def test_too_little_data_and_too_long_windows_are_named():
@@ -130,19 +142,54 @@ def test_too_little_data_and_too_long_windows_are_named():
         plan(num_positives=3)
     with pytest.raises(InputError, match="at most 32 tokens .* found one of 6"):
         plan(buckets=(16, 32))
+    with pytest.raises(InputError, match="at most 40 tokens .* found one of 6"):
+        plan(packed_tokens=40)
+    with pytest.raises(InputError, match="4 items do not divide into 2 parts of 4 devices"):
+        plan(packed_tokens=70, accumulate=2, num_devices=4)
+    with pytest.raises(InputError, match="divide batch_size"):
+        plan(accumulate=3)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_packed_rows_suffice_for_every_device_and_take_few_values(devices):
+    lengths = sizes()[:, 0]
+    rows = set()
+    for step in plan(num_devices=devices, num_steps=30, **PACKED):
+        assert step.num_tokens == 64 and step.packed_rows is not None
+        tokens = lengths[step.items].reshape(devices, -1).sum(axis=1)
+        needed = -(-tokens.max() // 70)
+        assert needed <= step.packed_rows <= needed + 2
+        rows.add(step.packed_rows)
+    assert len(rows) <= 5
+
+
+def test_the_number_of_packed_rows_is_rounded_in_large_batches():
+    steps = plan(5000, 0, num_steps=4, buckets=(64,), packed_tokens=64, batch_size=1000)
+    tokens = sizes(5000, 0)[:, 0].mean() * 1000
+    multiple = int(tokens / 64 / 16)
+    assert multiple > 20
+    assert all(step.packed_rows % multiple == 0 for step in steps)
+
+
+WINDOWS = [window(i, length=6 + i % 20) for i in range(20)]
+WINDOWS += [window(100 + i, mentions=0) for i in range(7)]
+
+
+def plan_of_windows(num_steps=11, **config):
+    tokens_and_mentions = np.array([(w.num_tokens, len(w.solutions)) for w in WINDOWS])
+    config = {"batch_size": 4, "buckets": (16, 32)} | config
+    devices = config.pop("num_devices", 1)
+    return TrainingPlan(
+        tokens_and_mentions,
+        BatchConfig(**config),
+        num_steps=num_steps,
+        seed=0,
+        num_devices=devices,
+    )
 
 
 def test_training_batches_resume_at_any_step():
-    positives = [window(i, length=6 + i % 20) for i in range(20)]
-    negatives = [window(100 + i, mentions=0) for i in range(7)]
-    steps = TrainingPlan(
-        np.array([w.num_tokens for w in positives]),
-        np.array([w.num_tokens for w in negatives]),
-        BatchConfig(batch_size=4, buckets=(16, 32)),
-        num_steps=11,
-        seed=0,
-    )
-    data = training_batches(positives, negatives, steps, pad=PAD)
+    data = training_batches(WINDOWS, plan_of_windows(), pad=PAD)
     everything = list(data)
     assert len(everything) == 11
     iterator = iter(data)
@@ -155,18 +202,31 @@ def test_training_batches_resume_at_any_step():
         assert expected["ids"] == got["ids"]
 
 
-def test_shards_of_a_batch_together_are_the_batch():
-    positives = [window(i) for i in range(8)]
-    negatives = [window(100 + i, mentions=0) for i in range(8)]
-    steps = TrainingPlan(
-        np.full(8, 6), np.full(8, 6), BatchConfig(batch_size=4, buckets=(16,)), num_steps=2, seed=0
-    )
+@pytest.mark.parametrize("config", [{}, {"packed_tokens": 30, "num_devices": 2}])
+def test_shards_of_a_batch_together_are_the_batch(config):
+    steps = plan_of_windows(**config)
     whole, *parts = (
-        next(iter(training_batches(positives, negatives, steps, pad=PAD, shard=s)))
-        for s in ((0, 1), (0, 2), (1, 2))
+        next(iter(training_batches(WINDOWS, steps, pad=PAD, shard=shard)))
+        for shard in ((0, 1), (0, 2), (1, 2))
     )
-    assert sorted(whole["ids"]) == sorted(parts[0]["ids"] + parts[1]["ids"])
+    assert whole["ids"] == parts[0]["ids"] + parts[1]["ids"]
     assert all(part["solutions_where"].any(axis=1).sum() == 2 for part in parts)
+    for name in set(whole) - {"ids"}:
+        np.testing.assert_array_equal(whole[name], np.concatenate([p[name] for p in parts]))
+    assert ("packing" in whole) == bool(config)
+
+
+@pytest.mark.parametrize("config", [{}, {"packed_tokens": 30, "num_devices": 2}])
+def test_parts_to_accumulate_are_the_same_rows_stacked(config):
+    whole = next(iter(training_batches(WINDOWS, plan_of_windows(**config), pad=PAD)))
+    steps = plan_of_windows(accumulate=2, **config)
+    stacked = next(iter(training_batches(WINDOWS, steps, pad=PAD)))
+    assert whole["ids"] == stacked["ids"]
+    for name in set(whole) - {"ids", "packing", "unpacking"}:
+        assert stacked[name].shape[0] == 2
+        np.testing.assert_array_equal(whole[name], np.concatenate(stacked[name]))
+    if config:
+        assert stacked["packing"].shape[:2] == (2, 2)  # parts, devices
 
 
 def test_evaluation_visits_every_window_once_and_marks_the_filling():

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.grouped import PADDING, GroupedPlan, group_ids, grouped_batches
+from hardem_jax.data.batches import BatchConfig, training_batches
+from hardem_jax.data.grouped import GroupedPlan, group_ids
+from hardem_jax.data.packing import PADDING
 
 # Three questions: one of 4 windows in two documents, one of 1, one without a mention; windows with
 # a mention come first, as in a prepared split.
@@ -31,14 +32,14 @@ def test_windows_without_a_question_in_common_are_never_together():
 def test_a_group_is_whole_in_document_order_and_padded():
     steps = plan().steps_per_epoch
     assert steps == 2  # the question without a mention is no item
-    epoch = sorted(items[0].tolist() for _, items in [plan()[i] for i in range(steps)])
+    epoch = sorted(plan()[i].items[0].tolist() for i in range(steps))
     assert epoch == [[2, *[PADDING] * 3], [3, 0, 4, 1]]
-    documents = [plan("document", 2)[i][1][0].tolist() for i in range(3)]
+    documents = [plan("document", 2)[i].items[0].tolist() for i in range(3)]
     assert sorted(documents) == [[2, PADDING], [3, 0], [4, 1]]
 
 
 def test_of_a_large_group_one_with_a_mention_and_others_are_drawn():
-    drawn = [items[0].tolist() for _, items in plan(group_size=2, steps=200)]
+    drawn = [step.items[0].tolist() for step in plan(group_size=2, steps=200)]
     drawn = [item for item in drawn if item[0] != 2]
     orders = {(3, 0), (3, 1), (0, 4), (4, 1), (0, 1)}  # never 3 and 4, which have no mention
     assert {tuple(item) for item in drawn} == orders
@@ -47,18 +48,19 @@ def test_of_a_large_group_one_with_a_mention_and_others_are_drawn():
 
 
 def test_negatives_follow_their_item_and_have_no_mention():
-    for num_tokens, items in plan(batch_size=2, negatives=2):
+    for step in plan(batch_size=2, negatives=2):
+        items = step.items
         assert items.shape == (2, 6)
         assert set(items[:, 4:].reshape(-1)) <= {3, 4, 5, 6}
         longest = max(SIZES[i, 0] for i in items.reshape(-1) if i != PADDING)
-        assert num_tokens == (8 if longest <= 8 else 12)
+        assert step.num_tokens == (8 if longest <= 8 else 12)
 
 
 def test_a_plan_depends_on_seed_and_step_alone():
     one, again, other = plan(negatives=1), plan(negatives=1), plan(negatives=1, seed=1)
     for step in (7, 3, 39, 0):
-        np.testing.assert_array_equal(one[step][1], again[step][1])
-    assert any((one[i][1] != other[i][1]).any() for i in range(40))
+        np.testing.assert_array_equal(one[step].items, again[step].items)
+    assert any((one[i].items != other[i].items).any() for i in range(40))
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -67,7 +69,7 @@ def test_processes_read_whole_items(count):
     whole = GroupedPlan(SIZES, PLACES, config, scope="question", group_size=3, num_steps=1, seed=0)
     pad = lambda rows, num_tokens: {"rows": np.array([-1 if r is None else r for r in rows])}  # noqa: E731
     parts = [
-        next(iter(grouped_batches(range(len(SIZES)), whole, pad=pad, shard=(i, count))))["rows"]
+        next(iter(training_batches(range(len(SIZES)), whole, pad=pad, shard=(i, count))))["rows"]
         for i in range(count)
     ]
-    np.testing.assert_array_equal(np.concatenate(parts), whole[0][1].reshape(-1))
+    np.testing.assert_array_equal(np.concatenate(parts), whole[0].items.reshape(-1))

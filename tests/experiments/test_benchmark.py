@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from experiments.benchmark import loss_cost, train_step
+from experiments.benchmark.flops import step_flops
 from experiments.benchmark.measure import Times, interleave
 from experiments.benchmark.ours import OBJECTIVES
-from experiments.benchmark.setting import PRESETS, Setting, random_batch
+from experiments.benchmark.setting import PRESETS, Setting, Sizes, random_batch
 from experiments.benchmark.tasks import TASKS
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
@@ -41,22 +42,30 @@ def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
     content, printed = run(
         *(train_step, capsys, tmp_path / "out.json"),
         *("--shortest", "0.5", "--solutions", "7", "--threads", "1"),
+        *("--variants", *train_step.VARIANTS, "pytorch-released"),
     )
     assert content["flags"]["solutions"] == 7
     assert len(content["machine"]["load_average_after"]) == 3
     [result] = content["results"]
     ours, torch, compiled = (result["variants"][name] for name in train_step.VARIANTS)
+    released, peak = result["variants"]["pytorch-released"], result["matrix_product_flops_per_s"]
     assert result["libraries"]["torch threads"] == 1
     for measure in ("loss", "grad_norm"):
-        mine, theirs = (row["without_dropout"][measure] for row in (ours, torch))
+        mine, *others = (row["without_dropout"][measure] for row in (ours, torch, released))
         assert len(mine) == 2 and mine[0] != mine[1]
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4)
-    for row in ours, torch:
+        for theirs in others:
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4)
+    for row in ours, torch, released:
         assert len(row["rounds"]["wall_s"]) == len(row["rounds"]["cpu_s"]) == 2
         assert row["examples_per_s"] > 0 and row["first_step_s"] > 0
+        assert row["tokens_per_s"] == pytest.approx(24 * row["examples_per_s"])
+        seconds = row["wall_s"]["median"]
+        products = step_flops(Sizes(1000, 32, 1, 2, 64), 4, 24) / seconds
+        assert row["utilisation"] * peak == pytest.approx(products)
         assert set(row["wall_s"]) == set(row["speed_cpu_s"]) == {"low", "median", "high"}
         assert row["peak_mib"] is None or row["peak_mib"] > 1
-    assert torch["speed_wall_s"]["median"] == 1  # it is the only, hence the faster one
+    speeds = [row["speed_wall_s"]["median"] for row in (torch, released)]
+    assert min(speeds) <= 1 <= max(speeds)
     assert "no-such-compiler" in compiled["traceback"]
     assert "failed" in printed and compiled["error"] in " ".join(printed.split())
     for name in ("ours", "pytorch", "pytorch-compile", "load average"):
@@ -114,13 +123,18 @@ def test_speed_is_relative_to_the_faster_pytorch_in_the_same_round():
         "pytorch": Times([3.0, 8.0, 5.0], [2.0] * 3),
         "pytorch-compile": Times([2.0, 10.0, 3.0], [3.0] * 3),
     }
-    rows = {name: train_step.summarize(name, times, 16) for name in times}
+    setting = Setting(PRESETS["tiny"], rows=16, tokens=40, solutions=1)
+    flops = step_flops(PRESETS["tiny"], 16, 40)
+    rows = {name: train_step.summarize(name, times, setting, 4 * flops) for name in times}
     assert rows["ours"]["examples_per_s"] == 16 / 2.0
+    assert rows["ours"]["utilisation"] == 1 / 2.0 / 4
     # By the wall clock the compiled one is faster (median 3 against 5), by CPU time the other.
     assert rows["ours"]["speed_wall_s"]["median"] == sorted([2 / 1, 10 / 4, 3 / 2])[1]
     assert rows["ours"]["speed_cpu_s"]["median"] == 2.0 / 1.0
     assert rows["pytorch"]["speed_wall_s"]["median"] == sorted([2 / 3, 10 / 8, 3 / 5])[1]
-    assert train_step.summarize("ours", {"ours": times["ours"]}, 16)["speed_wall_s"] is None
+    assert (
+        train_step.summarize("ours", {"ours": times["ours"]}, setting, 1.0)["speed_wall_s"] is None
+    )
 
 
 def test_every_round_runs_every_step_and_begins_with_another():

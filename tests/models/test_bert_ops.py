@@ -20,9 +20,12 @@ def assert_trees_close(actual, expected, **tolerance):
         np.testing.assert_allclose(a, b, **tolerance)
 
 
-def plain_attention(q, k, v, where, seeds, rate):
+def plain_attention(q, k, v, where, segments, seeds, rate):
     scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
-    probs = jax.nn.softmax(jnp.where(where[:, None, None], scores, -jnp.inf), axis=-1)
+    seen = where[:, None, None]
+    if segments is not None:
+        seen = seen & (segments[:, None, :, None] == segments[:, None, None, :])
+    probs = jax.nn.softmax(scores, axis=-1, where=seen)
     if rate:
         probs = probs * keep_mask(seeds, rate, probs.shape) * (2**32 / keep_threshold(rate))
     return probs @ v
@@ -33,14 +36,20 @@ def plain_layer_norm(x, scale, bias):
     return normed * scale[None] + bias[None]
 
 
+# Of each row the first 1, 3 and 5 tokens, and the rest.
+SEGMENTS = np.searchsorted([1, 3, 5], np.arange(10), side="right")[None] + np.zeros((8, 1), int)
+
+
+@pytest.mark.parametrize("segments", [None, SEGMENTS], ids=["whole", "segments"])
 @pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_attention_and_its_gradient(rate):
+def test_attention_and_its_gradient(rate, segments):
     q, k, v, weight = RNG.normal(size=(4, 8, 2, 10, 4)).astype(np.float32)
     seeds = dropout_seeds(jax.random.key(0)) if rate else None
 
     def run(function):
         def loss(q, k, v):
-            out = function(q, k, v, WHERE, seeds, rate)
+            out = function(q, k, v, WHERE, segments, seeds, rate)
+            out = jnp.where(WHERE[:, None, :, None], out, 0)
             return (out * weight).sum(), out
 
         return jax.value_and_grad(loss, (0, 1, 2), has_aux=True)(q, k, v)

@@ -1,0 +1,146 @@
+"""The parts of a BERT encoder: its sizes, its embeddings and one layer (Devlin et al., 2019)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+
+from hardem_jax.errors import InputError
+from hardem_jax.models.bert_ops import ACTIVATIONS, attention
+from hardem_jax.models.dropout import dropout, dropout_seeds
+from hardem_jax.models.layers import LayerNorm, Linear
+
+# Standard deviation of the initial kernels and embeddings (Devlin et al., 2019, released code).
+INIT_STDDEV = 0.02
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """Sizes and constants of a BERT encoder; `hidden_act` is a key of `ACTIVATIONS`.
+
+    Raises:
+        InputError: a size is not a positive integer, the heads do not divide the hidden size,
+            the activation is unknown or a dropout rate is outside `0 <= rate < 1`.
+
+    Example:
+        >>> BertConfig(30522, 768, 12, 12, 3072).head_size
+        64
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+    hidden_act: str = "gelu"
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        faults = list(self._faults())
+        if faults:
+            raise InputError("BERT config: " + "; ".join(faults))
+
+    def _faults(self) -> Iterator[str]:
+        # Annotations are strings here (postponed evaluation).
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.type == "int" and (type(value) is not int or value < 1):
+                yield f"{field.name}: expected a positive integer, found {value!r}"
+            elif field.type == "float" and (type(value) not in (int, float) or not 0 <= value < 1):
+                yield f"{field.name}: expected a number in [0, 1), found {value!r}"
+        if self.hidden_act not in ACTIVATIONS:
+            yield f"hidden_act: expected one of {sorted(ACTIVATIONS)}, found {self.hidden_act!r}"
+        sizes = self.hidden_size, self.num_attention_heads
+        if all(type(size) is int and size > 0 for size in sizes) and sizes[0] % sizes[1]:
+            yield f"hidden_size: expected a multiple of {sizes[1]} heads, found {sizes[0]}"
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+
+class BertEmbeddings(nnx.Module):
+    """Word, position and token-type embeddings, summed and normalised."""
+
+    def __init__(self, config: BertConfig, *, rngs: nnx.Rngs, dtype: DTypeLike):
+        def table(rows: int) -> nnx.Param:
+            init = jax.nn.initializers.normal(INIT_STDDEV)
+            return nnx.Param(init(rngs.params(), (rows, config.hidden_size), jnp.float32))
+
+        self.word = table(config.vocab_size)
+        self.position = table(config.max_position_embeddings)
+        self.token_type = table(config.type_vocab_size)
+        self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.rate = config.hidden_dropout
+        self.dtype = dtype
+
+    def __call__(self, token_ids, token_type_ids, positions, key) -> jax.Array:
+        """[B, T] ids, types or `None` (all 0), positions or `None` (0, 1, ...), dropout key or
+        `None` -> [B*T, D]."""
+        x = self.word[...][token_ids]
+        if token_type_ids is None:
+            x = x + self.token_type[...][None, :1]
+        else:
+            x = x + self.token_type[...][token_type_ids]
+        if positions is None:
+            x = x + self.position[...][None, : token_ids.shape[1]]
+        else:
+            x = x + self.position[...][positions]
+        x = self.norm(x.reshape(-1, x.shape[-1]))
+        return dropout(x, self.rate, key).astype(self.dtype)
+
+
+class BertLayer(nnx.Module):
+    """Self-attention and feed-forward blocks, each followed by add and norm."""
+
+    def __init__(self, config: BertConfig, *, rngs: nnx.Rngs, dtype: DTypeLike):
+        def dense(inputs: int, outputs: int) -> Linear:
+            init = jax.nn.initializers.normal(INIT_STDDEV)
+            return Linear(inputs, outputs, kernel_init=init, dtype=dtype, rngs=rngs)
+
+        hidden, eps = config.hidden_size, config.layer_norm_eps
+        # Three kernels rather than one fused: splitting a fused projection copies activations,
+        # and on accelerators XLA merges products that share their input by itself.
+        self.query = dense(hidden, hidden)
+        self.key = dense(hidden, hidden)
+        self.value = dense(hidden, hidden)
+        self.attention_output = dense(hidden, hidden)
+        self.attention_norm = LayerNorm(hidden, eps=eps)
+        self.intermediate = dense(hidden, config.intermediate_size)
+        self.output = dense(config.intermediate_size, hidden)
+        self.output_norm = LayerNorm(hidden, eps=eps)
+        self.config = config
+
+    def __call__(self, x, where, segments, key) -> jax.Array:
+        """[B*T, D] activations, [B, T] bool, [B, T] segments or `None`, dropout key or `None` ->
+        [B*T, D]."""
+        config = self.config
+        keys = (None,) * 3 if key is None else jax.random.split(key, 3)
+        context = self._attend(x, where, segments, keys[0])
+        y = dropout(self.attention_output(context), config.hidden_dropout, keys[1])
+        x = self.attention_norm(x + y)
+        y = self.output(ACTIVATIONS[config.hidden_act](self.intermediate(x)))
+        return self.output_norm(x + dropout(y, config.hidden_dropout, keys[2]))
+
+    def _attend(self, x, where, segments, key) -> jax.Array:
+        batch, length = where.shape
+        heads, size = self.config.num_attention_heads, self.config.head_size
+
+        def by_head(y):  # [B*T, D] -> [B, heads, T, head size]
+            return y.reshape(batch, length, heads, size).transpose(0, 2, 1, 3)
+
+        q, k, v = by_head(self.query(x)), by_head(self.key(x)), by_head(self.value(x))
+        rate = 0.0 if key is None else self.config.attention_dropout
+        seeds = None if key is None or rate == 0 else dropout_seeds(key)
+        context: jax.Array = attention(q, k, v, where, segments, seeds, rate)
+        return context.transpose(0, 2, 1, 3).reshape(batch * length, heads * size)
