@@ -26,6 +26,7 @@ from experiments.cli import flags
 from experiments.runs import Setting, TrainCommand
 from hardem_jax.analysis.plots import learning_curves, scores_by_group
 from hardem_jax.data.records import write_json, write_text
+from hardem_jax.errors import InputError
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 
 
@@ -90,6 +91,12 @@ class CompareCommand(Setting):
         }
 
     def run(self) -> None:
+        self.mesh()
+        if jax.process_count() > 1:
+            raise InputError(
+                f"compare: expected one process, found {jax.process_count()}; train and evaluate "
+                "take several"
+            )
         runs: dict[str, list[dict[str, float]]] = {}
         for seed in self.seeds:
             for name, objective in self.rows().items():

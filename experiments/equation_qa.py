@@ -16,6 +16,7 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from experiments.compare import CompareCommand, ShownAnswer
+from experiments.devices import on_mesh, placing, whole_rows
 from experiments.equation_models import EquationModel, TaggerConfig
 from experiments.equation_text import describe, left_out, mentions
 from experiments.naqanet_model import NAQANetModelConfig
@@ -85,7 +86,9 @@ class EquationSetting(Setting):
         )
         task = EquationQA(
             model.graphdef,
-            self.inference,
+            dataclasses.replace(
+                self.inference, batch_size=whole_rows(self.inference.batch_size, mesh)
+            ),
             rules=split.rules,
             batches=self.batches,
             pad=model.pad([dev_inputs], self.batches.num_solutions(dev_inputs.sizes)),
@@ -165,9 +168,9 @@ class Evaluate(EvaluateCommand):
     predictions: Path | None = None
     decoding: Literal["equation", "tags"] | None = None
 
-    def score(self) -> Scored:
+    def score(self, mesh: Mesh) -> Scored:
         split = PreparedQuestions(self.data)
-        trained = TrainedEquationModel(self.run_dir, self.checkpoint)
+        trained = TrainedEquationModel(self.run_dir, self.checkpoint, mesh)
         if (split.rules, split.numbers) != (trained.rules, trained.numbers):
             raise InputError(f"{self.data}: prepared with other rules than {self.run_dir}")
         questions = list(split.questions)
@@ -232,6 +235,11 @@ class Predict:
 class TrainedEquationModel:
     """What a run folder holds, ready to answer.
 
+    Args:
+        run_dir: the folder.
+        checkpoint: "best" or "last".
+        mesh: devices to compute on; None for the first.
+
     Attributes:
         rules, numbers: those of the run's data.
         params: of the chosen checkpoint.
@@ -240,7 +248,7 @@ class TrainedEquationModel:
         InputError: if the folder holds no such run.
     """
 
-    def __init__(self, run_dir: Path, checkpoint: str):
+    def __init__(self, run_dir: Path, checkpoint: str, mesh: Mesh | None = None):
         config = read_run_config(run_dir)
         if "equation_model" not in config:
             raise InputError(f"{run_dir}: expected a run of experiments.drop, found another")
@@ -251,14 +259,15 @@ class TrainedEquationModel:
         self._batches = BatchConfig(**fields_of(given["batches"]))
         self.rules = EquationRules(**config["rules"])
         self.numbers = NumberConfig(**config["numbers"])
-        self.params = load_params(run_dir / checkpoint, self._model.params)
+        self._mesh = mesh
+        self.params = load_params(run_dir / checkpoint, on_mesh(self._model.params, mesh))
 
     def ready(
         self, questions: Sequence[NumericQuestion], batch_size: int, *, decoding: str | None = None
     ) -> tuple[EquationQA, Any]:
         """The task and the inputs for these questions."""
         inputs = self._model.inputs(questions)
-        changes: dict[str, Any] = {"batch_size": batch_size}
+        changes: dict[str, Any] = {"batch_size": whole_rows(batch_size, self._mesh)}
         if decoding is not None:
             changes["decoding"] = decoding
         task = EquationQA(
@@ -267,5 +276,6 @@ class TrainedEquationModel:
             rules=self.rules,
             batches=self._batches,
             pad=self._model.pad([inputs], self._batches.num_solutions(inputs.sizes)),
+            place=placing(self._mesh),
         )
         return task, inputs

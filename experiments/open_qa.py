@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from jax.sharding import Mesh
+
 from experiments import span_qa
+from experiments.devices import say
 from experiments.runs import Scored
 from experiments.span_files import prepare
 from hardem_jax.data.batches import BatchConfig
@@ -105,11 +108,11 @@ class Evaluate(span_qa.Evaluate):
     names the best; on the test split, ``--num-documents`` reads so many.
     """
 
-    def score(self) -> Scored:
-        scored = super().score()
+    def score(self, mesh: Mesh) -> Scored:
+        scored = super().score(mesh)
         if self.sweep:
             best = best_number(scored.scores, self.sweep)
-            print(f"best number of passages: {best} (--num-documents {best})")
+            say(f"best number of passages: {best} (--num-documents {best})")
         return scored
 
 

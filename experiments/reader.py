@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 from flax import nnx
+from jax.sharding import Mesh
 
+from experiments.devices import on_mesh, placing, whole_rows
 from experiments.runs import fields_of, read_run_config
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
@@ -91,7 +93,8 @@ class TrainedReader:
     Args:
         run_dir: the folder.
         checkpoint: "best" or "last".
-        batch_size: windows read at once.
+        batch_size: windows read at once, with a mesh rounded up to a multiple of its devices.
+        mesh: devices to read on; None for the first.
         **inference: other fields of `InferenceConfig` than the run has.
 
     Raises:
@@ -104,6 +107,7 @@ class TrainedReader:
         checkpoint: str,
         *,
         batch_size: int,
+        mesh: Mesh | None = None,
         **inference: Any,
     ):
         config = read_run_config(run_dir)
@@ -119,11 +123,12 @@ class TrainedReader:
             )
         )
         graphdef, shapes = nnx.split(abstract, nnx.Param)
-        self.params = load_params(run_dir / checkpoint, shapes)
+        self.params = load_params(run_dir / checkpoint, on_mesh(shapes, mesh))
         own = InferenceConfig(**fields_of(config["flags"]["inference"]))
         self.task = SpanQA(
             graphdef,
-            dataclasses.replace(own, batch_size=batch_size, **inference),
+            dataclasses.replace(own, batch_size=whole_rows(batch_size, mesh), **inference),
             batches=BatchConfig(**fields_of(config["flags"]["batches"])),
             pad_id=self.tokenizer.pad_id,
+            place=placing(mesh),
         )

@@ -21,13 +21,14 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.cli import flags, peak_mib
+from experiments.devices import OnDevices, say
 from hardem_jax.data.batches import BatchConfig, Pad, TrainingPlan, training_batches
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
 from hardem_jax.training.loop import LoopConfig, train
-from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.processes import is_primary
 from hardem_jax.training.step import LossFn
 
 
@@ -56,7 +57,7 @@ class TaskRun:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Setting(abc.ABC):
+class Setting(OnDevices, abc.ABC):
     """Everything about a run but its objective; tasks add their ``data`` and ``dev``.
 
     Attributes:
@@ -66,9 +67,6 @@ class Setting(abc.ABC):
         batches: shapes of the batches.
         loop: steps, evaluations, checkpoints.
         inference: how answers are read off.
-        num_devices: devices to use; None for all.
-        fsdp: devices over which parameters and optimiser state are split, a divisor of the number
-            of devices; 1 for a copy on each.
         dev_questions: evaluate on the first so many questions only; None for all.
     """
 
@@ -78,8 +76,6 @@ class Setting(abc.ABC):
     batches: BatchConfig
     loop: LoopConfig
     inference: Any
-    num_devices: int | None = None
-    fsdp: int = 1
     dev_questions: int | None = None
 
     @abc.abstractmethod
@@ -132,12 +128,19 @@ class TrainCommand(Setting):
     objective: Any
 
     def run(self) -> None:
-        mesh = data_mesh(self.num_devices, fsdp=self.fsdp)
+        mesh = self.mesh()
+        parts = self.batches.accumulate * jax.process_count()
+        if self.batches.batch_size % parts:
+            raise InputError(
+                f"--batches.batch-size: {self.batches.batch_size} items do not divide into "
+                f"{self.batches.accumulate} parts of {jax.process_count()} processes"
+            )
         task = self.start(self.objective, mesh)
-        if not has_begun(self.out):  # a run that goes on keeps what it was started with
+        # A run that goes on keeps what it was started with.
+        if is_primary() and not has_begun(self.out):
             self.out.mkdir(parents=True, exist_ok=True)
             write_json(self.out / "config.json", {"flags": flags(self), **task.save(self.out)})
-        print(f"{task.about}; {self.objective}")
+        say(f"{task.about}; {self.objective}")
         fixed = ("model", "objective", "batches", "inference", "dev_questions")
         result = train(
             loss_fn=task.loss_fn,
@@ -150,7 +153,7 @@ class TrainCommand(Setting):
             mesh=mesh,
             fingerprint={**task.data, **{name: str(getattr(self, name)) for name in fixed}},
         )
-        print(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
+        say(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +172,7 @@ class Scored:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluateCommand(abc.ABC):
+class EvaluateCommand(OnDevices, abc.ABC):
     """Score a trained model with the official metric.
 
     Attributes:
@@ -177,7 +180,7 @@ class EvaluateCommand(abc.ABC):
         data: prepared split.
         checkpoint: "best" or "last".
         predictions: write the answers here, as JSON.
-        batch_size: inputs read at once.
+        batch_size: inputs read at once, rounded up to a multiple of the devices.
     """
 
     run_dir: Path
@@ -187,11 +190,13 @@ class EvaluateCommand(abc.ABC):
     batch_size: int = 32
 
     @abc.abstractmethod
-    def score(self) -> Scored:
-        """Read the split with the run's model."""
+    def score(self, mesh: Mesh) -> Scored:
+        """Read the split with the run's model on these devices."""
 
     def run(self) -> None:
-        scored = self.score()
+        scored = self.score(self.mesh())
+        if not is_primary():
+            return
         table = Table(title=f"{self.data.name}: {scored.num_questions} questions")
         table.add_column("metric")
         table.add_column("%", justify="right")

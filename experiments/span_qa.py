@@ -17,6 +17,7 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from experiments.compare import CompareCommand, ShownAnswer
+from experiments.devices import whole_rows
 from experiments.reader import ReaderConfig, TrainedReader, new_reader
 from experiments.runs import (
     EvaluateCommand,
@@ -73,7 +74,9 @@ class SpanSetting(Setting):
         batches, negatives, about = self._batches(splits, dev.tokenizer.pad_id, mesh)
         task = SpanQA(
             graphdef,
-            self.inference,
+            dataclasses.replace(
+                self.inference, batch_size=whole_rows(self.inference.batch_size, mesh)
+            ),
             batches=self.batches,
             pad_id=dev.tokenizer.pad_id,
             place=lambda batch: place_whole_batch(batch, mesh),
@@ -234,12 +237,13 @@ class Evaluate(EvaluateCommand):
     num_documents: int | None = None
     sweep: tuple[int, ...] = ()
 
-    def score(self) -> Scored:
+    def score(self, mesh: Mesh) -> Scored:
         split = PreparedSplit(self.data)
         trained = TrainedReader(
             self.run_dir,
             self.checkpoint,
             batch_size=self.batch_size,
+            mesh=mesh,
             num_documents=self.num_documents,
             sweep=self.sweep,
             **({} if self.scope is None else {"scope": self.scope, "joint": False}),

@@ -14,6 +14,7 @@ from jax.sharding import Mesh
 from rich.console import Console
 
 from experiments.compare import CompareCommand, ShownAnswer
+from experiments.devices import whole_rows
 from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCommand
 from experiments.sql_model import SQLovaConfig
 from experiments.trained_parser import TrainedParser, annotated_queries, official_fields, shown
@@ -37,6 +38,7 @@ from hardem_jax.tasks.sql_qa import (
 from hardem_jax.training.loop import LoopConfig
 from hardem_jax.training.mesh import place_whole_batch
 from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.processes import is_primary
 
 #: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
 OPTIMIZER = OptimizerConfig(
@@ -95,7 +97,9 @@ class SqlSetting(Setting):
         )
         task = SqlQA(
             parser.graphdef,
-            self.inference,
+            dataclasses.replace(
+                self.inference, batch_size=whole_rows(self.inference.batch_size, mesh)
+            ),
             batches=self.batches,
             pad=parser.pad(dev_inputs, self.batches.num_solutions(dev_inputs.sizes)),
             max_conditions=dev.rules.max_conditions,
@@ -194,14 +198,14 @@ class Evaluate(EvaluateCommand):
     differences: Path | None = None
     decoding: Literal["query", "execution-guided", "greedy"] | None = None
 
-    def score(self) -> Scored:
+    def score(self, mesh: Mesh) -> Scored:
         if self.differences is not None and self.gold is None:
             raise InputError("--differences: expected annotated queries (--gold), found none")
         split = PreparedQueries(self.data)
         questions = list(split.questions)
         if not questions:
             raise InputError(f"{self.data}: expected questions, found none")
-        trained = TrainedParser(self.run_dir, self.checkpoint)
+        trained = TrainedParser(self.run_dir, self.checkpoint, mesh)
         golds = None if self.gold is None else annotated_queries(self.gold, self.gold_split)
         scores, answers = trained.evaluate(
             questions, split.tables, self.batch_size, decoding=self.decoding, golds=golds
@@ -215,7 +219,7 @@ class Evaluate(EvaluateCommand):
             }
             for question, answer in zip(questions, answers, strict=True)
         ]
-        if self.differences is not None and golds is not None:
+        if self.differences is not None and golds is not None and is_primary():
             rights = _right_answers(questions, split.tables, answers, golds)
             write_text(self.differences, differences_page(rights))
         return Scored(len(questions), scores, rows)

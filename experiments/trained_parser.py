@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jax.sharding import Mesh
+
+from experiments.devices import on_mesh, placing, whole_rows
 from experiments.runs import fields_of, read_run_config
 from experiments.sql_model import Parser, SQLovaConfig
 from hardem_jax.data.batches import BatchConfig
@@ -21,6 +24,11 @@ from hardem_jax.training.checkpoint import load_params
 class TrainedParser:
     """What a run folder holds, ready to answer.
 
+    Args:
+        run_dir: the folder.
+        checkpoint: "best" or "last".
+        mesh: devices to compute on; None for the first.
+
     Attributes:
         params: of the chosen checkpoint.
 
@@ -28,7 +36,7 @@ class TrainedParser:
         InputError: if the folder holds no such run.
     """
 
-    def __init__(self, run_dir: Path, checkpoint: str):
+    def __init__(self, run_dir: Path, checkpoint: str, mesh: Mesh | None = None):
         config = read_run_config(run_dir)
         if "parser" not in config:
             raise InputError(f"{run_dir}: expected a run of experiments.wikisql, found another")
@@ -38,7 +46,8 @@ class TrainedParser:
         self._inference = InferenceConfig(**fields_of(given["inference"]))
         self._batches = BatchConfig(**fields_of(given["batches"]))
         self._rules = SqlRules(**config["rules"])
-        self.params = load_params(run_dir / checkpoint, self._parser.params)
+        self._mesh = mesh
+        self.params = load_params(run_dir / checkpoint, on_mesh(self._parser.params, mesh))
 
     def ready(
         self,
@@ -51,11 +60,14 @@ class TrainedParser:
         inputs = self._parser.inputs(questions, tables)
         task = SqlQA(
             self._parser.graphdef,
-            dataclasses.replace(self._inference, batch_size=batch_size, **inference),
+            dataclasses.replace(
+                self._inference, batch_size=whole_rows(batch_size, self._mesh), **inference
+            ),
             batches=self._batches,
             pad=self._parser.pad(inputs, self._batches.num_solutions(inputs.sizes)),
             max_conditions=self._rules.max_conditions,
             semantics=self._rules.semantics,
+            place=placing(self._mesh),
         )
         return task, inputs
 

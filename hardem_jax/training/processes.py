@@ -74,7 +74,7 @@ def has_other_processes(environment: Mapping[str, str]) -> bool:
             return True
     # The first is set by importing jax where there are TPUs. The second says that there is no
     # one to ask, as in a container; the third names the hosts without asking.
-    on_tpu = "TPU_ML_PLATFORM" in environment and "tpu" in (jax.config.jax_platforms or "")
+    on_tpu = "TPU_ML_PLATFORM" in environment and "tpu" in environment.get("JAX_PLATFORMS", "tpu")
     askable = "TPU_SKIP_MDS_QUERY" not in environment
     return on_tpu and (askable or "," in environment.get("TPU_WORKER_HOSTNAMES", ""))
 

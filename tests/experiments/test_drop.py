@@ -106,7 +106,8 @@ def test_prepared_splits_tell_what_they_hold(root):
 def test_a_finished_run_evaluates(root, capsys, tmp_path):
     predictions = tmp_path / "predictions.json"
     call(
-        *("evaluate", "--run-dir", root / "run", "--data", root / "dev", "--checkpoint", "last"),
+        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
+        *("--checkpoint", "last"),
         *("--predictions", predictions, "--decoding", "equation"),
     )
     assert "top in Z" in capsys.readouterr().out
@@ -216,7 +217,7 @@ def test_folders_of_something_else_are_named(root, capsys, tmp_path):
     assert "expected a prepared split" in line
     line = fails(
         capsys,
-        *("evaluate", "--run-dir", root / "run", "--data", root / "dev"),
+        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
         *("--predictions", tmp_path / "nowhere" / "p.json"),
     )
     assert "nowhere/p.json: cannot be written" in line

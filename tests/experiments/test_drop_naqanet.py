@@ -109,7 +109,7 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
     try:
         predictions = tmp_path / "predictions.json"
         call(
-            *("evaluate", "--run-dir", root / "run", "--data", root / "dev"),
+            *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
             *("--predictions", predictions, "--checkpoint", "last", "--batch-size", 4),
         )
         assert [row["id"] for row in json.loads(predictions.read_text())] == [

@@ -98,7 +98,7 @@ def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
     predictions = tmp_path / "predictions.json"
     call(
         narrativeqa,
-        *("evaluate", "--run-dir", root / "train", "--data", root / "dev"),
+        *("evaluate", "--num-devices", 1, "--run-dir", root / "train", "--data", root / "dev"),
         *("--predictions", predictions),
     )
     assert "rouge_l |Z|=0" in capsys.readouterr().out

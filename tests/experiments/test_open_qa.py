@@ -78,7 +78,7 @@ def test_questions_without_a_mention_are_dropped_from_training_alone(root, capsy
 
 
 def test_the_number_of_passages_is_chosen_out_of_one_reading(root, capsys):
-    command = ["evaluate", "--run-dir", root / "run", "--data", root / "dev"]
+    command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
     call(*command, "--sweep", 1, 2)
     printed = capsys.readouterr().out
     assert "peak memory: " in printed
@@ -93,7 +93,7 @@ def test_the_number_of_passages_is_chosen_out_of_one_reading(root, capsys):
 
 
 def test_the_selector_can_be_asked_after_all(root):
-    command = ["evaluate", "--run-dir", root / "run", "--data", root / "dev"]
+    command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
     for scope in ("window", "document"):
         call(*command, "--scope", scope, "--predictions", root / f"{scope}.json")
     # Every passage is one window here.
@@ -109,7 +109,7 @@ def test_bad_files_and_settings_are_one_line(root, tmp_path, capsys):
     assert "missing.json" in fails(capsys, *prepare, "--contexts", tmp_path / "missing.json")
     assert "at least 1" in fails(capsys, *prepare, "--contexts", broken, "--passages", 0)
     assert not (tmp_path / "out").exists()
-    evaluate = ["evaluate", "--run-dir", root / "run", "--data", root / "dev"]
+    evaluate = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
     assert "at least 1" in fails(capsys, *evaluate, "--num-documents", 0)
 
 

@@ -56,7 +56,7 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
     predictions = tmp_path / "predictions.json"
     call(
         triviaqa,
-        *("evaluate", "--run-dir", root / "run", "--data", root / "dev"),
+        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
         *("--predictions", predictions),
     )
     assert "em |Z|=3-4" in capsys.readouterr().out

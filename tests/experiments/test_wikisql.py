@@ -72,7 +72,7 @@ def test_everything_after_the_first_step_works_from_answers_alone(root, tmp_path
 
 def test_evaluation_measures_with_annotated_queries(root, capsys):
     predictions = root / "predictions.json"
-    command = ["evaluate", "--run-dir", root / "run", "--data", root / "dev"]
+    command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
     call(*command, "--predictions", predictions)
     assert "logical form" not in capsys.readouterr().out
     page = root / "differences.md"

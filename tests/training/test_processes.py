@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
 
@@ -32,19 +31,18 @@ ROOT = Path(__file__).resolve().parents[2]
         ({"SLURM_STEP_NUM_TASKS": "1"}, False),
         ({"SLURM_STEP_NUM_TASKS": "4"}, True),
         ({"OMPI_COMM_WORLD_SIZE": "2"}, True),
-        ({"TPU_ML_PLATFORM": "JAX"}, False),  # JAX_PLATFORMS is cpu
+        # A host of a slice asks for its neighbours, unless there is no one to ask.
+        ({"TPU_ML_PLATFORM": "JAX"}, True),
+        ({"TPU_ML_PLATFORM": "JAX", "JAX_PLATFORMS": "cpu"}, False),
+        ({"TPU_ML_PLATFORM": "JAX", "TPU_SKIP_MDS_QUERY": "1"}, False),
+        (
+            {"TPU_ML_PLATFORM": "JAX", "TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "a,b"},
+            True,
+        ),
     ],
 )
 def test_a_launcher_is_known_by_its_variables(environment, expected):
     assert has_other_processes(environment) is expected
-
-
-def test_a_tpu_asks_for_its_neighbours(monkeypatch):
-    monkeypatch.setattr(type(jax.config), "jax_platforms", "tpu,cpu")
-    assert has_other_processes({"TPU_ML_PLATFORM": "JAX"})
-    alone = {"TPU_ML_PLATFORM": "JAX", "TPU_SKIP_MDS_QUERY": "1"}
-    assert not has_other_processes(alone)
-    assert has_other_processes(alone | {"TPU_WORKER_HOSTNAMES": "a,b"})
 
 
 def test_what_is_missing_or_not_a_number_is_named(monkeypatch):
