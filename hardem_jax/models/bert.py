@@ -16,6 +16,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
+from hardem_jax.models.attention import Implementation
 from hardem_jax.models.bert_layers import BertConfig, BertEmbeddings, BertLayer
 
 
@@ -28,6 +29,8 @@ class Bert(nnx.Module):
         dtype: of activations and matrix products; parameters, softmax and layer norm stay in
             float32.
         remat: recompute each layer in the backward pass instead of storing its activations.
+        attention: what computes it, see `hardem_jax.models.attention`; a kernel asked for by name
+            needs a config without attention dropout.
         scan_layers: keep the parameters of all layers stacked on a leading axis and run them with
             `jax.lax.scan`: same outputs, and compile time independent of depth.
 
@@ -51,15 +54,18 @@ class Bert(nnx.Module):
         rngs: nnx.Rngs,
         dtype: DTypeLike = jnp.float32,
         remat: bool = False,
+        attention: Implementation = "auto",
         scan_layers: bool = False,
     ):
         self.config = config
         self.dtype = dtype
         self.remat = remat
         self.scan_layers = scan_layers
+        self.attention: Implementation = attention
         self.embeddings = BertEmbeddings(config, rngs=rngs, dtype=dtype)
         layers = [
-            BertLayer(config, rngs=rngs, dtype=dtype) for _ in range(config.num_hidden_layers)
+            BertLayer(config, rngs=rngs, dtype=dtype, attention=attention)
+            for _ in range(config.num_hidden_layers)
         ]
         # nnx.List of layers, or one layer whose parameters have a leading layer axis.
         self.layers: Any = _stack(layers) if scan_layers else nnx.List(layers)
