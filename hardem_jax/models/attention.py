@@ -76,6 +76,7 @@ def attention(
     seeds: jax.Array | None = None,
     rate: float = 0.0,
     implementation: Implementation = "auto",
+    recompute: bool = False,
 ) -> jax.Array:
     """Attention of every token to the real tokens of its segment (Vaswani et al., 2017, 3.2).
 
@@ -88,6 +89,8 @@ def attention(
         rate: probability of dropping a probability, `0 <= rate < 1`.
         implementation: a name of the module's table. The device is that of the mesh the arrays lie
             on, which need not be here, else JAX's default.
+        recompute: compute the probabilities again in the backward pass instead of storing them, as
+            every kernel does anyway.
 
     Returns:
         [B, T, heads, head size] in the dtype of `v`; finite at tokens that see no key.
@@ -107,7 +110,10 @@ def attention(
     if chosen == "cudnn":
         return attention_kernels.cudnn(q, k, v, where, segments)
     q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, k, v))
-    out: jax.Array = bert_ops.attention(q, k, v, where, segments, seeds, rate)
+    compute = bert_ops.attention
+    if recompute:
+        compute = jax.checkpoint(compute, static_argnums=(6,))
+    out: jax.Array = compute(q, k, v, where, segments, seeds, rate)
     return out.transpose(0, 2, 1, 3)
 
 

@@ -111,6 +111,7 @@ class BertLayer(nnx.Module):
         rngs: nnx.Rngs,
         dtype: DTypeLike,
         attention: Implementation,
+        recompute_attention: bool,
     ):
         check_attention(attention, dtype=dtype, rate=config.attention_dropout)
 
@@ -131,6 +132,7 @@ class BertLayer(nnx.Module):
         self.output_norm = LayerNorm(hidden, eps=eps)
         self.config = config
         self.attention: Implementation = attention
+        self.recompute_attention = recompute_attention
 
     def __call__(self, x, where, segments, key) -> jax.Array:
         """[B*T, D] activations, [B, T] bool, [B, T] segments or `None`, dropout key or `None` ->
@@ -158,5 +160,6 @@ class BertLayer(nnx.Module):
             seeds=None if key is None or rate == 0 else dropout_seeds(key),
             rate=rate,
             implementation=self.attention,
+            recompute=self.recompute_attention,
         )
         return context.reshape(batch * length, heads * size)
