@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -22,7 +21,7 @@ from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.bert import Bert
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations import EquationRules
 
@@ -107,16 +106,7 @@ class TaggerConfig(EncoderConfig):
         """The shape of a run's model, from what its `Tagger.save` returned."""
         num_special = content["num_special"]
         abstract = nnx.eval_shape(
-            lambda: self._module(
-                Bert(
-                    BertConfig(**content["bert"]),
-                    rngs=nnx.Rngs(0),
-                    dtype=jnp.dtype(self.dtype),
-                    scan_layers=self.scan_layers,
-                ),
-                num_special,
-                seed=0,
-            )
+            lambda: self._module(self.untrained(content["bert"]), num_special, seed=0)
         )
         split = nnx.split(abstract, nnx.Param)
         return Tagger(*split, load_tokenizer(run_dir), self, num_special)

@@ -81,7 +81,7 @@ class EquationSetting(Setting):
         inputs, dev_inputs = model.inputs(questions), model.inputs(dev_questions)
         usable = [inputs[i] for i in np.flatnonzero(inputs.sizes[:, 1])]
         sizes = inputs.sizes[inputs.sizes[:, 1] > 0]
-        batches, plan = self.batches_of(
+        training = self.training_data(
             usable, sizes, model.pad([inputs], self.batches.num_solutions(sizes)), mesh
         )
         task = EquationQA(
@@ -105,7 +105,7 @@ class EquationSetting(Setting):
         return TaskRun(
             loss_fn=make_loss(model.graphdef, objective),
             params=model.params,
-            batches=batches,
+            training=training,
             evaluate=score,
             data={
                 "data": json.dumps(split.meta, sort_keys=True),
@@ -113,7 +113,7 @@ class EquationSetting(Setting):
             },
             about=(
                 f"{len(usable)} questions ({len(questions) - len(usable)} more whose equations "
-                f"were all cut); {plan.steps_per_epoch} steps per epoch; "
+                f"were all cut); {training.plan.steps_per_epoch} steps per epoch; "
                 f"{len(dev_questions)} questions to evaluate on"
             ),
             save=save,

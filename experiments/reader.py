@@ -1,6 +1,7 @@
 """The reader of a run: made from a pretrained encoder, or found again in the run's folder."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,8 @@ from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.data.windows import WindowConfig
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.attention import Implementation
+from hardem_jax.models.bert import Bert, BertConfig, Remat
 from hardem_jax.models.bert_weights import load_bert
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import InferenceConfig, SpanQA
@@ -29,15 +31,40 @@ class EncoderConfig:
         encoder: Hugging Face name or folder of a BERT-family checkpoint.
         num_layers: keep the first so many layers; None keeps all.
         dtype: of the computation in the encoder; parameters and losses stay float32.
-        remat: recompute activations in the backward pass, to save memory.
+        remat: what the backward pass computes again to save memory: nothing, the attention
+            probabilities, all but products with weights, or all of each layer.
         scan_layers: compile one layer and loop over it, to save compile time.
+        attention: what computes it: XLA, the kernel of a GPU or TPU, or (auto) the kernel of the
+            device wherever there is no attention dropout, else XLA.
+        attention_dropout: on attention probabilities; None for the checkpoint's rate. Kernels have
+            none, so that training with one needs 0.
     """
 
     encoder: str = "bert-base-uncased"
     num_layers: int | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
-    remat: bool = False
+    remat: Remat = "none"
     scan_layers: bool = False
+    attention: Implementation = "auto"
+    attention_dropout: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.remat, bool):  # as runs of version 0.1 have it in their config.json
+            object.__setattr__(self, "remat", "layer" if self.remat else "none")
+
+    def __str__(self) -> str:
+        """The settings as text, which a run is recognised by when it is resumed.
+
+        What came after version 0.1 is written as then, or left out, where it means what was done
+        then, so that runs from before it resume.
+        """
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values["remat"] = {"none": False, "layer": True}.get(self.remat, self.remat)
+        for name in ("attention", "attention_dropout"):
+            if values[name] == getattr(EncoderConfig, name):
+                del values[name]
+        inside = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        return f"{type(self).__qualname__}({inside})"
 
     def load(self, tokenizer: Wordpieces) -> Bert:
         """The encoder with its weights.
@@ -50,7 +77,9 @@ class EncoderConfig:
             num_layers=self.num_layers,
             dtype=jnp.dtype(self.dtype),
             remat=self.remat,
+            attention=self.attention,
             scan_layers=self.scan_layers,
+            attention_dropout=self.attention_dropout,
         )
         if encoder.config.vocab_size < tokenizer.vocab_size:
             raise InputError(
@@ -58,6 +87,20 @@ class EncoderConfig:
                 f"was prepared with a tokenizer of {tokenizer.vocab_size}"
             )
         return encoder
+
+    def untrained(self, sizes: Mapping[str, Any]) -> Bert:
+        """An encoder as a run has it, with fresh weights: call it in `nnx.eval_shape`.
+
+        Args:
+            sizes: fields of `BertConfig`, from the run's ``config.json``.
+        """
+        return Bert(
+            BertConfig(**sizes),
+            rngs=nnx.Rngs(0),
+            dtype=jnp.dtype(self.dtype),
+            attention=self.attention,
+            scan_layers=self.scan_layers,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,15 +154,14 @@ class TrainedReader:
         **inference: Any,
     ):
         config = read_run_config(run_dir)
-        model = config["flags"]["model"]
+        model = ReaderConfig(**fields_of(config["flags"]["model"]))
         self.tokenizer = load_tokenizer(run_dir)
         self.windows = WindowConfig(**config["windows"])
-        bert, dtype = BertConfig(**config["bert"]), jnp.dtype(model["dtype"])
         abstract = nnx.eval_shape(
             lambda: SpanReader(
-                Bert(bert, rngs=nnx.Rngs(0), dtype=dtype, scan_layers=model["scan_layers"]),
+                model.untrained(config["bert"]),
                 rngs=nnx.Rngs(0),
-                softmax_over=model["softmax_over"],
+                softmax_over=model.softmax_over,
             )
         )
         graphdef, shapes = nnx.split(abstract, nnx.Param)

@@ -22,7 +22,8 @@ from rich.table import Table
 
 from experiments.cli import flags, peak_mib
 from experiments.devices import OnDevices, say
-from hardem_jax.data.batches import BatchConfig, Pad, TrainingPlan, training_batches
+from hardem_jax.data.batches import Batch, BatchConfig, Pad
+from hardem_jax.data.plans import Plan, TrainingPlan, example_batches, training_batches
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
@@ -33,13 +34,35 @@ from hardem_jax.training.step import LossFn
 
 
 @dataclasses.dataclass(frozen=True)
+class TrainingData:
+    """What this process reads in training.
+
+    Attributes:
+        plan: which inputs make up which step.
+        batches: an endless data set.
+        examples: a batch of padding for each of their shapes.
+    """
+
+    plan: Plan
+    batches: grain.IterDataset
+    examples: Sequence[Batch]
+
+    @classmethod
+    def of(cls, inputs: Sequence[Any], plan: Plan, pad: Pad) -> "TrainingData":
+        """The batches that ``pad`` makes of inputs by index, as the plan says."""
+        shard = jax.process_index(), jax.process_count()
+        batches = training_batches(inputs, plan, pad=pad, shard=shard)
+        return cls(plan, batches, example_batches(plan, pad=pad, shard=shard))
+
+
+@dataclasses.dataclass(frozen=True)
 class TaskRun:
     """A task with its data and its model, ready for the training loop.
 
     Attributes:
         loss_fn: see `training.step.LossFn`.
         params: initial parameters.
-        batches: an endless data set.
+        training: see `TrainingData`.
         evaluate: parameters -> metrics of the split to evaluate on.
         data: what identifies the data, by name; a run is not continued on other data.
         about: one line about data and steps, for people.
@@ -49,7 +72,7 @@ class TaskRun:
 
     loss_fn: LossFn
     params: Any
-    batches: grain.IterDataset
+    training: TrainingData
     evaluate: Callable[[Any], Mapping[str, float]]
     data: Mapping[str, str]
     about: str
@@ -86,10 +109,10 @@ class Setting(OnDevices, abc.ABC):
             InputError: if they do not fit one another.
         """
 
-    def batches_of(
+    def training_data(
         self, inputs: Sequence[Any], sizes: np.ndarray, pad: Pad, mesh: Mesh
-    ) -> tuple[grain.IterDataset, TrainingPlan]:
-        """Shuffled batches for this process, and the plan they follow.
+    ) -> TrainingData:
+        """Shuffled batches of inputs with a solution, each with inputs without one beside it.
 
         Args:
             inputs: what ``pad`` takes, by index.
@@ -109,12 +132,7 @@ class Setting(OnDevices, abc.ABC):
             seed=self.loop.seed,
             num_devices=mesh.size,
         )
-        return training_batches(inputs, plan, pad=pad, shard=process_shard()), plan
-
-
-def process_shard() -> tuple[int, int]:
-    """Index and number of this process, each of which reads its part of a batch."""
-    return jax.process_index(), jax.process_count()
+        return TrainingData.of(inputs, plan, pad)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,7 +164,9 @@ class TrainCommand(Setting):
             loss_fn=task.loss_fn,
             params=task.params,
             optimizer=self.optimizer,
-            batches=iter(task.batches),
+            batches=iter(task.training.batches),
+            accumulate=self.batches.accumulate,
+            examples=task.training.examples,
             evaluate=task.evaluate,
             config=self.loop,
             directory=self.out,

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import grain
 import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
@@ -25,10 +24,10 @@ from experiments.runs import (
     Setting,
     TaskRun,
     TrainCommand,
-    process_shard,
+    TrainingData,
 )
 from hardem_jax.analysis.release_2019 import ReleasedMML
-from hardem_jax.data.batches import BatchConfig, Chosen, training_batches
+from hardem_jax.data.batches import BatchConfig, Chosen
 from hardem_jax.data.grouped import GroupedPlan, Scope
 from hardem_jax.data.prepared import PreparedSplit, Question, all_windows
 from hardem_jax.data.windows import pad_windows
@@ -71,7 +70,7 @@ class SpanSetting(Setting):
         _check_tokenizers(splits, dev)
         reader = new_reader(self.model, dev.tokenizer, seed=self.loop.seed)
         graphdef, params = nnx.split(reader, nnx.Param)
-        batches, negatives, about = self._batches(splits, dev.tokenizer.pad_id, mesh)
+        training, about = self._training(splits, dev.tokenizer.pad_id, mesh)
         task = SpanQA(
             graphdef,
             dataclasses.replace(
@@ -89,9 +88,9 @@ class SpanSetting(Setting):
             return {"bert": bert, "windows": dev.meta["windows"]}
 
         return TaskRun(
-            loss_fn=make_loss(graphdef, objective, self.latent, negatives=negatives),
+            loss_fn=make_loss(graphdef, objective, self.latent, negatives=training.plan.negatives),
             params=params,
-            batches=batches,
+            training=training,
             evaluate=lambda params: subset.evaluate(task, params)[0],
             data={
                 "data": json.dumps([split.meta for split in splits], sort_keys=True),
@@ -101,16 +100,16 @@ class SpanSetting(Setting):
             save=save,
         )
 
-    def _batches(
+    def _training(
         self, splits: Sequence[PreparedSplit], pad_id: int, mesh: Mesh
-    ) -> tuple[grain.IterDataset, int, str]:
-        """Batches for this process, windows without a mention in each item, and a line about it."""
+    ) -> tuple[TrainingData, str]:
+        """Batches for this process, and a line about them."""
         windows, places = all_windows(splits)
         pad = functools.partial(
             pad_windows, num_solutions=self.batches.num_solutions(windows.sizes), pad_id=pad_id
         )
         if self.latent.scope == "window":
-            batches, plan = self.batches_of(windows, windows.sizes, pad, mesh)
+            training = self.training_data(windows, windows.sizes, pad, mesh)
         else:
             plan = GroupedPlan(
                 windows.sizes,
@@ -122,15 +121,15 @@ class SpanSetting(Setting):
                 seed=self.loop.seed,
                 num_devices=mesh.size,
             )
-            batches = training_batches(windows, plan, pad=pad, shard=process_shard())
+            training = TrainingData.of(windows, plan, pad)
         num_questions = sum(len(split.questions) for split in splits)
         num_positives = int((windows.sizes[:, 1] > 0).sum())
         about = (
             f"{num_questions} questions, {num_positives} windows with and "
             f"{len(windows) - num_positives} without a mention; "
-            f"{plan.steps_per_epoch} steps per epoch"
+            f"{training.plan.steps_per_epoch} steps per epoch"
         )
-        return batches, plan.negatives, about
+        return training, about
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

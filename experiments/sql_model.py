@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 from flax import nnx
 
 from experiments.reader import EncoderConfig
@@ -13,7 +12,7 @@ from hardem_jax.data.batches import Batch, Pad
 from hardem_jax.data.queries import QueryQuestion
 from hardem_jax.data.query_inputs import QueryInputs, pad_query_inputs
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.bert import Bert
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.solutions.sql import MAX_CONDITIONS, Table
 
@@ -49,17 +48,7 @@ class SQLovaConfig(EncoderConfig):
 
     def restore(self, run_dir: Path, content: dict[str, Any]) -> "Parser":
         """The shape of a run's model, from what its `Parser.save` returned."""
-        abstract = nnx.eval_shape(
-            lambda: self._module(
-                Bert(
-                    BertConfig(**content["bert"]),
-                    rngs=nnx.Rngs(0),
-                    dtype=jnp.dtype(self.dtype),
-                    scan_layers=self.scan_layers,
-                ),
-                seed=0,
-            )
-        )
+        abstract = nnx.eval_shape(lambda: self._module(self.untrained(content["bert"]), seed=0))
         return self._parser(abstract, load_tokenizer(run_dir))
 
     def _module(self, encoder: Bert, seed: int) -> SQLova:

@@ -89,7 +89,7 @@ class SqlSetting(Setting):
         dev_inputs = parser.inputs(dev_questions, dev.tables)
         usable = np.flatnonzero(inputs.sizes[:, 1])
         sizes = inputs.sizes[usable]
-        batches, plan = self.batches_of(
+        training = self.training_data(
             Chosen(inputs, usable),
             sizes,
             parser.pad(inputs, self.batches.num_solutions(sizes)),
@@ -120,7 +120,7 @@ class SqlSetting(Setting):
         return TaskRun(
             loss_fn=make_loss(parser.graphdef, objective, conditions=self.conditions),
             params=parser.params,
-            batches=batches,
+            training=training,
             evaluate=score,
             data={
                 "data": json.dumps(split.meta, sort_keys=True),
@@ -129,7 +129,7 @@ class SqlSetting(Setting):
             },
             about=(
                 f"{len(usable)} questions ({inputs.lost} more whose queries were all cut); "
-                f"{plan.steps_per_epoch} steps per epoch; "
+                f"{training.plan.steps_per_epoch} steps per epoch; "
                 f"{len(dev_questions)} questions to evaluate on"
             ),
             save=save,

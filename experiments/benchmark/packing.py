@@ -35,7 +35,8 @@ from experiments.benchmark.measure import (
 from experiments.benchmark.ours import OPTIMIZER_CONFIG
 from experiments.benchmark.setting import NUM_STEPS, PRESETS
 from experiments.cli import flags, run_command
-from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
+from hardem_jax.data.batches import BatchConfig
+from hardem_jax.data.plans import TrainingPlan, training_batches
 from hardem_jax.data.prepared import PreparedSplit, all_windows
 from hardem_jax.data.records import write_json
 from hardem_jax.data.windows import pad_windows

@@ -7,9 +7,10 @@ from flax import nnx
 
 from experiments.quickstart.problem import Problem, Settings
 from experiments.quickstart.starting_values import small_encoder
-from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
+from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
 from hardem_jax.data.equations import NumericQuestion, numeric_question
+from hardem_jax.data.plans import TrainingPlan, training_batches
 from hardem_jax.data.planted_equations import (
     RULES,
     PlantedEquationsConfig,

@@ -8,8 +8,9 @@ from flax import nnx
 from experiments.quickstart.problem import Problem, Settings
 from experiments.quickstart.starting_values import small_encoder
 from experiments.span_qa import Subset
-from hardem_jax.data.batches import BatchConfig, TrainingPlan, training_batches
+from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.plans import TrainingPlan, training_batches
 from hardem_jax.data.planted import PlantedConfig, planted_examples, planted_tokenizer
 from hardem_jax.data.prepared import PreparedSplit, prepare_split
 from hardem_jax.data.windows import WindowConfig, pad_windows

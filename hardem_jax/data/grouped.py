@@ -11,8 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from hardem_jax.data.batches import BatchConfig, Plan, draw_rows
+from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.packing import PADDING
+from hardem_jax.data.plans import Plan, draw_rows
 
 Scope = Literal["window", "document", "question"]
 

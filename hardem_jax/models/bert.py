@@ -8,7 +8,7 @@ then two-dimensional products, which every backend runs fastest.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,13 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
+from hardem_jax.models.attention import Implementation
 from hardem_jax.models.bert_layers import BertConfig, BertEmbeddings, BertLayer
+
+# What the backward pass computes again instead of reading it from memory: nothing; the attention
+# probabilities, which are the largest array of long inputs and cost few operations (Korthikanti et
+# al., 2022, section 5); all but products with weights; everything in a layer but its input.
+Remat = Literal["none", "attention", "dots", "layer"]
 
 
 class Bert(nnx.Module):
@@ -27,7 +33,10 @@ class Bert(nnx.Module):
         rngs: source of the initial parameters (stream `params`).
         dtype: of activations and matrix products; parameters, softmax and layer norm stay in
             float32.
-        remat: recompute each layer in the backward pass instead of storing its activations.
+        remat: what the backward pass computes again to save memory, in this order: `"none"`, the
+            `"attention"` probabilities, all but products with weights (`"dots"`), each `"layer"`.
+        attention: what computes it, see `hardem_jax.models.attention`; a kernel asked for by name
+            needs a config without attention dropout.
         scan_layers: keep the parameters of all layers stacked on a leading axis and run them with
             `jax.lax.scan`: same outputs, and compile time independent of depth.
 
@@ -50,16 +59,28 @@ class Bert(nnx.Module):
         *,
         rngs: nnx.Rngs,
         dtype: DTypeLike = jnp.float32,
-        remat: bool = False,
+        remat: Remat = "none",
+        attention: Implementation = "auto",
         scan_layers: bool = False,
     ):
+        if remat not in get_args(Remat):
+            names = ", ".join(get_args(Remat))
+            raise InputError(f"remat: expected one of {names}, found {remat!r}")
         self.config = config
         self.dtype = dtype
-        self.remat = remat
+        self.remat: Remat = remat
         self.scan_layers = scan_layers
+        self.attention: Implementation = attention
         self.embeddings = BertEmbeddings(config, rngs=rngs, dtype=dtype)
         layers = [
-            BertLayer(config, rngs=rngs, dtype=dtype) for _ in range(config.num_hidden_layers)
+            BertLayer(
+                config,
+                rngs=rngs,
+                dtype=dtype,
+                attention=attention,
+                recompute_attention=remat == "attention",
+            )
+            for _ in range(config.num_hidden_layers)
         ]
         # nnx.List of layers, or one layer whose parameters have a leading layer axis.
         self.layers: Any = _stack(layers) if scan_layers else nnx.List(layers)
@@ -157,8 +178,12 @@ def _stack(layers: list[BertLayer]) -> BertLayer:
     return nnx.merge(graphdef, jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))
 
 
-def _layer_function(graphdef: Any, *, remat: bool, prevent_cse: bool):
+def _layer_function(graphdef: Any, *, remat: Remat, prevent_cse: bool):
     def apply(params, x, where, segments, key):
         return nnx.merge(graphdef, params)(x, where, segments, key)
 
-    return jax.checkpoint(apply, prevent_cse=prevent_cse) if remat else apply
+    if remat not in ("dots", "layer"):
+        return apply
+    # Attention's products have a batch axis, those with weights have none.
+    keep = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if remat == "dots" else None
+    return jax.checkpoint(apply, prevent_cse=prevent_cse, policy=keep)

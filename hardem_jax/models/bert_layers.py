@@ -11,7 +11,8 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert_ops import ACTIVATIONS, attention
+from hardem_jax.models.attention import Implementation, attention, check_attention
+from hardem_jax.models.bert_ops import ACTIVATIONS
 from hardem_jax.models.dropout import dropout, dropout_seeds
 from hardem_jax.models.layers import LayerNorm, Linear
 
@@ -103,7 +104,17 @@ class BertEmbeddings(nnx.Module):
 class BertLayer(nnx.Module):
     """Self-attention and feed-forward blocks, each followed by add and norm."""
 
-    def __init__(self, config: BertConfig, *, rngs: nnx.Rngs, dtype: DTypeLike):
+    def __init__(
+        self,
+        config: BertConfig,
+        *,
+        rngs: nnx.Rngs,
+        dtype: DTypeLike,
+        attention: Implementation,
+        recompute_attention: bool,
+    ):
+        check_attention(attention, dtype=dtype, rate=config.attention_dropout)
+
         def dense(inputs: int, outputs: int) -> Linear:
             init = jax.nn.initializers.normal(INIT_STDDEV)
             return Linear(inputs, outputs, kernel_init=init, dtype=dtype, rngs=rngs)
@@ -120,6 +131,8 @@ class BertLayer(nnx.Module):
         self.output = dense(config.intermediate_size, hidden)
         self.output_norm = LayerNorm(hidden, eps=eps)
         self.config = config
+        self.attention: Implementation = attention
+        self.recompute_attention = recompute_attention
 
     def __call__(self, x, where, segments, key) -> jax.Array:
         """[B*T, D] activations, [B, T] bool, [B, T] segments or `None`, dropout key or `None` ->
@@ -136,11 +149,17 @@ class BertLayer(nnx.Module):
         batch, length = where.shape
         heads, size = self.config.num_attention_heads, self.config.head_size
 
-        def by_head(y):  # [B*T, D] -> [B, heads, T, head size]
-            return y.reshape(batch, length, heads, size).transpose(0, 2, 1, 3)
+        def by_head(y):  # [B*T, D] -> [B, T, heads, head size]
+            return y.reshape(batch, length, heads, size)
 
-        q, k, v = by_head(self.query(x)), by_head(self.key(x)), by_head(self.value(x))
         rate = 0.0 if key is None else self.config.attention_dropout
-        seeds = None if key is None or rate == 0 else dropout_seeds(key)
-        context: jax.Array = attention(q, k, v, where, segments, seeds, rate)
-        return context.transpose(0, 2, 1, 3).reshape(batch * length, heads * size)
+        context = attention(
+            *(by_head(dense(x)) for dense in (self.query, self.key, self.value)),
+            where=where,
+            segments=segments,
+            seeds=None if key is None or rate == 0 else dropout_seeds(key),
+            rate=rate,
+            implementation=self.attention,
+            recompute=self.recompute_attention,
+        )
+        return context.reshape(batch * length, heads * size)

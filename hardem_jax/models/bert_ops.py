@@ -56,16 +56,27 @@ def _product(equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.einsum(equation, a, b, preferred_element_type=jnp.float32)
 
 
-def _visible(where, segments):
+def visible_keys(where: jax.Array, segments: jax.Array | None) -> jax.Array:
+    """Which keys a query sees: bool [B, 1, T, T], or without segments [B, 1, 1, T] for all queries.
+
+    Args:
+        where: bool [B, T], true at real tokens.
+        segments: int [B, T], or `None`.
+
+    Example:
+        >>> where, segments = jnp.array([[True, True, False]]), jnp.array([[0, 1, 1]])
+        >>> visible_keys(where, segments)[0, 0].astype(int).tolist()
+        [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
+    """
     if segments is None:
-        return where[:, None, None, :]  # one row of keys for all queries: nothing of size T * T
+        return where[:, None, None, :]
     same = segments[:, :, None] == segments[:, None, :]
     return (same & where[:, None, :])[:, None]
 
 
 def _attention_fwd(q, k, v, where, segments, seeds, rate):
     scores = _product("bhtd,bhsd->bhts", q, k) * (1 / math.sqrt(q.shape[-1]))
-    scores = scores + jnp.where(_visible(where, segments), 0.0, MASK)
+    scores = scores + jnp.where(visible_keys(where, segments), 0.0, MASK)
     exps = jnp.exp(scores - scores.max(axis=-1, keepdims=True))
     # One reciprocal per row instead of one division per element.
     probs = (exps * (1 / exps.sum(axis=-1, keepdims=True))).astype(v.dtype)

@@ -20,7 +20,8 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.attention import Implementation
+from hardem_jax.models.bert import Bert, BertConfig, Remat
 from hardem_jax.models.bert_files import (
     checkpoint_folder,
     read_config,
@@ -69,7 +70,8 @@ def load_bert(
     *,
     num_layers: int | None = None,
     dtype: DTypeLike = jnp.float32,
-    remat: bool = False,
+    remat: Remat = "none",
+    attention: Implementation = "auto",
     scan_layers: bool = False,
     hidden_dropout: float | None = None,
     attention_dropout: float | None = None,
@@ -85,7 +87,7 @@ def load_bert(
     Args:
         name_or_path: a folder with `config.json` and weights, or a model name on the hub.
         num_layers: keep only the first so many layers; `None` keeps all.
-        dtype, remat, scan_layers: see `Bert`.
+        dtype, remat, attention, scan_layers: see `Bert`.
         hidden_dropout, attention_dropout: replace the rates of `config.json`.
 
     Returns:
@@ -117,7 +119,14 @@ def load_bert(
     config = dataclasses.replace(full, **{k: v for k, v in changes.items() if v is not None})
 
     def build(scan: bool) -> Bert:
-        return Bert(config, rngs=nnx.Rngs(0), dtype=dtype, remat=remat, scan_layers=scan)
+        return Bert(
+            config,
+            rngs=nnx.Rngs(0),
+            dtype=dtype,
+            remat=remat,
+            attention=attention,
+            scan_layers=scan,
+        )
 
     shapes = _flat_params(nnx.eval_shape(lambda: build(False)))
     weights = _convert(read_weights(folder), shapes, depth, str(folder))

@@ -36,7 +36,7 @@ class BiLSTMs(nnx.Module):
     Example:
         >>> lstms = BiLSTMs(3, 8, 4, num_layers=2, dropout=0.3, rngs=nnx.Rngs(0))
         >>> x, where = jnp.ones((2, 5, 8)), jnp.ones((2, 5), bool)
-        >>> lstms(lstms.project(x), where).shape
+        >>> jax.eval_shape(lambda: lstms(lstms.project(x), where)).shape
         (3, 2, 5, 4)
     """
 

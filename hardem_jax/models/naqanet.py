@@ -159,7 +159,7 @@ class NAQANet(nnx.Module):
         >>> batch = dict(passage_words=words, passage_chars=chars, passage_where=words > 0,
         ...     question_words=words, question_chars=chars, question_where=words > 0,
         ...     number_tokens=jnp.array([[0, 2]]), numbers_where=jnp.array([[True, True]]))
-        >>> equations = NAQANet(config, rngs=nnx.Rngs(0))(batch)
+        >>> equations = jax.eval_shape(lambda: NAQANet(config, rngs=nnx.Rngs(0))(batch))
         >>> equations.ability.shape, equations.signs.tags.shape, equations.counts.shape
         ((1, 2), (1, 2, 4), (1, 10))
     """

@@ -64,13 +64,16 @@ class SQLova(nnx.Module):
         >>> from hardem_jax.models.bert import BertConfig
         >>> config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=2,
         ...     num_attention_heads=2, intermediate_size=16)
-        >>> parser = SQLova(Bert(config, rngs=nnx.Rngs(0)), hidden_size=4, rngs=nnx.Rngs(1))
         >>> tokens, yes = jnp.ones((1, 7), int), jnp.ones((1, 2), bool)
         >>> places = jnp.array([[1, 2]])
-        >>> queries = parser(dict(token_ids=tokens, token_type_ids=0 * tokens, where=tokens > 0,
+        >>> batch = dict(token_ids=tokens, token_type_ids=0 * tokens, where=tokens > 0,
         ...     question_tokens=places, question_where=yes, words_first=places - 1,
         ...     words_where=yes, header_tokens=jnp.array([[[4], [6]]]),
-        ...     header_where=yes[..., None], columns_where=yes))
+        ...     header_where=yes[..., None], columns_where=yes)
+        >>> def parse():
+        ...     parser = SQLova(Bert(config, rngs=nnx.Rngs(0)), hidden_size=4, rngs=nnx.Rngs(1))
+        ...     return parser(batch)
+        >>> queries = jax.eval_shape(parse)  # shapes alone; `parse()` computes them
         >>> queries.select.shape, queries.number.shape, queries.first.shape
         ((1, 2), (1, 4), (1, 2, 3, 2))
     """

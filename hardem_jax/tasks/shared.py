@@ -10,6 +10,7 @@ from flax import nnx
 from jax.experimental import multihost_utils
 
 from hardem_jax.data.batches import Batch, BatchConfig, Pad, evaluation_batches
+from hardem_jax.models.packing import real_token_share
 from hardem_jax.objectives import Objective
 
 Array = jax.Array
@@ -53,6 +54,8 @@ def make_loss(
             "z_size": jnp.sum(where) / num_items,
             "items": num_items.astype(jnp.float32),
         }
+        if "where" in batch:  # the encoder reads wordpieces
+            metrics["real_tokens"] = real_token_share(batch)
         return value, metrics
 
     return loss

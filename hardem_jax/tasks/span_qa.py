@@ -22,6 +22,7 @@ from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
+from hardem_jax.models.packing import real_token_share
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import Objective
 from hardem_jax.tasks.shared import size_group
@@ -139,6 +140,7 @@ def make_loss(
             "hard": objective.is_hard(step=step, key=key).astype(jnp.float32),
             "z_size": jnp.sum(where) / num_items,
             "items": num_items.astype(jnp.float32),
+            "real_tokens": real_token_share(batch),
         }
         return span_loss + selector_loss, metrics
 

@@ -41,6 +41,8 @@ class LoopConfig:
         ("loss", "loss"),
         ("hard", "hard share"),
         ("z_size", "mean |Z|"),
+        ("real_tokens", "real tokens"),
+        ("input_wait", "input wait"),
     )
     """(metric, label) pairs of the averages to show; metrics the task has not are left out."""
 

@@ -5,12 +5,8 @@ import functools
 import numpy as np
 import pytest
 
-from hardem_jax.data.batches import (
-    BatchConfig,
-    TrainingPlan,
-    evaluation_batches,
-    training_batches,
-)
+from hardem_jax.data.batches import BatchConfig, evaluation_batches
+from hardem_jax.data.plans import TrainingPlan, training_batches
 from hardem_jax.data.windows import Window, pad_windows
 from hardem_jax.errors import InputError
 

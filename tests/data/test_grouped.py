@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from hardem_jax.data.batches import BatchConfig, training_batches
+from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.grouped import GroupedPlan, group_ids
 from hardem_jax.data.packing import PADDING
+from hardem_jax.data.plans import training_batches
 
 # Three questions: one of 4 windows in two documents, one of 1, one without a mention; windows with
 # a mention come first, as in a prepared split.

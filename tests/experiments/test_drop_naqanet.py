@@ -161,7 +161,7 @@ def test_without_a_file_vectors_are_learned(root):
 def test_stopped_and_continued_equals_undisturbed(root, monkeypatch, tmp_path):
     from hardem_jax.training import loop
 
-    original = loop._RunLog.step
+    original = loop.RunLog.step
     calls = []
 
     def stop_at_third_step(self, step, values):
@@ -170,10 +170,10 @@ def test_stopped_and_continued_equals_undisturbed(root, monkeypatch, tmp_path):
             raise KeyboardInterrupt
         return original(self, step, values)
 
-    monkeypatch.setattr(loop._RunLog, "step", stop_at_third_step)
+    monkeypatch.setattr(loop.RunLog, "step", stop_at_third_step)
     with pytest.raises(KeyboardInterrupt):
         call(*train_flags(root, tmp_path / "stopped"))
-    monkeypatch.setattr(loop._RunLog, "step", original)
+    monkeypatch.setattr(loop.RunLog, "step", original)
     call(*train_flags(root, tmp_path / "stopped"))
     one, two = (TrainedEquationModel(f, "last") for f in (root / "run", tmp_path / "stopped"))
     for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from jax.tree import leaves as tree_leaves
 
 from experiments import squad_layout, triviaqa
 from experiments.cli import parse
@@ -100,17 +101,35 @@ def test_stopped_and_continued_equals_undisturbed(root, monkeypatch):
 
     from hardem_jax.training import loop
 
-    original = loop._RunLog.step
-    monkeypatch.setattr(loop._RunLog, "step", stop_at_third_step)
+    original = loop.RunLog.step
+    monkeypatch.setattr(loop.RunLog, "step", stop_at_third_step)
     with pytest.raises(KeyboardInterrupt):
         call(triviaqa, *train_flags(root, root / "stopped"))
-    monkeypatch.setattr(loop._RunLog, "step", original)
+    monkeypatch.setattr(loop.RunLog, "step", original)
     call(triviaqa, *train_flags(root, root / "stopped"))
     one, two = (TrainedReader(root / name, "last", batch_size=4) for name in ("run", "stopped"))
-    import jax
-
-    for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
+    for a, b in zip(tree_leaves(one.params), tree_leaves(two.params), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_packed_rows_in_two_parts_train_too(root):
+    flags = train_flags(root, root / "packed", steps=2)
+    more = ("--batches.packed-tokens", 64, "--batches.accumulate", 2, "--num-devices", 2)
+    call(triviaqa, *flags[:-3], *more, *flags[-3:])
+    [start], steps, [scores] = (lines_of(root / "packed", k) for k in ("start", "train", "eval"))
+    assert start["compiled_ahead"] > start["first_step"]  # by the time it ran it was compiled
+    assert [step["items"] for step in steps] == [4, 4] and "em" in scores
+    assert all(0 <= step["input_wait"] <= 1 for step in steps)
+    # A part has one item for each device, two windows that share a row of 64 places.
+    sizes = np.load(root / "train" / "positives.sizes.npy")[:, 0]
+    others = np.load(root / "train" / "negatives.sizes.npy")[:, 0]
+    bounds = sizes.min() + others.min(), sizes.max() + others.max()
+    assert all(bounds[0] <= 64 * step["real_tokens"] <= bounds[1] for step in steps)
+
+
+def lines_of(run_dir, kind):
+    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == kind]
 
 
 def test_other_settings_do_not_continue_a_run(root, capsys):

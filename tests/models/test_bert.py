@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import math
 
 import jax
@@ -66,9 +67,17 @@ def assert_trees_close(actual, expected, **tolerance):
         np.testing.assert_allclose(a, b, **tolerance)
 
 
-@pytest.mark.parametrize("seed", [None, 0], ids=["plain", "dropout"])
 @pytest.mark.parametrize(
-    "options", [{"remat": True}, {"scan_layers": True}, {"remat": True, "scan_layers": True}]
+    ("options", "seed"),
+    [
+        ({"remat": "layer"}, None),
+        ({"remat": "layer"}, 0),
+        ({"remat": "attention"}, 0),
+        ({"scan_layers": True}, None),
+        ({"scan_layers": True}, 0),
+        ({"scan_layers": True, "remat": "layer"}, 0),
+        ({"scan_layers": True, "remat": "dots"}, 0),
+    ],
 )
 def test_remat_and_scan_change_nothing(options, seed):
     expected, expected_grads = reference(seed)
@@ -77,6 +86,28 @@ def test_remat_and_scan_change_nothing(options, seed):
     if "scan_layers" in options:
         expected_grads = stack(expected_grads)
     assert_trees_close(grads, expected_grads, rtol=1e-5, atol=2e-5)
+
+
+def test_what_is_computed_again_need_not_be_stored():
+    """From policy to policy the memory of a step falls, and operations are what it costs."""
+    ids = np.ones((8, 96), int)
+    config = dataclasses.replace(CONFIG, max_position_embeddings=96)
+    key = jax.random.key(0)
+
+    def step(remat):
+        bert = nnx.eval_shape(lambda: make(config, remat=remat, scan_layers=True))
+        graphdef, params = nnx.split(bert, nnx.Param)
+
+        def loss(params, key):
+            rngs = nnx.Rngs(dropout=key)
+            return nnx.merge(graphdef, params)(ids, where=ids > 0, rngs=rngs).sum()
+
+        compiled = jax.jit(jax.grad(loss)).lower(params, key).compile()
+        return compiled.memory_analysis().temp_size_in_bytes, compiled.cost_analysis()["flops"]
+
+    memory, flops = zip(*map(step, ("none", "attention", "dots", "layer")), strict=True)
+    assert all(less < 0.9 * more for more, less in itertools.pairwise(memory)), memory
+    assert flops[0] < flops[1] < flops[2] < flops[3]
 
 
 def test_hidden_states_end_with_the_output():
@@ -158,6 +189,8 @@ def test_too_long_and_wrong_configs():
         dataclasses.replace(CONFIG, hidden_act="swish", hidden_size=18)
     with pytest.raises(InputError, match="num_hidden_layers.*found 0.*hidden_dropout.*found 1.0"):
         dataclasses.replace(CONFIG, num_hidden_layers=0, hidden_dropout=1.0)
+    with pytest.raises(InputError, match="remat: expected one of none, .*layer, found 'all'"):
+        make(remat="all")
 
 
 def test_dropout_follows_the_key_and_differs_between_layers(monkeypatch):

@@ -142,14 +142,16 @@ def test_options_reach_the_encoder(folder):
         folder,
         num_layers=2,
         dtype=jnp.bfloat16,
-        remat=True,
+        remat="layer",
+        attention="xla",
         hidden_dropout=0,
         attention_dropout=0.5,
     )
     expected = dataclasses.replace(
         CONFIG, num_hidden_layers=2, hidden_dropout=0, attention_dropout=0.5
     )
-    assert (bert.config, bert.dtype, bert.remat) == (expected, jnp.bfloat16, True)
+    assert (bert.config, bert.dtype, bert.remat) == (expected, jnp.bfloat16, "layer")
+    assert bert.attention == "xla"
     assert bert(IDS, where=WHERE).dtype == jnp.bfloat16
     assert load_bert_config(folder) == CONFIG
     for wrong in 0, 4:

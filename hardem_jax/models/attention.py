@@ -1,0 +1,163 @@
+"""Scaled dot-product attention behind one function, computed by what suits the device best.
+
+| name     | computed by                                      | where | dropout | dtypes       |
+|----------|--------------------------------------------------|-------|---------|--------------|
+| `xla`    | `bert_ops.attention`, fused by the compiler      | all   | yes     | any          |
+| `cudnn`  | cuDNN's fused kernel                             | GPUs  | no      | 16 bits      |
+| `splash` | JAX's Pallas kernel, gradients in one kernel too | TPUs  | no      | any          |
+| `auto`   | the kernel of the device if it can, else `xla`   | all   | yes     | any          |
+
+What a kernel cannot compute `auto` leaves to `xla`, and a kernel asked for by name refuses. Where
+the kernel itself is missing, XLA computes instead and a warning says so.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+import warnings
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+
+from hardem_jax.errors import InputError
+from hardem_jax.models import attention_kernels, bert_ops
+
+Implementation = Literal["auto", "xla", "cudnn", "splash"]
+
+# Kernel -> the platform it is for.
+_PLATFORMS = {"cudnn": "gpu", "splash": "tpu"}
+# `custom_call @name(` of StableHLO, `custom_call_target="name"` of HLO.
+_CALL = re.compile(r'custom_call(?: @|_target=")(tpu_custom_call|__cudnn\$fmha\w+)')
+
+
+def check_attention(implementation: str, *, dtype: DTypeLike, rate: float) -> None:
+    """Refuse a kernel that cannot compute what is asked for.
+
+    Args:
+        implementation: see `attention`.
+        dtype: of q, k and v.
+        rate: of dropout on the probabilities.
+
+    Raises:
+        InputError: no such implementation; or a kernel is named, and there is dropout or the dtype
+            is not the kernel's.
+
+    Example:
+        >>> check_attention("splash", dtype=jnp.float32, rate=0.1)
+        Traceback (most recent call last):
+        hardem_jax.errors.InputError: attention: expected attention_dropout 0 with the kernel \
+'splash', found 0.1; set it to 0, or attention to 'auto'
+    """
+    if implementation not in get_args(Implementation):
+        names = ", ".join(get_args(Implementation))
+        raise InputError(f"attention: expected one of {names}, found {implementation!r}")
+    if implementation in _PLATFORMS and rate > 0:
+        raise InputError(
+            f"attention: expected attention_dropout 0 with the kernel {implementation!r}, "
+            f"found {rate:g}; set it to 0, or attention to 'auto'"
+        )
+    if implementation == "cudnn" and not _is_half(dtype):
+        raise InputError(
+            "attention: expected bfloat16 or float16 with the kernel 'cudnn', "
+            f"found {jnp.dtype(dtype).name}; set dtype, or attention to 'auto'"
+        )
+
+
+def attention(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    *,
+    where: jax.Array,
+    segments: jax.Array | None = None,
+    seeds: jax.Array | None = None,
+    rate: float = 0.0,
+    implementation: Implementation = "auto",
+    recompute: bool = False,
+) -> jax.Array:
+    """Attention of every token to the real tokens of its segment (Vaswani et al., 2017, 3.2).
+
+    Args:
+        q, k, v: [B, T, heads, head size], of one dtype.
+        where: bool [B, T], true at keys that may be attended to. Without segments they come first
+            in each row (`cudnn` counts them).
+        segments: int32 [B, T]; a token attends only to keys of its own segment. `None`: to all.
+        seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
+        rate: probability of dropping a probability, `0 <= rate < 1`.
+        implementation: a name of the module's table. The device is that of the mesh the arrays lie
+            on, which need not be here, else JAX's default.
+        recompute: compute the probabilities again in the backward pass instead of storing them, as
+            every kernel does anyway.
+
+    Returns:
+        [B, T, heads, head size] in the dtype of `v`; finite at tokens that see no key.
+
+    Raises:
+        InputError: see `check_attention`.
+
+    Example:
+        >>> x = jnp.ones((1, 3, 2, 4))
+        >>> attention(x, x, x, where=jnp.array([[True, True, False]])).shape
+        (1, 3, 2, 4)
+    """
+    check_attention(implementation, dtype=q.dtype, rate=rate)
+    chosen = _choose(implementation, q, where, segments, rate)
+    if chosen == "splash":
+        return attention_kernels.splash(q, k, v, where, segments)
+    if chosen == "cudnn":
+        return attention_kernels.cudnn(q, k, v, where, segments)
+    q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, k, v))
+    compute = bert_ops.attention
+    if recompute:
+        compute = jax.checkpoint(compute, static_argnums=(6,))
+    out: jax.Array = compute(q, k, v, where, segments, seeds, rate)
+    return out.transpose(0, 2, 1, 3)
+
+
+def _is_half(dtype: DTypeLike) -> bool:
+    return jnp.dtype(dtype) in (jnp.bfloat16, jnp.float16)
+
+
+def _choose(implementation, q, where, segments, rate) -> str:
+    platform = _platform(q, where)
+    if implementation == "auto":
+        kernel = {"gpu": "cudnn", "tpu": "splash"}.get(platform)
+        if kernel is None or rate > 0 or (kernel == "cudnn" and not _is_half(q.dtype)):
+            return "xla"
+        implementation = kernel
+    if implementation == "xla":
+        return "xla"
+    fault = None
+    if platform != _PLATFORMS[implementation]:
+        fault = f"a kernel of {_PLATFORMS[implementation].upper()}s, not of this {platform}"
+    elif implementation == "cudnn":
+        fault = attention_kernels.cudnn_fault(q.shape, q.dtype, segments is not None)
+    if fault is None:
+        return implementation
+    # Python shows a warning of one text and place once.
+    warnings.warn(f"attention is computed by XLA, not by {implementation!r}: {fault}", stacklevel=1)
+    return "xla"
+
+
+def _platform(*arrays) -> str:
+    mesh = attention_kernels.mesh_of(*arrays)
+    device = None if mesh is None else mesh.abstract_device
+    return jax.default_backend() if device is None else device.platform
+
+
+def kernels(program: str) -> dict[str, int]:
+    """Attention kernels in a program, with the number of calls: proof of what computes.
+
+    Args:
+        program: text of StableHLO (`lowered.as_text()`) or HLO (`compiled.as_text()`).
+
+    Example:
+        >>> kernels('%a = custom-call(%q), custom_call_target="tpu_custom_call"')
+        {'tpu_custom_call': 1}
+        >>> kernels(jax.jit(jnp.sin).lower(1.0).as_text())
+        {}
+    """
+    return dict(collections.Counter(_CALL.findall(program)))

@@ -1,0 +1,187 @@
+"""Attention kernels of GPUs and TPUs, which hold no array of size T x T.
+
+They compute what `bert_ops.attention` does without dropout. Whether one can be used here and now is
+for `attention.attention` to say.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hardem_jax.models.bert_ops import visible_keys
+
+# Lanes of a TPU's registers: the kernel's blocks are whole numbers of them along T.
+_LANES = 128
+# Tokens of a block, the most first. A block of 512 x 512 float32 scores fills 1 MiB of on-chip
+# memory, and a whole row of that length is one block.
+_BLOCKS = (512, 384, 256, 128)
+# Segment of keys that nothing attends to: no query has it.
+_HIDDEN = np.iinfo(np.int32).min
+
+
+def splash(
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    where: jax.Array,
+    segments: jax.Array | None,
+    *,
+    interpret: bool = False,
+) -> jax.Array:
+    """Attention by the Pallas kernel "splash" of JAX, on TPUs (Dao et al., 2022, tiled for them).
+
+    T is padded to a multiple of 128 inside. Of an array that lies on a mesh every device computes
+    its own rows: the compiler cannot divide a kernel, it would refuse.
+
+    Args:
+        q, k, v: [B, T, heads, head size], of one floating dtype.
+        where: bool [B, T], true at keys that may be attended to.
+        segments: int32 [B, T], or `None`, see `bert_ops.attention`.
+        interpret: run the kernel's body as ordinary operations, on any device.
+
+    Returns:
+        [B, T, heads, head size] in the dtype of `v`.
+    """
+    length, size = q.shape[1], q.shape[-1]
+    padded = -(-length // _LANES) * _LANES
+
+    def by_head(x):  # [B, T, heads, head size] -> [B, heads, padded T, head size]
+        return _pad_tokens(x, padded).transpose(0, 2, 1, 3)
+
+    of_queries = jnp.zeros(where.shape, jnp.int32) if segments is None else segments
+    of_keys = jnp.where(where, of_queries, _HIDDEN)
+    attend = functools.partial(_splash_rows, interpret=interpret)
+    scaled = q * jnp.asarray(size**-0.5, q.dtype)
+    out = _on_own_rows(
+        attend,
+        *(by_head(scaled), by_head(k), by_head(v)),
+        *(_pad_tokens(of_queries, padded), _pad_tokens(of_keys, padded, _HIDDEN)),
+    )
+    return out.transpose(0, 2, 1, 3)[:, :length]
+
+
+def _pad_tokens(x, length, value=0):
+    """[B, T, ...] -> [B, length, ...]."""
+    ends = [(0, 0)] * x.ndim
+    ends[1] = (0, length - x.shape[1])
+    return jnp.pad(x, ends, constant_values=value)
+
+
+def _splash_rows(q, k, v, of_queries, of_keys, *, interpret) -> Any:
+    # Imported where it is used: a second that only TPUs need to spend.
+    from jax.experimental.pallas.ops.tpu import splash_attention as library
+
+    heads, length = q.shape[1:3]
+    block = next(b for b in _BLOCKS if length % b == 0)
+    kernel = library.make_splash_mha(
+        library.MultiHeadMask([library.FullMask((length, length))] * heads),
+        # One backward kernel for the gradients of q, k and v: scores are computed again once.
+        block_sizes=library.BlockSizes(*[block] * 6, use_fused_bwd_kernel=True),
+        head_shards=1,
+        q_seq_shards=1,
+        interpret=interpret,
+    )
+    return jax.vmap(kernel)(q, k, v, library.SegmentIds(of_queries, of_keys))
+
+
+def mesh_of(*arrays: Any) -> jax.sharding.AbstractMesh | None:
+    """The mesh that the first of the arrays to have one lies on, known while tracing; or `None`."""
+    meshes = [jax.typeof(x).sharding.mesh for x in arrays]
+    return next((mesh for mesh in meshes if not mesh.empty), None)
+
+
+def _on_own_rows(function, *arrays):
+    mesh = mesh_of(*arrays)
+    if mesh is None:
+        return function(*arrays)
+    # Rows of a batch are split over all axes that the caller has not taken in hand.
+    axes = tuple(name for name in mesh.axis_names if name not in mesh.manual_axes)
+    devices = int(np.prod([mesh.shape[name] for name in axes]))
+    if devices == 1:
+        return function(*arrays)
+    split = len(arrays[0]) % devices == 0
+    spec = jax.sharding.PartitionSpec(axes if split else None)
+    mapped = jax.shard_map(
+        function,
+        mesh=mesh,
+        in_specs=spec,
+        out_specs=spec,
+        axis_names=set(axes),
+        check_vma=False,  # the kernel does not say over which axes its outputs vary
+    )
+    return mapped(*arrays)
+
+
+def cudnn(
+    q: jax.Array, k: jax.Array, v: jax.Array, where: jax.Array, segments: jax.Array | None
+) -> jax.Array:
+    """Attention by cuDNN's fused kernel, on NVIDIA GPUs.
+
+    Without segments the kernel is told the number of real tokens of each row, which must come
+    first in it, and skips the padding. With segments it is given a mask [B, 1, T, T].
+
+    Args:
+        q, k, v: bfloat16 or float16 [B, T, heads, head size].
+        where: bool [B, T], true at keys that may be attended to.
+        segments: int32 [B, T], or `None`, see `bert_ops.attention`.
+
+    Returns:
+        [B, T, heads, head size] in the dtype of `v`; without segments, 0 at padding.
+
+    Raises:
+        RuntimeError, NotImplementedError, ValueError: see `cudnn_fault`.
+    """
+    length = q.shape[1]
+    if length % 2:  # the kernel's gradient takes even lengths only
+        q, k, v = (_pad_tokens(x, length + 1) for x in (q, k, v))
+    attend = functools.partial(jax.nn.dot_product_attention, q, k, v, implementation="cudnn")
+    if segments is None:
+        # A row of padding alone is read as one token: no sum over nothing.
+        lengths = jnp.maximum(where.sum(axis=1, dtype=jnp.int32), 1)
+        out = attend(query_seq_lengths=lengths, key_value_seq_lengths=lengths)
+    else:
+        where, segments = (_pad_tokens(x, q.shape[1]) for x in (where, segments))
+        # Of full size: one that is to be broadcast is refused (jax issue 28974).
+        out = attend(mask=visible_keys(where, segments))
+    return out[:, :length]
+
+
+@functools.cache
+def cudnn_fault(shape: tuple[int, ...], dtype: np.dtype, segmented: bool) -> str | None:
+    """Why `cudnn` does not work here on arrays like these, or `None` where it does.
+
+    Where there is a GPU, a few rows of them are compiled with their gradient: what a version of
+    cuDNN supports is known only then (with CUDA 13 some failed, jax issue 32430).
+
+    Args:
+        shape: of q, [B, T, heads, head size].
+        dtype: of q, k and v.
+        segmented: whether there are segments.
+
+    Example:
+        >>> cudnn_fault((1, 8, 2, 64), np.dtype("float32"), False) is None
+        False
+    """
+
+    def total(x, where, segments):
+        return cudnn(x, x, x, where, segments if segmented else None).astype(jnp.float32).sum()
+
+    rows = min(shape[0], 2)  # a bias of one row is a case of its own
+    of_tokens = rows, shape[1]
+    inputs = (
+        jax.ShapeDtypeStruct((rows, *shape[1:]), dtype),
+        jax.ShapeDtypeStruct(of_tokens, jnp.bool_),
+        jax.ShapeDtypeStruct(of_tokens, jnp.int32),
+    )
+    try:
+        traced = jax.jit(jax.grad(total)).trace(*inputs)
+        if jax.default_backend() == "gpu":
+            traced.lower().compile()
+    except (RuntimeError, NotImplementedError, ValueError) as error:
+        return str(error).partition("\n")[0]
+    return None

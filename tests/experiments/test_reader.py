@@ -1,0 +1,48 @@
+"""What a person chooses about an encoder, and how a run remembers it."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+from experiments.equation_models import TaggerConfig
+from experiments.reader import EncoderConfig, ReaderConfig
+from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.errors import InputError
+from tests.tiny import write_checkpoint
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return str(write_checkpoint(tmp_path_factory.mktemp("reader") / "bert"))
+
+
+def test_runs_from_before_an_option_are_recognised():
+    """The texts that version 0.1 stored with its checkpoints."""
+    before = (
+        "ReaderConfig(encoder='bert-base-uncased', num_layers=None, dtype='float32', remat=False, "
+        "scan_layers=False, softmax_over='context')"
+    )
+    assert str(ReaderConfig()) == before
+    assert str(ReaderConfig(remat="layer")) == before.replace("remat=False", "remat=True")
+    assert "product_over='tokens', max_tokens=9" in str(
+        TaggerConfig(product_over="tokens", max_tokens=9)
+    )
+    # What was not possible then tells two runs apart.
+    news = {"remat": "dots"}, {"attention": "xla"}, {"attention_dropout": 0.0}
+    assert len({before, *(str(ReaderConfig(**new)) for new in news)}) == 4
+    assert ReaderConfig(remat=True) == ReaderConfig(remat="layer")  # type: ignore[arg-type]
+
+
+def test_attention_is_chosen_with_its_dropout(checkpoint):
+    tokenizer = load_tokenizer(checkpoint)
+    config = EncoderConfig(checkpoint, attention="splash")
+    with pytest.raises(InputError, match="attention_dropout 0 with the kernel 'splash'"):
+        config.load(tokenizer)
+    config = EncoderConfig(checkpoint, attention="splash", attention_dropout=0, dtype="bfloat16")
+    trained = config.load(tokenizer)
+    restored = nnx.eval_shape(lambda: config.untrained(dataclasses.asdict(trained.config)))
+    for bert in trained, restored:
+        assert (bert.attention, bert.config.attention_dropout) == ("splash", 0)
+        assert bert.dtype == jnp.bfloat16
