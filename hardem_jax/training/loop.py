@@ -176,7 +176,9 @@ class _Inputs:
         A later call with such shapes uses what was compiled.
         """
         began = time.monotonic()
-        if self.examples:
+        if not self.examples:
+            return 0.0
+        with self.log.paused():
             self.batches.start_prefetch()
             placed = [self._place(split_ids(example)[1]) for example in self.examples]
             lowered = [train_step.lower(state, arrays) for arrays in placed]

@@ -84,7 +84,7 @@ class RunLog:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Keeps evaluations and checkpoints out of the step rate."""
+        """Keeps evaluations, checkpoints and compiling ahead out of the rates."""
         began = time.monotonic()
         yield
         self._since += time.monotonic() - began
