@@ -7,6 +7,7 @@ step of a thousand chips.
 """
 
 import dataclasses
+import itertools
 import math
 import os
 import re
@@ -31,7 +32,8 @@ from experiments.benchmark.tasks import TASKS
 from experiments.cli import flags, run_command
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.attention import Implementation, kernels
+from hardem_jax.models.bert import Bert, BertConfig, Remat
 from hardem_jax.objectives import HardEM
 from hardem_jax.training.mesh import DATA_AXIS, replicated
 from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
@@ -77,7 +79,9 @@ class Tpu:
         tokens: T.
         solutions: Z.
         dtype: of the computation in the encoder.
-        remat: recompute activations in the backward pass.
+        attention: what computes it, see `hardem_jax.models.attention`.
+        attention_dropout: on attention probabilities; kernels need 0.
+        remat: what the backward pass computes again, see `Bert`.
         out: write the figures here, as JSON.
     """
 
@@ -89,7 +93,9 @@ class Tpu:
     tokens: int = 300
     solutions: int = 32
     dtype: Literal["float32", "bfloat16"] = "bfloat16"
-    remat: bool = False
+    attention: tuple[Implementation, ...] = ("auto",)
+    attention_dropout: float = 0.1
+    remat: tuple[Remat, ...] = ("none",)
     out: Path | None = None
 
     def run(self) -> None:
@@ -97,22 +103,28 @@ class Tpu:
             if getattr(self, name) < 2:
                 raise InputError(f"--{name}: expected at least 2, found {getattr(self, name)}")
         meshes = {name: slice_mesh(name) for name in self.topologies}
-        programs = [(task, name) for task in self.tasks for name in meshes]
+        programs = list(itertools.product(self.tasks, meshes, self.attention, self.remat))
         results = []
-        for task, name in track(programs, "compiling", transient=True):
-            results.append({"task": task, "topology": name} | self._compile(task, meshes[name]))
+        for task, name, attention, remat in track(programs, "compiling", transient=True):
+            program = {"task": task, "topology": name, "attention": attention, "remat": remat}
+            figures = self._compile(task, meshes[name], attention, remat)
+            results.append(program | figures)
             if self.out is not None:  # after each: a program takes minutes
                 write_json(self.out, {"flags": flags(self), "results": results})
         wide_console().print(table(results))
 
-    def _compile(self, task: str, mesh: Mesh) -> dict[str, Any]:
+    def _compile(
+        self, task: str, mesh: Mesh, attention: Implementation, remat: Remat
+    ) -> dict[str, Any]:
         sizes = PRESETS[self.preset]
         if self.layers is not None:
             sizes = dataclasses.replace(sizes, layers=self.layers)
         setting = Setting(
             sizes, self.rows, self.tokens, self.solutions, dtype=self.dtype, task=task
         )
-        step, state, batch = abstract_step(setting, mesh, remat=self.remat)
+        options = {"attention": attention, "remat": remat}
+        rate = self.attention_dropout
+        step, state, batch = abstract_step(setting, mesh, attention_dropout=rate, **options)
         began = time.perf_counter()
         compiled = step.lower(state, batch).compile()
         seconds = time.perf_counter() - began
@@ -146,25 +158,28 @@ def slice_mesh(name: str) -> Mesh:
     return Mesh(np.array(topology.devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
 
 
-def abstract_step(setting: Setting, mesh: Mesh, *, remat: bool) -> tuple[Any, TrainState, Any]:
+def abstract_step(
+    setting: Setting, mesh: Mesh, *, attention_dropout: float, **options: Any
+) -> tuple[Any, TrainState, Any]:
     """The training step of hard EM, and shapes of its state and batch; nothing is computed.
 
     Args:
         setting: ``rows`` are those of one chip.
         mesh: see `slice_mesh`.
-        remat: see `Bert`.
+        attention_dropout: rate.
+        **options: of `Bert`.
     """
     task, sizes = TASKS[setting.task], setting.sizes
     config = BertConfig(
         *(sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate),
         max_position_embeddings=setting.positions,
         hidden_dropout=setting.dropout,
-        attention_dropout=setting.dropout,
+        attention_dropout=attention_dropout,
     )
 
     def make_model() -> nnx.Module:
         dtype = jnp.dtype(setting.dtype)
-        return task.model(Bert(config, rngs=nnx.Rngs(0), dtype=dtype, remat=remat))
+        return task.model(Bert(config, rngs=nnx.Rngs(0), dtype=dtype, **options))
 
     graphdef, params = nnx.split(nnx.eval_shape(make_model), nnx.Param)
     optimizer = make_optimizer(OPTIMIZER_CONFIG, params, NUM_STEPS)
@@ -193,7 +208,8 @@ def describe(compiled: Any) -> dict[str, Any]:
 
     Returns:
         ``memory_gib`` (the most at a time), ``flops`` as XLA counts them (the body of a loop once,
-        which leaves out most of an LSTM), and ``collectives``, see `collectives`.
+        which leaves out most of an LSTM, and nothing of a kernel), ``collectives`` and ``kernels``,
+        see the functions of these names.
     """
     memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
     held = memory.argument_size_in_bytes + memory.output_size_in_bytes
@@ -203,6 +219,7 @@ def describe(compiled: Any) -> dict[str, Any]:
         "memory_gib": held / 2**30,
         "flops": cost["flops"],
         "collectives": collectives(compiled.as_text()),
+        "kernels": kernels(compiled.as_text()),
     }
 
 
@@ -230,12 +247,13 @@ def _num_bytes(dtype: str, dims: str) -> float:
 def table(results: Sequence[dict[str, Any]]) -> Table:
     """A row for each task and slice."""
     drawn = Table(title="One chip's training step")
-    for name in ("task", "slice"):
+    for name in ("task", "slice", "attention", "remat"):
         drawn.add_column(name)
     for name in (
         "chips",
         "GiB of HBM",
         "TFLOP",
+        "kernels",
         "collectives: arrays (MiB)",
         "ms at peak",
         "ms of links",
@@ -248,15 +266,19 @@ def table(results: Sequence[dict[str, Any]]) -> Table:
             f"{entry['arrays']} {kind} ({entry['mib']:.1f})"
             for kind, entry in sorted(result["collectives"].items())
         )
+        called = ", ".join(f"{count} {name}" for name, count in result["kernels"].items())
         # Two passes around the ring, each of all bytes but the chip's own share.
         reduced = sum(entry["mib"] for entry in result["collectives"].values()) * 2**20
         links = 2 * (chips - 1) / chips * reduced / (chip.ici_gbytes * 1e9)
         drawn.add_row(
             result["task"],
             result["topology"],
+            result["attention"],
+            result["remat"],
             str(chips),
             f"{result['memory_gib']:.2f} of {chip.memory_gib:g}",
             f"{result['flops'] / 1e12:.2f}",
+            called or "none",
             moved or "none",
             f"{result['flops'] / chip.bf16_tflops / 1e9:.1f}",
             f"{1000 * links:.1f}",

@@ -38,10 +38,14 @@ def test_data_parallelism_reduces_gradients_in_float32_and_nothing_else(tmp_path
     out = tmp_path / "tpu.json"
     command = [sys.executable, "-m", "experiments.benchmark.tpu", "--preset", "tiny", "--out", out]
     command += ["--tokens", "64", "--rows", "4", "--tasks", "spans", "--topologies", "v5e:2x2"]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+    command += ["--attention-dropout", "0"]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     [result] = json.loads(out.read_text())["results"]
+    # In each of two layers the kernel of TPUs, forwards and backwards, divided between the chips.
+    assert result["kernels"] == {"tpu_custom_call": 4}
     found = result["collectives"]
     # Every gradient once; of the position table only the 64 rows that are looked at.
     gradients = (result["parameters"] - (512 - 64) * 32) * 4 / 2**20
@@ -58,6 +62,7 @@ def test_data_parallelism_reduces_gradients_in_float32_and_nothing_else(tmp_path
         (["--topologies", "v9:2x2"], "--topologies: expected one of v5e, v5p:AxB, found 'v9:2x2'"),
         (["--rows", "1"], "--rows: expected at least 2, found 1"),
         (["--tasks", "poems"], "poems"),
+        (["--remat", "all"], "remat"),
     ],
 )
 def test_wrong_flags_are_one_line(capsys, flags, culprit):
