@@ -81,16 +81,16 @@ def state_shardings(tree: Any, mesh: Mesh) -> Any:
 
     Args:
         tree: pytree of arrays or `jax.ShapeDtypeStruct`.
-        mesh: from `data_mesh`.
+        mesh: from `data_mesh`, or another with the axis `fsdp`.
 
     Returns:
         The same tree of `NamedSharding`.
 
     Example:
-        >>> state_shardings({"kernel": np.zeros((768, 3072))}, data_mesh(1))["kernel"].spec
-        P(None, 'fsdp')
-        >>> state_shardings({"bias": np.zeros(3072)}, data_mesh(1))["bias"].spec
-        P()
+        >>> mesh = jax.sharding.AbstractMesh((2, 4), ("data", "fsdp"))
+        >>> shapes = {"kernel": np.zeros((768, 3072)), "bias": np.zeros(3072)}
+        >>> {name: tuple(place.spec) for name, place in state_shardings(shapes, mesh).items()}
+        {'bias': (), 'kernel': (None, 'fsdp')}
     """
     size = mesh.shape[FSDP_AXIS]
 
