@@ -21,6 +21,7 @@ class BenchmarkFlags:
         rows: R; the first half has mentions, as in training.
         shortest: length of the shortest row as a share of T; 1 means full rows.
         dropout: rate, of hidden units and of attention.
+        attention_dropout: of attention, if it has a rate of its own; our kernels need 0.
         dtype: of the computation in the encoder.
         tf32: allow TensorFloat-32 to all, on a GPU.
         device: "cpu" or "gpu".
@@ -37,6 +38,7 @@ class BenchmarkFlags:
     rows: int = 16
     shortest: float = 1.0
     dropout: float = 0.1
+    attention_dropout: float | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
     tf32: bool = False
     device: Literal["cpu", "gpu"] = "cpu"
@@ -60,7 +62,8 @@ class BenchmarkFlags:
         sizes = PRESETS[self.preset]
         if self.layers is not None:
             sizes = dataclasses.replace(sizes, layers=self.layers)
-        shared = ("rows", "shortest", "dropout", "dtype", "tf32", "device", "seed")
+        shared = ("rows", "shortest", "dropout", "attention_dropout")
+        shared += ("dtype", "tf32", "device", "seed")
         fields = {name: getattr(self, name) for name in shared}
         return [
             Setting(sizes, tokens=tokens, solutions=solutions, **fields) for tokens in self.tokens
@@ -77,8 +80,10 @@ class BenchmarkFlags:
             yield f"--rows: expected an even number, found {self.rows}"
         if not 0.5 <= self.shortest <= 1:
             yield f"--shortest: expected a share between 0.5 and 1, found {self.shortest}"
-        if not 0 <= self.dropout < 1:
-            yield f"--dropout: expected 0 <= rate < 1, found {self.dropout}"
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= (getattr(self, name) or 0) < 1:
+                flag = name.replace("_", "-")
+                yield f"--{flag}: expected 0 <= rate < 1, found {getattr(self, name)}"
         if self.out is not None and not self.out.parent.is_dir():
             # Now, and not after the measurements.
             yield f"--out: expected an existing folder, found none at {self.out.parent}"

@@ -16,7 +16,7 @@ from experiments.benchmark.setting import (
     OPTIMIZER,
     Setting,
 )
-from experiments.benchmark.tasks import TASKS
+from experiments.benchmark.tasks import STEPS, TASKS
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.bert_weights import load_bert, save_bert
 from hardem_jax.models.span_reader import SpanReader
@@ -57,10 +57,9 @@ class TaskStep:
         encoder = load_bert(
             folder,
             dtype=jnp.dtype(setting.dtype),
-            hidden_dropout=setting.dropout,
-            attention_dropout=setting.dropout,
+            **setting.dropout_rates,
         )
-        task = TASKS[setting.task]
+        task = STEPS[setting.task]
         model = task.model(encoder)
         if setting.task == "spans":  # the one task that PyTorch computes too, with the same heads
             _load_heads(model, folder)

@@ -27,8 +27,8 @@ class SpanReader(torch.nn.Module):
             folder,
             add_pooling_layer=False,
             attn_implementation="sdpa",
-            hidden_dropout_prob=setting.dropout,
-            attention_probs_dropout_prob=setting.dropout,
+            hidden_dropout_prob=setting.dropout_rates["hidden_dropout"],
+            attention_probs_dropout_prob=setting.dropout_rates["attention_dropout"],
         )
         self.span_scores = torch.nn.Linear(setting.sizes.hidden, 2)
         self.selector = torch.nn.Linear(setting.sizes.hidden, 2)

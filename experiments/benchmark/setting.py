@@ -59,6 +59,7 @@ class Setting:
         solutions: Z, mentions in every row of the first half.
         shortest: length of the shortest row as a share of T; lengths are uniform from there to T.
         dropout: rate, of hidden units and of attention.
+        attention_dropout: of attention, if it has a rate of its own.
         dtype: of the computation in the encoder; weights, heads and loss are float32.
         tf32: allow TensorFloat-32 in float32 matrix products, where the device has it.
         device: "cpu" or "gpu".
@@ -72,6 +73,7 @@ class Setting:
     solutions: int
     shortest: float = 1.0
     dropout: float = 0.1
+    attention_dropout: float | None = None
     dtype: str = "float32"
     tf32: bool = False
     device: str = "cpu"
@@ -82,6 +84,12 @@ class Setting:
     def from_fields(cls, fields: dict[str, Any]) -> "Setting":
         """What `dataclasses.asdict` took apart."""
         return cls(**{**fields, "sizes": Sizes(**fields["sizes"])})
+
+    @property
+    def dropout_rates(self) -> dict[str, Any]:
+        """Fields of `BertConfig`."""
+        attention = self.dropout if self.attention_dropout is None else self.attention_dropout
+        return {"hidden_dropout": self.dropout, "attention_dropout": attention}
 
     @property
     def positions(self) -> int:

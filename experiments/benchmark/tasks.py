@@ -15,6 +15,7 @@ from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.equation_tagger import EquationTagger
+from hardem_jax.models.packing import encode
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.sqlova import NUM_AGGREGATORS, NUM_OPERATORS, SQLova
 from hardem_jax.solutions.equation_rules import MINUS, PLUS
@@ -32,20 +33,29 @@ COLUMN_PIECES = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class TaskParts:
-    """What the benchmark needs of a task.
+class StepParts:
+    """What a training step is made of.
 
     Attributes:
         batch: setting -> a batch without the entries of the host.
         model: encoder -> model; heads are fresh.
         make_loss: (graphdef, objective) -> loss of a training step.
-        scores: setting -> shapes of the model's scores by name, before any softmax.
-        log_probs: (scores, batch) -> log P(z | x), ``[R, Z]``.
     """
 
     batch: Callable[[Setting], Batch]
     model: Callable[[Bert], nnx.Module]
     make_loss: Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskParts(StepParts):
+    """What the benchmark needs of a task.
+
+    Attributes:
+        scores: setting -> shapes of the model's scores by name, before any softmax.
+        log_probs: (scores, batch) -> log P(z | x), ``[R, Z]``.
+    """
+
     scores: Callable[[Setting], dict[str, tuple[int, ...]]]
     log_probs: Callable[[Mapping[str, Array], Mapping[str, Array]], Array]
 
@@ -126,6 +136,25 @@ def query_batch(setting: Setting) -> Batch:
     }
 
 
+class EncoderAlone(nnx.Module):
+    """No head: what every other step costs at least."""
+
+    def __init__(self, encoder: Bert):
+        self.encoder = encoder
+
+
+def _encoder_loss(graphdef: nnx.GraphDef, objective: Any) -> Any:
+    """The mean square of the last layer: a gradient for every parameter, and hardly any work."""
+    del objective
+
+    def loss(params, batch, *, step, key, dropout_key):
+        model: EncoderAlone = nnx.merge(graphdef, params)
+        hidden = encode(model.encoder, batch, rngs=nnx.Rngs(dropout=dropout_key))
+        return jnp.mean(hidden.astype(jnp.float32) ** 2), {}
+
+    return loss
+
+
 def _query_scores(setting: Setting) -> dict[str, tuple[int, ...]]:
     batch = query_batch(dataclasses.replace(setting, solutions=1))
     (rows, columns), words = batch["columns_where"].shape, batch["words_where"].shape[1]
@@ -176,4 +205,10 @@ TASKS: dict[str, TaskParts] = {
         scores=_query_scores,
         log_probs=_query_log_probs,
     ),
+}
+
+#: The steps of the tasks, and that of an encoder alone, which their heads are compared with.
+STEPS: dict[str, StepParts] = {
+    **TASKS,
+    "encoder": StepParts(batch=random_batch, model=EncoderAlone, make_loss=_encoder_loss),
 }

@@ -120,11 +120,12 @@ class Tpu:
         if self.layers is not None:
             sizes = dataclasses.replace(sizes, layers=self.layers)
         setting = Setting(
-            sizes, self.rows, self.tokens, self.solutions, dtype=self.dtype, task=task
+            *(sizes, self.rows, self.tokens, self.solutions),
+            attention_dropout=self.attention_dropout,
+            dtype=self.dtype,
+            task=task,
         )
-        options = {"attention": attention, "remat": remat}
-        rate = self.attention_dropout
-        step, state, batch = abstract_step(setting, mesh, attention_dropout=rate, **options)
+        step, state, batch = abstract_step(setting, mesh, attention=attention, remat=remat)
         began = time.perf_counter()
         compiled = step.lower(state, batch).compile()
         seconds = time.perf_counter() - began
@@ -158,23 +159,19 @@ def slice_mesh(name: str) -> Mesh:
     return Mesh(np.array(topology.devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
 
 
-def abstract_step(
-    setting: Setting, mesh: Mesh, *, attention_dropout: float, **options: Any
-) -> tuple[Any, TrainState, Any]:
+def abstract_step(setting: Setting, mesh: Mesh, **options: Any) -> tuple[Any, TrainState, Any]:
     """The training step of hard EM, and shapes of its state and batch; nothing is computed.
 
     Args:
         setting: ``rows`` are those of one chip.
         mesh: see `slice_mesh`.
-        attention_dropout: rate.
         **options: of `Bert`.
     """
     task, sizes = TASKS[setting.task], setting.sizes
     config = BertConfig(
         *(sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate),
         max_position_embeddings=setting.positions,
-        hidden_dropout=setting.dropout,
-        attention_dropout=attention_dropout,
+        **setting.dropout_rates,
     )
 
     def make_model() -> nnx.Module:

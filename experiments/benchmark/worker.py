@@ -12,6 +12,7 @@ A request holds ``do`` and
 The answer to what went wrong is ``error``, one line, and ``traceback``.
 """
 
+import dataclasses
 import gc
 import importlib.metadata
 import json
@@ -99,6 +100,8 @@ class Bench:
             return ours.TaskStep(what, self._folder)
         if variant == "matrix product":
             return ours.MatrixProduct(what)
+        if variant in ours.STEPS:
+            return ours.TaskStep(dataclasses.replace(what, task=variant), self._folder)
         return ours.LossStep(what, variant.removeprefix("loss "))
 
     def _describe(self) -> dict[str, Any]:

@@ -72,6 +72,18 @@ def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
         assert name in printed
 
 
+def test_an_encoder_alone_is_a_step_too(capsys, tmp_path):
+    content, printed = run(
+        *(train_step, capsys, tmp_path / "out.json", "--rounds", "1", "--variants", "encoder"),
+        *("--attention-dropout", "0"),
+    )
+    row = content["results"][0]["variants"]["encoder"]
+    # Normalised units, scales of 1 and biases of 0 up to random numbers.
+    assert row["without_dropout"]["loss"][0] == pytest.approx(1, rel=0.1)
+    assert row["examples_per_s"] > 0 and row["speed_wall_s"] is None
+    assert "encoder" in printed
+
+
 def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('torch is away')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
