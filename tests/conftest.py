@@ -13,11 +13,12 @@ os.environ["XLA_FLAGS"] = (
 )
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# Tests that train the same small model compile it once; processes that pytest starts share this.
+# What two tests compile alike is compiled once, single operations too; processes that pytest starts
+# share it.
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="hardem-jax-tests-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # Tiny models run for milliseconds and compile for seconds: 30 % of the processor time saved.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
@@ -27,9 +28,17 @@ import pytest
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+# Files of minutes, longest first: begun last, one of them would run with nothing beside it.
+LONG_FILES = [
+    *("test_kill_and_resume.py", "test_drop_naqanet.py", "test_benchmark.py", "test_wikisql.py"),
+    *("test_span_qa.py", "test_drop.py", "test_naqanet.py", "test_processes.py", "test_fsdp.py"),
+]
+
+
 def pytest_collection_modifyitems(items):
-    """The longest test, which shares nothing, begins while there is other work beside it."""
-    items.sort(key=lambda item: item.path.name != "test_kill_and_resume.py")
+    """Long files begin while there is other work beside them."""
+    order = {name: place for place, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 @pytest.fixture(scope="session")

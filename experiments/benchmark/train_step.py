@@ -104,7 +104,9 @@ class TrainStep(BenchmarkFlags):
                 said = "; ".join(f"{name}: {row['error']}" for name, row in variants.items())
                 raise InputError(f"nothing could be measured: {said}")
             check_agreement({name: variants[name]["without_dropout"] for name in turns}, setting)
-            product = new_worker()
+            # Beside our step; on a GPU on its own, for its matrices are not memory of the step.
+            beside = "ours" in turns and self.device == "cpu"
+            product = turns["ours"][0] if beside else new_worker()
             product.build(PRODUCT, PRODUCT, setting)
             turns[PRODUCT] = product, self.steps
             times = interleave(turns, rounds=self.rounds, label=f"T={setting.tokens}")

@@ -148,9 +148,9 @@ def test_given_word_vectors_stay_as_they_are(root):
 
 def test_without_a_file_vectors_are_learned(root):
     split = PreparedQuestions(root / "train")
-    model = NAQANetModelConfig(word_size=8, num_modelling_blocks=1).start(
-        list(split.questions), rules=split.rules, seed=0
-    )
+    sizes = {name.replace("-", "_"): size for name, size in SIZES.items()}
+    config = NAQANetModelConfig(**sizes)
+    model = config.start(list(split.questions), rules=split.rules, seed=0)
     # Numbers that occur once are unknown words, to be learned from.
     assert "yards" in model.words.entries and "50" not in model.words.entries
     module: NAQANet = nnx.merge(model.graphdef, model.params)
@@ -230,6 +230,12 @@ def test_what_is_wrong_is_told(root, capsys, tmp_path, flag, value, culprit):
     flags[flags.index(flag) + 1] = value
     assert culprit in fails(capsys, *flags)
     assert not (tmp_path / "run").exists()
+
+
+def test_only_bert_reads_packed_rows(root, capsys, tmp_path):
+    flags = train_flags(root, tmp_path / "run")
+    flags[1:1] = ["--batches.packed-tokens", 32]
+    assert "only BERT reads packed rows" in fails(capsys, *flags)
 
 
 def test_defaults_are_those_of_the_model():
