@@ -41,7 +41,6 @@ from hardem_jax.solutions.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
 from hardem_jax.training.checkpoint import load_params
 from hardem_jax.training.loop import LoopConfig
-from hardem_jax.training.mesh import place_whole_batch
 
 _Tagger = Annotated[TaggerConfig, subcommand("tagger")]
 _NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
@@ -86,13 +85,11 @@ class EquationSetting(Setting):
         )
         task = EquationQA(
             model.graphdef,
-            dataclasses.replace(
-                self.inference, batch_size=whole_rows(self.inference.batch_size, mesh)
-            ),
+            self.inference_on(mesh),
             rules=split.rules,
             batches=self.batches,
             pad=model.pad([dev_inputs], self.batches.num_solutions(dev_inputs.sizes)),
-            place=lambda batch: place_whole_batch(batch, mesh),
+            place=placing(mesh),
         )
 
         def score(params: Any) -> dict[str, float]:

@@ -52,20 +52,6 @@ class EncoderConfig:
         if isinstance(self.remat, bool):  # as runs of version 0.1 have it in their config.json
             object.__setattr__(self, "remat", "layer" if self.remat else "none")
 
-    def __str__(self) -> str:
-        """The settings as text, which a run is recognised by when it is resumed.
-
-        What came after version 0.1 is written as then, or left out, where it means what was done
-        then, so that runs from before it resume.
-        """
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        values["remat"] = {"none": False, "layer": True}.get(self.remat, self.remat)
-        for name in ("attention", "attention_dropout"):
-            if values[name] == getattr(EncoderConfig, name):
-                del values[name]
-        inside = ", ".join(f"{name}={value!r}" for name, value in values.items())
-        return f"{type(self).__qualname__}({inside})"
-
     def load(self, tokenizer: Wordpieces) -> Bert:
         """The encoder with its weights.
 

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.cli import flags, peak_mib
-from experiments.devices import OnDevices, say
+from experiments.devices import OnDevices, say, whole_rows
 from hardem_jax.data.batches import Batch, BatchConfig, Pad
 from hardem_jax.data.plans import Plan, TrainingPlan, example_batches, training_batches
 from hardem_jax.data.records import write_json
@@ -108,6 +108,12 @@ class Setting(OnDevices, abc.ABC):
         Raises:
             InputError: if they do not fit one another.
         """
+
+    def inference_on(self, mesh: Mesh) -> Any:
+        """``inference`` with a batch size that divides by the devices."""
+        return dataclasses.replace(
+            self.inference, batch_size=whole_rows(self.inference.batch_size, mesh)
+        )
 
     def training_data(
         self, inputs: Sequence[Any], sizes: np.ndarray, pad: Pad, mesh: Mesh

@@ -16,7 +16,7 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from experiments.compare import CompareCommand, ShownAnswer
-from experiments.devices import whole_rows
+from experiments.devices import placing
 from experiments.reader import ReaderConfig, TrainedReader, new_reader
 from experiments.runs import (
     EvaluateCommand,
@@ -43,7 +43,6 @@ from hardem_jax.tasks.span_qa import (
     make_loss,
 )
 from hardem_jax.training.loop import LoopConfig
-from hardem_jax.training.mesh import place_whole_batch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -73,12 +72,10 @@ class SpanSetting(Setting):
         training, about = self._training(splits, dev.tokenizer.pad_id, mesh)
         task = SpanQA(
             graphdef,
-            dataclasses.replace(
-                self.inference, batch_size=whole_rows(self.inference.batch_size, mesh)
-            ),
+            self.inference_on(mesh),
             batches=self.batches,
             pad_id=dev.tokenizer.pad_id,
-            place=lambda batch: place_whole_batch(batch, mesh),
+            place=placing(mesh),
         )
         subset = Subset(dev, self.dev_questions, self.inference.num_documents)
 

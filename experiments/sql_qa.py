@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from rich.console import Console
 
 from experiments.compare import CompareCommand, ShownAnswer
-from experiments.devices import whole_rows
+from experiments.devices import placing
 from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCommand
 from experiments.sql_model import SQLovaConfig
 from experiments.trained_parser import TrainedParser, annotated_queries, official_fields, shown
@@ -36,7 +36,6 @@ from hardem_jax.tasks.sql_qa import (
     make_loss,
 )
 from hardem_jax.training.loop import LoopConfig
-from hardem_jax.training.mesh import place_whole_batch
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.processes import is_primary
 
@@ -97,14 +96,12 @@ class SqlSetting(Setting):
         )
         task = SqlQA(
             parser.graphdef,
-            dataclasses.replace(
-                self.inference, batch_size=whole_rows(self.inference.batch_size, mesh)
-            ),
+            self.inference_on(mesh),
             batches=self.batches,
             pad=parser.pad(dev_inputs, self.batches.num_solutions(dev_inputs.sizes)),
             max_conditions=dev.rules.max_conditions,
             semantics=dev.rules.semantics,
-            place=lambda batch: place_whole_batch(batch, mesh),
+            place=placing(mesh),
         )
         golds = None if self.gold is None else annotated_queries(self.gold, self.gold_split)
 

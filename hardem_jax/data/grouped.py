@@ -13,7 +13,7 @@ import numpy as np
 
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.packing import PADDING
-from hardem_jax.data.plans import Plan, draw_rows
+from hardem_jax.data.plans import Plan
 
 Scope = Literal["window", "document", "question"]
 
@@ -52,8 +52,7 @@ class GroupedPlan(Plan):
         group_size: G.
         num_steps, seed, num_devices: see `Plan`.
 
-    Attributes:
-        negatives: k, as in `TrainingPlan`; items have G + k windows.
+    An item has G + k windows.
 
     Example:
         >>> sizes = np.array([[9, 1], [8, 0], [9, 2], [7, 0]])
@@ -82,17 +81,9 @@ class GroupedPlan(Plan):
         members = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
         self._with_mention = sizes[:, 1] > 0
         self._members = [group for group in members if self._with_mention[group].any()]
-        self._without = np.flatnonzero(~self._with_mention)
         self._group_size = group_size
-        self.negatives = config.negatives if len(self._without) else 0
-        super().__init__(
-            sizes[:, 0],
-            len(self._members),
-            config,
-            num_steps=num_steps,
-            seed=seed,
-            num_devices=num_devices,
-        )
+        of_run = {"num_steps": num_steps, "seed": seed, "num_devices": num_devices}
+        super().__init__(sizes, len(self._members), config, **of_run)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         order = rng.permutation(len(self._members))
@@ -100,8 +91,7 @@ class GroupedPlan(Plan):
         for row, group in zip(rows, order, strict=True):
             chosen = self._choose(rng, self._members[group])
             row[: len(chosen)] = chosen
-        drawn = draw_rows(rng, len(self._without), len(rows), self.negatives)
-        return np.concatenate([rows, self._without[drawn].astype(rows.dtype)], axis=1)
+        return np.concatenate([rows, self.draw_negatives(rng, len(rows))], axis=1)
 
     def _choose(self, rng: np.random.Generator, members: np.ndarray) -> np.ndarray:
         if len(members) <= self._group_size:

@@ -45,7 +45,7 @@ class Plan(Sequence[Step], abc.ABC):
     up, by a sixteenth or less, so that there are few different ones.
 
     Args:
-        lengths: ``[N]`` int, tokens of each input.
+        sizes: ``[N, 2]`` int, tokens and solutions of each input.
         num_items: in an epoch.
         config: batch size, buckets, packing.
         num_steps: length of the plan.
@@ -56,18 +56,17 @@ class Plan(Sequence[Step], abc.ABC):
         config: as given.
         num_devices: as given.
         steps_per_epoch: full batches of one epoch.
-        negatives: inputs without a solution in each item, the last of its K.
+        negatives: k, inputs without a solution in each item, the last of its K:
+            ``config.negatives``, or 0 if there are none.
 
     Raises:
         InputError: there is no full batch, an input that no bucket holds, or a batch that does not
             divide by the devices.
     """
 
-    negatives: int
-
     def __init__(
         self,
-        lengths: np.ndarray,
+        sizes: np.ndarray,
         num_items: int,
         config: BatchConfig,
         *,
@@ -80,7 +79,7 @@ class Plan(Sequence[Step], abc.ABC):
                 f"training data: expected at least one batch of {config.batch_size} inputs with a "
                 f"solution, found {num_items}"
             )
-        longest = int(lengths.max(initial=0))
+        longest = int(sizes[:, 0].max(initial=0))
         limit = min(config.buckets[-1], config.packed_tokens or longest)
         if longest > limit:
             raise InputError(
@@ -95,7 +94,9 @@ class Plan(Sequence[Step], abc.ABC):
         self.config = config
         self.num_devices = num_devices
         self.steps_per_epoch = num_items // config.batch_size
-        self._lengths = lengths
+        self._lengths = sizes[:, 0]
+        self._without = np.flatnonzero(sizes[:, 1] == 0)
+        self.negatives = config.negatives if len(self._without) else 0
         self._num_steps = num_steps
         self._seed = seed
         self._cached: tuple[int, list[Step]] = (-1, [])
@@ -103,6 +104,14 @@ class Plan(Sequence[Step], abc.ABC):
     @abc.abstractmethod
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """The items of an epoch in a new order: ``[num_items, K]`` int, see `Step`."""
+
+    def draw_negatives(self, rng: np.random.Generator, rows: int) -> np.ndarray:
+        """``[rows, k]`` of the inputs without a solution, each again only after all others."""
+        needed = rows * self.negatives
+        rounds = -(-needed // len(self._without)) if needed else 0
+        draws = [rng.permutation(self._without) for _ in range(rounds)]
+        drawn = np.concatenate([np.zeros(0, np.int64), *draws])
+        return drawn[:needed].reshape(rows, self.negatives)
 
     def __len__(self) -> int:
         return self._num_steps
@@ -159,9 +168,6 @@ class TrainingPlan(Plan):
         sizes: ``[N, 2]`` int, tokens and solutions of each input.
         config: see `Plan`, as are the others.
 
-    Attributes:
-        negatives: K - 1, which is ``config.negatives``, or 0 if there are no negatives at all.
-
     Example:
         >>> sizes = np.array([[9, 1], [30, 2], [12, 1], [8, 1], [10, 0]])
         >>> plan = TrainingPlan(sizes, BatchConfig(batch_size=2, buckets=(16, 32)), num_steps=3,
@@ -180,29 +186,13 @@ class TrainingPlan(Plan):
         num_devices: int = 1,
     ):
         self._positives = np.flatnonzero(sizes[:, 1] > 0)
-        self._without = np.flatnonzero(sizes[:, 1] == 0)
-        self.negatives = config.negatives if len(self._without) else 0
-        super().__init__(
-            sizes[:, 0],
-            len(self._positives),
-            config,
-            num_steps=num_steps,
-            seed=seed,
-            num_devices=num_devices,
-        )
+        of_run = {"num_steps": num_steps, "seed": seed, "num_devices": num_devices}
+        super().__init__(sizes, len(self._positives), config, **of_run)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         positives = self._positives[rng.permutation(len(self._positives))]
-        negatives = draw_rows(rng, len(self._without), len(positives), self.negatives)
-        return np.concatenate([positives[:, None], self._without[negatives]], axis=1)
-
-
-def draw_rows(rng: np.random.Generator, available: int, rows: int, columns: int) -> np.ndarray:
-    """``[rows, columns]`` of the ``available`` indices, each drawn again only after all others."""
-    needed = rows * columns
-    rounds = -(-needed // available) if needed else 0
-    draws = [rng.permutation(available) for _ in range(rounds)]
-    return np.concatenate([np.zeros(0, np.int64), *draws])[:needed].reshape(rows, columns)
+        negatives = self.draw_negatives(rng, len(positives))
+        return np.concatenate([positives[:, None], negatives], axis=1)
 
 
 def training_batches(
