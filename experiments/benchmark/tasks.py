@@ -15,6 +15,7 @@ from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.equation_tagger import EquationTagger
+from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
 from hardem_jax.models.packing import encode
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.sqlova import NUM_AGGREGATORS, NUM_OPERATORS, SQLova
@@ -30,6 +31,9 @@ NUM_NUMBERS = 24
 NUM_SPECIAL = 10
 #: Wordpieces of a header in the queries task.
 COLUMN_PIECES = 3
+#: Vocabularies about as large as those of DROP's training split.
+NAQANET = NAQANetConfig(num_words=50_000, num_characters=100, num_special=NUM_SPECIAL)
+MAX_CHARACTERS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +140,28 @@ def query_batch(setting: Setting) -> Batch:
     }
 
 
+def word_batch(setting: Setting) -> Batch:
+    """`equation_batch` in words and characters: passages of T words, questions of an eighth.
+
+    Example:
+        >>> from experiments.benchmark.setting import PRESETS
+        >>> setting = Setting(PRESETS["tiny"], rows=2, tokens=64, solutions=3, task="naqanet")
+        >>> word_batch(setting)["question_chars"].shape
+        (2, 8, 16)
+    """
+    rng = np.random.default_rng(setting.seed)
+    batch = equation_batch(setting)
+    texts = {"passage": setting.tokens, "question": setting.tokens // 8}
+    for text, length in texts.items():
+        shape = setting.rows, length
+        chars = rng.integers(2, NAQANET.num_characters, (*shape, MAX_CHARACTERS))
+        batch[f"{text}_words"] = rng.integers(2, NAQANET.num_words, shape).astype(np.int32)
+        batch[f"{text}_chars"] = chars.astype(np.int32)
+        batch[f"{text}_where"] = np.ones(shape, bool)
+    read = ("number_tokens", "numbers_where", "solutions", "solutions_where", "row_where")
+    return {name: x for name, x in batch.items() if name in read or name.startswith(tuple(texts))}
+
+
 class EncoderAlone(nnx.Module):
     """No head: what every other step costs at least."""
 
@@ -207,8 +233,14 @@ TASKS: dict[str, TaskParts] = {
     ),
 }
 
-#: The steps of the tasks, and that of an encoder alone, which their heads are compared with.
+#: The steps of the tasks; that of NAQANet, which brings its own encoder; and that of an encoder
+#: alone, which heads are compared with.
 STEPS: dict[str, StepParts] = {
     **TASKS,
+    "naqanet": StepParts(
+        batch=word_batch,
+        model=lambda encoder: NAQANet(NAQANET, dtype=encoder.dtype, rngs=nnx.Rngs(0)),
+        make_loss=equation_qa.make_loss,
+    ),
     "encoder": StepParts(batch=random_batch, model=EncoderAlone, make_loss=_encoder_loss),
 }

@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 import math
 import os
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,24 +20,27 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.experimental import topologies
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, Mesh
 from rich.progress import track
 from rich.table import Table
 
+from experiments.benchmark.compiled import describe
 from experiments.benchmark.measure import wide_console
 from experiments.benchmark.ours import OPTIMIZER_CONFIG
 from experiments.benchmark.setting import NUM_STEPS, PRESETS, Setting
-from experiments.benchmark.tasks import TASKS
+from experiments.benchmark.tasks import STEPS
 from experiments.cli import flags, run_command
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
-from hardem_jax.models.attention import Implementation, kernels
+from hardem_jax.models.attention import Implementation
 from hardem_jax.models.bert import Bert, BertConfig, Remat
 from hardem_jax.objectives import HardEM
-from hardem_jax.training.mesh import DATA_AXIS, replicated
+from hardem_jax.training.mesh import BATCH_AXES, row_sharding, state_shardings
 from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import TrainState
 from hardem_jax.training.step import compile_train_step, make_train_step
+
+Task = Literal["spans", "equations", "queries", "naqanet"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +61,6 @@ class Chip:
 # Google's pages of system architecture, cloud.google.com/tpu/docs/v5e and .../v5p.
 CHIPS = {"v5e": Chip(16, 197, 200), "v5p": Chip(95, 459, 600)}
 
-_COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
-# `%x = SHAPE all-reduce(...)`; of an asynchronous pair only the start is counted.
-_COLLECTIVE = re.compile(rf"= (\(.*?\)|\S+) ({_COLLECTIVES})(?:-start)?\(")
-_SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
-_BITS = re.compile(r"\d+")
-
 
 @dataclasses.dataclass(frozen=True)
 class Tpu:
@@ -72,7 +68,8 @@ class Tpu:
 
     Attributes:
         topologies: generation and chips along each axis of the slice.
-        tasks: "spans" of a reader, "equations" of a tagger, "queries" of SQLova.
+        tasks: "spans" of a reader, "equations" of a tagger, "queries" of SQLova, "naqanet" (which
+            has the sizes that were published, whatever the preset).
         preset: size of the encoder; "tiny" only to see that everything runs.
         layers: of the encoder; None for the preset's number.
         rows: of the batch on each chip.
@@ -82,11 +79,12 @@ class Tpu:
         attention: what computes it, see `hardem_jax.models.attention`.
         attention_dropout: on attention probabilities; kernels need 0.
         remat: what the backward pass computes again, see `Bert`.
+        fsdp: chips that parameters and optimiser state are split over; 1 for copies on all.
         out: write the figures here, as JSON.
     """
 
     topologies: tuple[str, ...] = ("v5e:2x2", "v5e:16x16", "v5p:2x2x1", "v5p:4x8x8")
-    tasks: tuple[Literal["spans", "equations", "queries"], ...] = ("spans", "equations", "queries")
+    tasks: tuple[Task, ...] = ("spans", "equations", "queries", "naqanet")
     preset: Literal["tiny", "minilm", "bert-base", "bert-large"] = "bert-base"
     layers: int | None = None
     rows: int = 32
@@ -96,13 +94,14 @@ class Tpu:
     attention: tuple[Implementation, ...] = ("auto",)
     attention_dropout: float = 0.1
     remat: tuple[Remat, ...] = ("none",)
+    fsdp: int = 1
     out: Path | None = None
 
     def run(self) -> None:
         for name in ("rows", "tokens", "solutions"):
             if getattr(self, name) < 2:
                 raise InputError(f"--{name}: expected at least 2, found {getattr(self, name)}")
-        meshes = {name: slice_mesh(name) for name in self.topologies}
+        meshes = {name: slice_mesh(name, self.fsdp) for name in self.topologies}
         programs = list(itertools.product(self.tasks, meshes, self.attention, self.remat))
         results = []
         for task, name, attention, remat in track(programs, "compiling", transient=True):
@@ -133,14 +132,15 @@ class Tpu:
         return {"parameters": parameters, "compile_s": seconds} | describe(compiled)
 
 
-def slice_mesh(name: str) -> Mesh:
-    """A mesh with the axis ``data`` over a slice that need not exist.
+def slice_mesh(name: str, fsdp: int) -> Mesh:
+    """A mesh as training has it over a slice that need not exist.
 
     Args:
         name: such as ``v5e:2x2``.
+        fsdp: see `Tpu`.
 
     Raises:
-        InputError: libtpu is not installed, or knows no such slice.
+        InputError: libtpu is not installed or knows no such slice, or `fsdp` does not divide it.
     """
     generation = name.partition(":")[0]
     if generation not in CHIPS:
@@ -156,7 +156,10 @@ def slice_mesh(name: str) -> Mesh:
         raise InputError(
             f"{name}: cannot be compiled for (pip install 'jax[tpu]'): {reason}"
         ) from error
-    return Mesh(np.array(topology.devices), (DATA_AXIS,), axis_types=(AxisType.Auto,))
+    devices = np.array(topology.devices)
+    if fsdp < 1 or devices.size % fsdp:
+        raise InputError(f"--fsdp: expected a divisor of {devices.size} chips, found {fsdp}")
+    return Mesh(devices.reshape(-1, fsdp), BATCH_AXES, axis_types=(AxisType.Auto,) * 2)
 
 
 def abstract_step(setting: Setting, mesh: Mesh, **options: Any) -> tuple[Any, TrainState, Any]:
@@ -167,7 +170,7 @@ def abstract_step(setting: Setting, mesh: Mesh, **options: Any) -> tuple[Any, Tr
         mesh: see `slice_mesh`.
         **options: of `Bert`.
     """
-    task, sizes = TASKS[setting.task], setting.sizes
+    task, sizes = STEPS[setting.task], setting.sizes
     config = BertConfig(
         *(sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate),
         max_position_embeddings=setting.positions,
@@ -187,58 +190,16 @@ def abstract_step(setting: Setting, mesh: Mesh, **options: Any) -> tuple[Any, Tr
         step = jnp.zeros((), jnp.int32)
         return TrainState(step, params, optimizer.init(params), jax.random.key(setting.seed))
 
-    split = NamedSharding(mesh, PartitionSpec(DATA_AXIS))
-    state = _placed(jax.eval_shape(init, params), replicated(mesh))
+    state = jax.eval_shape(init, params)
+    shardings = state_shardings(state, mesh)
+    placed = jax.tree.map(lambda x, where: x.update(sharding=where), state, shardings)
     batch = {
-        name: jax.ShapeDtypeStruct((mesh.size * len(x), *x.shape[1:]), x.dtype, sharding=split)
+        name: jax.ShapeDtypeStruct(
+            (mesh.size * len(x), *x.shape[1:]), x.dtype, sharding=row_sharding(mesh)
+        )
         for name, x in task.batch(setting).items()
     }
-    return compile_train_step(step, mesh), state, batch
-
-
-def _placed(tree: Any, sharding: NamedSharding) -> Any:
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)
-
-
-def describe(compiled: Any) -> dict[str, Any]:
-    """Memory, operations and collectives of one chip's program.
-
-    Returns:
-        ``memory_gib`` (the most at a time), ``flops`` as XLA counts them (the body of a loop once,
-        which leaves out most of an LSTM, and nothing of a kernel), ``collectives`` and ``kernels``,
-        see the functions of these names.
-    """
-    memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
-    held = memory.argument_size_in_bytes + memory.output_size_in_bytes
-    held += memory.temp_size_in_bytes - memory.alias_size_in_bytes
-    held += memory.generated_code_size_in_bytes
-    return {
-        "memory_gib": held / 2**30,
-        "flops": cost["flops"],
-        "collectives": collectives(compiled.as_text()),
-        "kernels": kernels(compiled.as_text()),
-    }
-
-
-def collectives(hlo: str) -> dict[str, dict[str, float]]:
-    """Kind of collective and dtype -> how many arrays there are in a program, and their MiB.
-
-    Example:
-        >>> collectives("%r = (f32[256,1024]{1,0}, f32[4]{0}) all-reduce(%a, %b), to_apply=%add")
-        {'all-reduce f32': {'arrays': 2, 'mib': 1.0000152587890625}}
-    """
-    found: dict[str, dict[str, float]] = {}
-    for shapes, kind in _COLLECTIVE.findall(hlo):
-        for dtype, dims in _SHAPE.findall(shapes):
-            entry = found.setdefault(f"{kind} {dtype}", {"arrays": 0, "mib": 0.0})
-            entry["arrays"] += 1
-            entry["mib"] += _num_bytes(dtype, dims) / 2**20
-    return found
-
-
-def _num_bytes(dtype: str, dims: str) -> float:
-    bits = _BITS.search(dtype)
-    return math.prod(int(d) for d in dims.split(",") if d) * (int(bits[0]) / 8 if bits else 1)
+    return compile_train_step(step, mesh, shardings), placed, batch
 
 
 def table(results: Sequence[dict[str, Any]]) -> Table:

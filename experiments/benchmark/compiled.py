@@ -1,0 +1,54 @@
+"""What a compiled program does, read off its text and XLA's own accounts."""
+
+import math
+import re
+from typing import Any
+
+from hardem_jax.models.attention import kernels
+
+_COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
+# `%x = SHAPE all-reduce(...)`; of an asynchronous pair only the start is counted.
+_COLLECTIVE = re.compile(rf"= (\(.*?\)|\S+) ({_COLLECTIVES})(?:-start)?\(")
+_SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
+_BITS = re.compile(r"\d+")
+
+
+def describe(compiled: Any) -> dict[str, Any]:
+    """Memory, operations and collectives of one chip's program.
+
+    Returns:
+        ``memory_gib`` (the most at a time), ``flops`` as XLA counts them (the body of a loop once,
+        which leaves out most of an LSTM, and nothing of a kernel), ``collectives`` and ``kernels``,
+        see the functions of these names.
+    """
+    memory, cost = compiled.memory_analysis(), compiled.cost_analysis()
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    held += memory.temp_size_in_bytes - memory.alias_size_in_bytes
+    held += memory.generated_code_size_in_bytes
+    return {
+        "memory_gib": held / 2**30,
+        "flops": cost["flops"],
+        "collectives": collectives(compiled.as_text()),
+        "kernels": kernels(compiled.as_text()),
+    }
+
+
+def collectives(hlo: str) -> dict[str, dict[str, float]]:
+    """Kind of collective and dtype -> how many arrays there are in a program, and their MiB.
+
+    Example:
+        >>> collectives("%r = (f32[256,1024]{1,0}, f32[4]{0}) all-reduce(%a, %b), to_apply=%add")
+        {'all-reduce f32': {'arrays': 2, 'mib': 1.0000152587890625}}
+    """
+    found: dict[str, dict[str, float]] = {}
+    for shapes, kind in _COLLECTIVE.findall(hlo):
+        for dtype, dims in _SHAPE.findall(shapes):
+            entry = found.setdefault(f"{kind} {dtype}", {"arrays": 0, "mib": 0.0})
+            entry["arrays"] += 1
+            entry["mib"] += _num_bytes(dtype, dims) / 2**20
+    return found
+
+
+def _num_bytes(dtype: str, dims: str) -> float:
+    bits = _BITS.search(dtype)
+    return math.prod(int(d) for d in dims.split(",") if d) * (int(bits[0]) / 8 if bits else 1)
