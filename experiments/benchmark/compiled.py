@@ -8,7 +8,11 @@ from hardem_jax.models.attention import kernels
 
 _COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 # `%x = SHAPE all-reduce(...)`; of an asynchronous pair only the start is counted.
-_COLLECTIVE = re.compile(rf"= (\(.*?\)|\S+) ({_COLLECTIVES})(?:-start)?\(")
+_COLLECTIVE = re.compile(rf"= (\(.*?\)|\S+) ({_COLLECTIVES})(-start)?\(")
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
+# TPUs write one asynchronous collective into up to three fusions: begun, waited for, and beside
+# what is computed meanwhile.
+_ASYNCHRONOUS = re.compile(r"channel_id=(\d+).*chain_id=\"(\d+)\"")
 _SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
 _BITS = re.compile(r"\d+")
 
@@ -41,8 +45,24 @@ def collectives(hlo: str) -> dict[str, dict[str, float]]:
         {'all-reduce f32': {'arrays': 2, 'mib': 1.0000152587890625}}
     """
     found: dict[str, dict[str, float]] = {}
-    for shapes, kind in _COLLECTIVE.findall(hlo):
-        for dtype, dims in _SHAPE.findall(shapes):
+    seen, computation = set(), ""
+    for line in hlo.splitlines():
+        if header := _COMPUTATION.match(line):
+            computation = header[1]
+        if not (collective := _COLLECTIVE.search(line)):
+            continue
+        shapes, kind, begun = collective.groups()
+        if pair := _ASYNCHRONOUS.search(line):
+            if (kind, *pair.groups()) in seen:
+                continue
+            seen.add((kind, *pair.groups()))
+        if computation.startswith("all-reduce-scatter"):  # how TPUs write it: a sum, then a slice
+            kind = "reduce-scatter"
+        arrays = _SHAPE.findall(shapes)
+        if begun and kind != "all-reduce":  # a tuple of operands, results and scalars of the device
+            arrays = [(dtype, dims) for dtype, dims in arrays if dims]
+            arrays = arrays[len(arrays) // 2 :]
+        for dtype, dims in arrays:
             entry = found.setdefault(f"{kind} {dtype}", {"arrays": 0, "mib": 0.0})
             entry["arrays"] += 1
             entry["mib"] += _num_bytes(dtype, dims) / 2**20

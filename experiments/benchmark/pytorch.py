@@ -1,11 +1,11 @@
-"""The same training step in PyTorch: `transformers` BertModel with SDPA, eager or compiled."""
+"""The same training step in PyTorch: `transformers` BertModel, with SDPA or without padding."""
 
 from pathlib import Path
 
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
-from transformers import BertModel, get_linear_schedule_with_warmup
+from transformers import AttentionInterface, BertModel, get_linear_schedule_with_warmup
 
 from experiments.benchmark.setting import (
     HEADS,
@@ -18,15 +18,22 @@ from experiments.benchmark.setting import (
 
 
 class SpanReader(torch.nn.Module):
-    """Encoder, span head and selector; calling it gives the loss of hard EM on a batch."""
+    """Encoder, span head and selector; calling it gives the loss of hard EM on a batch.
 
-    def __init__(self, setting: Setting, folder: Path, *, candidate_losses: bool):
+    Args:
+        setting: sizes and rates.
+        folder: weights.
+        candidate_losses: compute the loss like the paper's release.
+        unpadded: leave padding out of everything that the encoder computes.
+    """
+
+    def __init__(self, setting: Setting, folder: Path, *, candidate_losses: bool, unpadded: bool):
         super().__init__()
-        self.candidate_losses = candidate_losses
+        self.candidate_losses, self.unpadded = candidate_losses, unpadded
         self.encoder = BertModel.from_pretrained(
             folder,
             add_pooling_layer=False,
-            attn_implementation="sdpa",
+            attn_implementation=UNPADDED if unpadded else "sdpa",
             hidden_dropout_prob=setting.dropout_rates["hidden_dropout"],
             attention_probs_dropout_prob=setting.dropout_rates["attention_dropout"],
         )
@@ -42,11 +49,14 @@ class SpanReader(torch.nn.Module):
     def forward(self, batch):
         where, device = batch["where"], batch["where"].device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.autocast):
-            hidden = self.encoder(
-                input_ids=batch["token_ids"],
-                attention_mask=where,
-                token_type_ids=batch["token_type_ids"],
-            ).last_hidden_state
+            if self.unpadded:
+                hidden = self._encode_unpadded(batch)
+            else:
+                hidden = self.encoder(
+                    input_ids=batch["token_ids"],
+                    attention_mask=where,
+                    token_type_ids=batch["token_type_ids"],
+                ).last_hidden_state
         hidden = hidden.float()
         scores = self.span_scores(hidden).masked_fill(~batch["context"][..., None], -torch.inf)
         log_probs_of = _candidate_by_candidate if self.candidate_losses else _gathered
@@ -60,6 +70,55 @@ class SpanReader(torch.nn.Module):
         selector_loss = F.cross_entropy(self.selector(pooled), answerable.long(), reduction="none")
         selector_loss = torch.where(batch["row_where"], selector_loss, 0.0).sum() / num_items
         return span_loss + selector_loss
+
+    def _encode_unpadded(self, batch):
+        """As in MosaicBERT and ModernBERT: the real tokens of all texts in one row."""
+        real = batch["real_tokens"]
+        row = self.encoder(
+            input_ids=batch["token_ids"].flatten()[real][None],
+            token_type_ids=batch["token_type_ids"].flatten()[real][None],
+            position_ids=batch["positions"][None],
+            text_begins=batch["text_begins"],
+            longest=batch["token_ids"].shape[1],
+        ).last_hidden_state[0]
+        padded = row.new_zeros(*batch["token_ids"].shape, row.shape[-1])
+        return padded.flatten(0, 1).index_copy(0, real, row).unflatten(0, padded.shape[:2])
+
+
+def _attend_within_texts(
+    module, query, key, value, mask, *, text_begins, longest, scaling, dropout=0.0, **_
+):
+    """``[1, heads, N, width]`` of several texts in one row -> ``[1, N, heads, width]``."""
+    del module, mask
+    if query.device.type == "cuda":
+        if dropout:
+            raise ValueError("variable-length attention has no dropout: --attention-dropout 0")
+        from torch.nn.attention.varlen import varlen_attn  # pyright: ignore[reportMissingImports]
+
+        q, k, v = (x[0].transpose(0, 1).contiguous() for x in (query, key, value))
+        begins = text_begins.int()
+        out = varlen_attn(q, k, v, begins, begins, longest, longest, scale=scaling)
+        return out[None], None
+    lengths = text_begins.diff().tolist()
+    parts = zip(*(x.split(lengths, dim=2) for x in (query, key, value)), strict=True)
+    texts = [
+        F.scaled_dot_product_attention(*part, dropout_p=dropout, scale=scaling) for part in parts
+    ]
+    return torch.cat(texts, dim=2).transpose(1, 2), None
+
+
+UNPADDED = "unpadded"
+AttentionInterface.register(UNPADDED, _attend_within_texts)
+
+
+def _without_padding(batch):
+    """What `SpanReader` needs of a batch to leave its padding out, by name."""
+    lengths = batch["where"].sum(axis=1)
+    return {
+        "real_tokens": np.flatnonzero(batch["where"]),
+        "positions": np.concatenate([np.arange(length) for length in lengths]),
+        "text_begins": np.concatenate([[0], np.cumsum(lengths)]),
+    }
 
 
 def _gathered(scores, solutions):
@@ -82,7 +141,7 @@ def _candidate_by_candidate(scores, solutions):
 class ReaderStep:
     """Model, optimiser and batch; `compiled` runs the model through `torch.compile`.
 
-    With `candidate_losses` the loss is computed like that of the paper's release.
+    Other options: see `SpanReader`.
 
     The optimiser is PyTorch's fused AdamW, the fastest of its three on CPU and on GPU.
     """
@@ -94,12 +153,13 @@ class ReaderStep:
         *,
         compiled: bool = False,
         candidate_losses: bool = False,
+        unpadded: bool = False,
     ):
         torch.set_float32_matmul_precision("high" if setting.tf32 else "highest")
         torch.manual_seed(setting.seed)
         device = "cuda" if setting.device == "gpu" else "cpu"
         self._cuda = device == "cuda"
-        model = SpanReader(setting, folder, candidate_losses=candidate_losses)
+        model = SpanReader(setting, folder, candidate_losses=candidate_losses, unpadded=unpadded)
         self._model = model.to(device).train()
         self._loss = torch.compile(self._model, dynamic=False) if compiled else self._model
         self._parameters = list(self._model.parameters())
@@ -122,9 +182,12 @@ class ReaderStep:
             self._optimizer, num_warmup_steps=0, num_training_steps=NUM_STEPS
         )
         # Gathering wants 64-bit indices; converting once is part of making the batch.
+        batch = random_batch(setting)
+        if unpadded:
+            batch |= _without_padding(batch)
         self._batch = {
             name: torch.from_numpy(x if x.dtype == bool else x.astype(np.int64)).to(device)
-            for name, x in random_batch(setting).items()
+            for name, x in batch.items()
         }
 
     def run(self, steps: int) -> list[tuple[float, float]]:

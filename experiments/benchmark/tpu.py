@@ -35,6 +35,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.models.attention import Implementation
 from hardem_jax.models.bert import Bert, BertConfig, Remat
 from hardem_jax.objectives import HardEM
+from hardem_jax.training.fsdp import gathering
 from hardem_jax.training.mesh import BATCH_AXES, row_sharding, state_shardings
 from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import TrainState
@@ -184,7 +185,8 @@ def abstract_step(setting: Setting, mesh: Mesh, **options: Any) -> tuple[Any, Tr
     graphdef, params = nnx.split(nnx.eval_shape(make_model), nnx.Param)
     optimizer = make_optimizer(OPTIMIZER_CONFIG, params, NUM_STEPS)
     schedule = learning_rate_schedule(OPTIMIZER_CONFIG, NUM_STEPS)
-    step = make_train_step(task.make_loss(graphdef, HardEM()), optimizer, schedule)
+    loss_fn = gathering(task.make_loss(graphdef, HardEM()), mesh)
+    step = make_train_step(loss_fn, optimizer, schedule)
 
     def init(params: Any) -> TrainState:
         step = jnp.zeros((), jnp.int32)
@@ -225,9 +227,12 @@ def table(results: Sequence[dict[str, Any]]) -> Table:
             for kind, entry in sorted(result["collectives"].items())
         )
         called = ", ".join(f"{count} {name}" for name, count in result["kernels"].items())
-        # Two passes around the ring, each of all bytes but the chip's own share.
-        reduced = sum(entry["mib"] for entry in result["collectives"].values()) * 2**20
-        links = 2 * (chips - 1) / chips * reduced / (chip.ici_gbytes * 1e9)
+        # All bytes but the chip's own share go once around the ring, for a sum on all chips twice.
+        sent = sum(
+            entry["mib"] * 2**20 * (2 if kind.startswith("all-reduce") else 1)
+            for kind, entry in result["collectives"].items()
+        )
+        links = (chips - 1) / chips * sent / (chip.ici_gbytes * 1e9)
         drawn.add_row(
             result["task"],
             result["topology"],

@@ -15,8 +15,11 @@ the libraries' own code included. Utilisation is the share of what a large matri
 the same device, measured in the same rounds; `benchmark.flops` says what is counted.
 
 "pytorch-released" is the eager PyTorch step with the loss of the paper's release, a cross-entropy
-of start and end for one candidate after another. "encoder" is our step without any head,
-"equations" and "queries" are those of the tagger and of SQLova: what heads, losses and Z cost.
+of start and end for one candidate after another. "pytorch-unpadded", eager or compiled, computes
+no padding: the texts of a batch lie in one row, with PyTorch's variable-length flash attention on
+a GPU (which has no dropout) and SDPA text by text on a CPU; `--shortest` says how much that is.
+"encoder" is our step without any head, "equations" and "queries" are those of the tagger and of
+SQLova: what heads, losses and Z cost.
 """
 
 import dataclasses
@@ -49,6 +52,8 @@ Variant = Literal[
     "pytorch",
     "pytorch-compile",
     "pytorch-released",
+    "pytorch-unpadded",
+    "pytorch-unpadded-compile",
     "encoder",
     "equations",
     "queries",

@@ -87,9 +87,13 @@ class Bench:
 
             if self._threads is not None:
                 torch.set_num_threads(self._threads)
-            kind = variant.removeprefix("pytorch").removeprefix("-")
+            kinds = variant.split("-")[1:]
             return pytorch.ReaderStep(
-                what, self._folder, compiled=kind == "compile", candidate_losses=kind == "released"
+                what,
+                self._folder,
+                compiled="compile" in kinds,
+                candidate_losses="released" in kinds,
+                unpadded="unpadded" in kinds,
             )
         import jax
 

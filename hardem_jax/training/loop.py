@@ -19,6 +19,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.training.bookkeeping import Bookkeeping
 from hardem_jax.training.checkpoint import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.fsdp import gathering
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import (
     OptimizerConfig,
@@ -133,7 +134,7 @@ def train(
     transform = make_optimizer(optimizer, params, config.num_steps)
     schedule = learning_rate_schedule(optimizer, config.num_steps)
     state = init_state(params, transform, config.seed, mesh)
-    step = make_train_step(loss_fn, transform, schedule, accumulate=accumulate)
+    step = make_train_step(gathering(loss_fn, mesh), transform, schedule, accumulate=accumulate)
     train_step = compile_train_step(step, mesh, shardings_of(state))
     settings = _fingerprint(optimizer, config) | dict(fingerprint or {})
     directory = Path(directory)

@@ -77,6 +77,19 @@ def test_an_encoder_alone_is_a_step_too(tmp_path):
     assert loss == pytest.approx(1, rel=0.1) and grad_norm > 0
 
 
+def test_padding_left_out_changes_no_loss(tmp_path):
+    pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
+    from experiments.benchmark.pytorch import ReaderStep
+
+    sizes = Sizes(1000, 32, 2, 2, 64)
+    setting = Setting(sizes, rows=4, tokens=24, solutions=3, shortest=0.5, dropout=0.0)
+    write_weights(setting, tmp_path)
+    padded, unpadded = (
+        ReaderStep(setting, tmp_path, unpadded=unpadded).run(2) for unpadded in (False, True)
+    )
+    np.testing.assert_allclose(unpadded, padded, rtol=1e-5)
+
+
 def test_the_released_loss_is_that_of_gathered_solutions():
     torch = pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
     from experiments.benchmark.pytorch import _candidate_by_candidate, _gathered

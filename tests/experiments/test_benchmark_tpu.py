@@ -14,9 +14,23 @@ from experiments.benchmark.compiled import collectives
 
 ROOT = Path(__file__).resolve().parents[2]
 HLO = """
+%all-reduce-scatter.1 (a: f32[8,4], b: f32[8]) -> (f32[4,4], f32[4]) {
+  %all-reduce.5 = (f32[8,4]{1,0}, f32[8]{0}) all-reduce(%a, %b), channel_id=9
+}
+
+%begun (p: bf16[8,4]) -> bf16[8,4] {
+  %all-gather.1 = bf16[8,4]{1,0} all-gather(%p), channel_id=7, frontend_attributes={chain_id="0"}
+}
+
+%async_collective_fusion.1 (p: bf16[8,4], q: f32[4]) -> (f32[4], bf16[8,4]) {
+  %all-gather.2 = bf16[8,4]{1,0} all-gather(%p), channel_id=7, frontend_attributes={chain_id="0"}
+}
+
+ENTRY %main (a: f32[4]) -> f32[4] {
   %all-reduce.1 = f32[30522,768]{1,0:T(8,128)} all-reduce(%fusion.1), channel_id=1
   %start = (bf16[4,2]{1,0}, bf16[4,2]{1,0}) all-reduce-start(%a, %b), channel_id=2
   %done = (bf16[4,2]{1,0}, bf16[4,2]{1,0}) all-reduce-done(%start)
+  %sent = (f32[3]{0}, f32[3]{0}, u32[]{:S(2)}, u32[]{:S(2)}) collective-permute-start(%x)
   %gathered = s32[16]{0} all-gather(%ids), dimensions={0}
   %flag = pred[] all-reduce(%finite)
   ROOT %fusion = f32[4]{0} fusion(%all-reduce.1), kind=kLoop
@@ -28,6 +42,9 @@ def test_collectives_are_counted_once_with_their_bytes():
         "all-reduce f32": {"arrays": 1, "mib": 30522 * 768 * 4 / 2**20},
         "all-reduce bf16": {"arrays": 2, "mib": 2 * 8 * 2 / 2**20},
         "all-gather s32": {"arrays": 1, "mib": 16 * 4 / 2**20},
+        "collective-permute f32": {"arrays": 1, "mib": 3 * 4 / 2**20},
+        "all-gather bf16": {"arrays": 1, "mib": 32 * 2 / 2**20},
+        "reduce-scatter f32": {"arrays": 2, "mib": 40 * 4 / 2**20},
         "all-reduce pred": {"arrays": 1, "mib": 1 / 2**20},
     }
 

@@ -10,6 +10,7 @@ import pytest
 from hardem_jax.errors import InputError
 from hardem_jax.training import mesh as mesh_module
 from hardem_jax.training.checkpoint import RunCheckpoints, load_params
+from hardem_jax.training.fsdp import gathering
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids, state_shardings
 from hardem_jax.training.names import named_leaves
@@ -58,7 +59,7 @@ def start(mesh):
     params = toy.init_params()
     optimizer = make_optimizer(OPTIMIZER, params, 10)
     state = init_state(params, optimizer, seed=0, mesh=mesh)
-    step = make_train_step(toy.loss_fn, optimizer)
+    step = make_train_step(gathering(toy.loss_fn, mesh), optimizer)
     return state, compile_train_step(step, mesh, shardings_of(state))
 
 
