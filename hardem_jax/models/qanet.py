@@ -239,10 +239,11 @@ class PassageQuestionAttention(nnx.Module):
         """[B, P, D], [B, Q, D] and their true words [B, P], [B, Q] -> [B, P, 4D]."""
         dtype = passage.dtype
         product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
-        w_p, w_q, w_pq = (row.astype(dtype) for row in self.kernel[...])
-        scores = product("bpd,bqd->bpq", passage * w_pq[None, None], question)
-        scores = scores + product("bpd,d->bp", passage, w_p)[:, :, None]
-        scores = scores + product("bqd,d->bq", question, w_q)[:, None, :]
+        # In float32, so that devices add up its gradients in float32, see `bert_ops.linear`.
+        w_p, w_q, w_pq = (row[None, None] for row in self.kernel[...])
+        scores = product("bpd,bqd->bpq", (passage * w_pq).astype(dtype), question)
+        scores = scores + (passage * w_p).sum(axis=-1)[:, :, None]
+        scores = scores + (question * w_q).sum(axis=-1)[:, None, :]
         to_question = masked_softmax(scores, question_where[:, None, :], axis=2).astype(dtype)
         to_passage = masked_softmax(scores, passage_where[:, :, None], axis=1).astype(dtype)
         a = product("bpq,bqd->bpd", to_question, question).astype(dtype)

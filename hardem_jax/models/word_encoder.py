@@ -13,7 +13,7 @@ from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
 from hardem_jax.models.dropout import dropout
-from hardem_jax.models.layers import KERNEL_INIT, dense, masked_max
+from hardem_jax.models.layers import KERNEL_INIT, Linear, dense, masked_max
 
 # Standard deviation of embeddings that are trained from scratch.
 EMBEDDING_STDDEV = 0.1
@@ -70,8 +70,8 @@ class CharacterCNN(nnx.Module):
         inside = inside & (length > 0)
         best = masked_max(scores, inside)
         # Bias and ReLU are monotone and come after the maximum, on a fraction of the elements.
-        best = jax.nn.relu(best + self.bias[...][None, None].astype(best.dtype))
-        return jnp.where(length > 0, best, 0)
+        best = jax.nn.relu(best.astype(jnp.float32) + self.bias[...][None, None])
+        return jnp.where(length > 0, best, 0).astype(scores.dtype)
 
 
 class Highway(nnx.Module):
@@ -86,7 +86,7 @@ class Highway(nnx.Module):
 
     def __init__(self, size: int, *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32):
         self.transform = dense(size, size, rngs=rngs, dtype=dtype)
-        self.gate = nnx.Linear(
+        self.gate = Linear(
             size,
             size,
             kernel_init=KERNEL_INIT,
