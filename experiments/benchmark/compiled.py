@@ -13,6 +13,7 @@ _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
 # TPUs write one asynchronous collective into up to three fusions: begun, waited for, and beside
 # what is computed meanwhile.
 _ASYNCHRONOUS = re.compile(r"channel_id=(\d+).*chain_id=\"(\d+)\"")
+_LOOP_BODY = re.compile(r"\bbody=%?([\w.-]+)")
 _SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
 _BITS = re.compile(r"\d+")
 
@@ -40,12 +41,14 @@ def describe(compiled: Any) -> dict[str, Any]:
 def collectives(hlo: str) -> dict[str, dict[str, float]]:
     """Kind of collective and dtype -> how many arrays there are in a program, and their MiB.
 
+    Those in the body of a loop are counted once, under a name of their own.
+
     Example:
         >>> collectives("%r = (f32[256,1024]{1,0}, f32[4]{0}) all-reduce(%a, %b), to_apply=%add")
         {'all-reduce f32': {'arrays': 2, 'mib': 1.0000152587890625}}
     """
     found: dict[str, dict[str, float]] = {}
-    seen, computation = set(), ""
+    seen, computation, bodies = set(), "", set(_LOOP_BODY.findall(hlo))
     for line in hlo.splitlines():
         if header := _COMPUTATION.match(line):
             computation = header[1]
@@ -63,7 +66,8 @@ def collectives(hlo: str) -> dict[str, dict[str, float]]:
             arrays = [(dtype, dims) for dtype, dims in arrays if dims]
             arrays = arrays[len(arrays) // 2 :]
         for dtype, dims in arrays:
-            entry = found.setdefault(f"{kind} {dtype}", {"arrays": 0, "mib": 0.0})
+            name = f"{kind} {dtype}" + (" in a loop" if computation in bodies else "")
+            entry = found.setdefault(name, {"arrays": 0, "mib": 0.0})
             entry["arrays"] += 1
             entry["mib"] += _num_bytes(dtype, dims) / 2**20
     return found

@@ -80,6 +80,7 @@ class Tpu:
         attention: what computes it, see `hardem_jax.models.attention`.
         attention_dropout: on attention probabilities; kernels need 0.
         remat: what the backward pass computes again, see `Bert`.
+        accumulate: k, parts of a step, each of so many rows, that are computed one after another.
         fsdp: chips that parameters and optimiser state are split over; 1 for copies on all.
         out: write the figures here, as JSON.
     """
@@ -95,13 +96,16 @@ class Tpu:
     attention: tuple[Implementation, ...] = ("auto",)
     attention_dropout: float = 0.1
     remat: tuple[Remat, ...] = ("none",)
+    accumulate: int = 1
     fsdp: int = 1
     out: Path | None = None
 
     def run(self) -> None:
-        for name in ("rows", "tokens", "solutions"):
-            if getattr(self, name) < 2:
-                raise InputError(f"--{name}: expected at least 2, found {getattr(self, name)}")
+        for name, least in {"rows": 2, "tokens": 2, "solutions": 2, "accumulate": 1}.items():
+            if getattr(self, name) < least:
+                raise InputError(
+                    f"--{name}: expected at least {least}, found {getattr(self, name)}"
+                )
         meshes = {name: slice_mesh(name, self.fsdp) for name in self.topologies}
         programs = list(itertools.product(self.tasks, meshes, self.attention, self.remat))
         results = []
@@ -125,7 +129,9 @@ class Tpu:
             dtype=self.dtype,
             task=task,
         )
-        step, state, batch = abstract_step(setting, mesh, attention=attention, remat=remat)
+        step, state, batch = abstract_step(
+            setting, mesh, self.accumulate, attention=attention, remat=remat
+        )
         began = time.perf_counter()
         compiled = step.lower(state, batch).compile()
         seconds = time.perf_counter() - began
@@ -163,12 +169,15 @@ def slice_mesh(name: str, fsdp: int) -> Mesh:
     return Mesh(devices.reshape(-1, fsdp), BATCH_AXES, axis_types=(AxisType.Auto,) * 2)
 
 
-def abstract_step(setting: Setting, mesh: Mesh, **options: Any) -> tuple[Any, TrainState, Any]:
+def abstract_step(
+    setting: Setting, mesh: Mesh, accumulate: int, **options: Any
+) -> tuple[Any, TrainState, Any]:
     """The training step of hard EM, and shapes of its state and batch; nothing is computed.
 
     Args:
         setting: ``rows`` are those of one chip.
         mesh: see `slice_mesh`.
+        accumulate: see `Tpu`.
         **options: of `Bert`.
     """
     task, sizes = STEPS[setting.task], setting.sizes
@@ -186,7 +195,7 @@ def abstract_step(setting: Setting, mesh: Mesh, **options: Any) -> tuple[Any, Tr
     optimizer = make_optimizer(OPTIMIZER_CONFIG, params, NUM_STEPS)
     schedule = learning_rate_schedule(OPTIMIZER_CONFIG, NUM_STEPS)
     loss_fn = gathering(task.make_loss(graphdef, HardEM()), mesh)
-    step = make_train_step(loss_fn, optimizer, schedule)
+    step = make_train_step(loss_fn, optimizer, schedule, accumulate=accumulate)
 
     def init(params: Any) -> TrainState:
         step = jnp.zeros((), jnp.int32)
@@ -195,9 +204,11 @@ def abstract_step(setting: Setting, mesh: Mesh, **options: Any) -> tuple[Any, Tr
     state = jax.eval_shape(init, params)
     shardings = state_shardings(state, mesh)
     placed = jax.tree.map(lambda x, where: x.update(sharding=where), state, shardings)
+    parts = () if accumulate == 1 else (accumulate,)
+    split = row_sharding(mesh, len(parts))
     batch = {
         name: jax.ShapeDtypeStruct(
-            (mesh.size * len(x), *x.shape[1:]), x.dtype, sharding=row_sharding(mesh)
+            (*parts, mesh.size * len(x), *x.shape[1:]), x.dtype, sharding=split
         )
         for name, x in task.batch(setting).items()
     }

@@ -26,7 +26,12 @@ HLO = """
   %all-gather.2 = bf16[8,4]{1,0} all-gather(%p), channel_id=7, frontend_attributes={chain_id="0"}
 }
 
+%step.2 (state: (s32[], f32[6])) -> (s32[], f32[6]) {
+  %all-reduce.7 = f32[6]{0} all-reduce(%x), channel_id=5
+}
+
 ENTRY %main (a: f32[4]) -> f32[4] {
+  %while.1 = (s32[], f32[6]{0}) while(%tuple.3), condition=%until, body=%step.2
   %all-reduce.1 = f32[30522,768]{1,0:T(8,128)} all-reduce(%fusion.1), channel_id=1
   %start = (bf16[4,2]{1,0}, bf16[4,2]{1,0}) all-reduce-start(%a, %b), channel_id=2
   %done = (bf16[4,2]{1,0}, bf16[4,2]{1,0}) all-reduce-done(%start)
@@ -43,6 +48,7 @@ def test_collectives_are_counted_once_with_their_bytes():
         "all-reduce bf16": {"arrays": 2, "mib": 2 * 8 * 2 / 2**20},
         "all-gather s32": {"arrays": 1, "mib": 16 * 4 / 2**20},
         "collective-permute f32": {"arrays": 1, "mib": 3 * 4 / 2**20},
+        "all-reduce f32 in a loop": {"arrays": 1, "mib": 6 * 4 / 2**20},
         "all-gather bf16": {"arrays": 1, "mib": 32 * 2 / 2**20},
         "reduce-scatter f32": {"arrays": 2, "mib": 40 * 4 / 2**20},
         "all-reduce pred": {"arrays": 1, "mib": 1 / 2**20},
