@@ -98,6 +98,7 @@ def _attend_within_texts(
         q, k, v = (x[0].transpose(0, 1).contiguous() for x in (query, key, value))
         begins = text_begins.int()
         out = varlen_attn(q, k, v, begins, begins, longest, longest, scale=scaling)
+        assert isinstance(out, torch.Tensor)  # nothing beside it was asked for
         return out[None], None
     lengths = text_begins.diff().tolist()
     parts = zip(*(x.split(lengths, dim=2) for x in (query, key, value)), strict=True)

@@ -6,10 +6,10 @@ import functools
 from typing import Any
 
 import jax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from hardem_jax.training.accumulate import LossFn
-from hardem_jax.training.mesh import FSDP_AXIS, replicated, state_shardings
+from hardem_jax.training.mesh import FSDP_AXIS, state_shardings
 
 
 def gathering(loss_fn: LossFn, mesh: Mesh) -> LossFn:
@@ -42,7 +42,7 @@ def gathering(loss_fn: LossFn, mesh: Mesh) -> LossFn:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _whole(sharding: NamedSharding, part: jax.Array) -> jax.Array:
-    return jax.lax.with_sharding_constraint(part, replicated(sharding.mesh))
+    return jax.lax.with_sharding_constraint(part, NamedSharding(sharding.mesh, PartitionSpec()))
 
 
 def _whole_fwd(sharding, part):
