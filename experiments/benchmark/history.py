@@ -113,7 +113,7 @@ class History:
         command = [sys.executable, "-m", "experiments.benchmark", *arguments]
         command += ["--rounds", "1", "--out", str(out)]
         # No other copy of the project may be found before the commit's own.
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        environment = os.environ | {"PYTHONPATH": str(folder)}
         ran = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )

@@ -27,6 +27,9 @@ def repository(tmp_path):
     root = tmp_path / "project"
     module = root / "experiments" / "benchmark" / "__main__.py"
     module.parent.mkdir(parents=True)
+    # Found before the checkout that may be installed, which a folder without them would not be.
+    (module.parents[1] / "__init__.py").touch()
+    (module.parent / "__init__.py").touch()
 
     def git(*arguments):
         who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
