@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from experiments.benchmark.setting import MIN_TOKENS, PRESETS, Setting
+from experiments.benchmark.setting import MIN_TOKENS, Setting, sizes_of
 from hardem_jax.errors import InputError
 
 
@@ -59,9 +59,7 @@ class BenchmarkFlags:
         """
         if faults := list(self._faults()):
             raise InputError("; ".join(faults))
-        sizes = PRESETS[self.preset]
-        if self.layers is not None:
-            sizes = dataclasses.replace(sizes, layers=self.layers)
+        sizes = sizes_of(self.preset, self.layers)
         shared = ("rows", "shortest", "dropout", "attention_dropout")
         shared += ("dtype", "tf32", "device", "seed")
         fields = {name: getattr(self, name) for name in shared}

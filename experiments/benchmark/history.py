@@ -144,7 +144,7 @@ def summarize(
             "wall_s": quartiles(seconds[commit]),
             "speed": median_ratio(base, seconds[commit]),
             "first_step_s": statistics.median(turn["first_step_s"] for turn in turns[commit]),
-            "peak_mib": max(turn["peak_mib"] for turn in turns[commit]),
+            "peak_mib": max((turn["peak_mib"] or 0) for turn in turns[commit]) or None,
         }
         for commit, title in titles.items()
     ]
@@ -164,7 +164,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> Table:
             with_quartiles(result["wall_s"], factor=1000, digits=0),
             with_quartiles(result["speed"], factor=1, digits=2),
             f"{result['first_step_s']:.1f}",
-            f"{result['peak_mib']:.0f}",
+            "?" if result["peak_mib"] is None else f"{result['peak_mib']:.0f}",
         )
     return drawn
 

@@ -15,6 +15,7 @@ from experiments.benchmark.setting import (
     NUM_STEPS,
     OPTIMIZER,
     Setting,
+    Sizes,
 )
 from experiments.benchmark.tasks import STEPS, TASKS
 from hardem_jax.models.bert import Bert, BertConfig
@@ -153,17 +154,33 @@ def _load_heads(reader: nnx.Module, folder: Path) -> None:
             getattr(reader, name).bias[...] = jnp.asarray(heads[f"{name}.bias"])
 
 
+def bert_config(sizes: Sizes, positions: int, **rates: float) -> BertConfig:
+    """An encoder of these sizes.
+
+    Args:
+        sizes: without the position table.
+        positions: rows of that.
+        **rates: of dropout, fields of `BertConfig`.
+
+    Example:
+        >>> bert_config(Sizes(30522, 384, 6, 12, 1536), 512, hidden_dropout=0.0).head_size
+        32
+    """
+    return BertConfig(
+        *(sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate),
+        max_position_embeddings=positions,
+        **rates,
+    )
+
+
 def write_weights(setting: Setting, folder: Path) -> None:
     """Random weights of encoder (Hugging Face layout) and heads (``heads.npz``).
 
     Biases and LayerNorm are random too: a weight that is lost on the way to PyTorch then changes
     the loss. Drawn by numpy on abstract modules, so that no device is touched.
     """
-    sizes, rng = setting.sizes, np.random.default_rng(setting.seed)
-    config = BertConfig(
-        *(sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate),
-        max_position_embeddings=setting.positions,
-    )
+    rng = np.random.default_rng(setting.seed)
+    config = bert_config(setting.sizes, setting.positions)
     reader = nnx.eval_shape(lambda: SpanReader(Bert(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0)))
     graphdef, shapes = nnx.split(reader, nnx.Param)
 

@@ -32,8 +32,8 @@ from experiments.benchmark.measure import (
     wide_console,
     with_quartiles,
 )
-from experiments.benchmark.ours import OPTIMIZER_CONFIG
-from experiments.benchmark.setting import NUM_STEPS, PRESETS
+from experiments.benchmark.ours import OPTIMIZER_CONFIG, bert_config
+from experiments.benchmark.setting import NUM_STEPS, sizes_of
 from experiments.cli import flags, run_command
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.plans import TrainingPlan, training_batches
@@ -41,7 +41,7 @@ from hardem_jax.data.prepared import PreparedSplit, all_windows
 from hardem_jax.data.records import write_json
 from hardem_jax.data.windows import pad_windows
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.bert import Bert
 from hardem_jax.models.packing import real_token_share
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM
@@ -146,14 +146,9 @@ class Packing:
 
     def _step(self, dropout: float) -> Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]:
         """Makes a training step on a batch; the state is its own."""
-        sizes = PRESETS[self.preset]
-        config = BertConfig(
-            *(sizes.vocabulary, sizes.hidden, self.layers or sizes.layers),
-            *(sizes.heads, sizes.intermediate),
-            max_position_embeddings=max(512, self.buckets[-1]),
-            hidden_dropout=dropout,
-            attention_dropout=dropout,
-        )
+        rates = {"hidden_dropout": dropout, "attention_dropout": dropout}
+        positions = max(512, self.buckets[-1])
+        config = bert_config(sizes_of(self.preset, self.layers), positions, **rates)
         encoder = Bert(config, rngs=nnx.Rngs(self.seed), dtype=jnp.dtype(self.dtype))
         graphdef, params = nnx.split(SpanReader(encoder, rngs=nnx.Rngs(self.seed)), nnx.Param)
         mesh = data_mesh(1)

@@ -48,6 +48,17 @@ PRESETS = {
 }
 
 
+def sizes_of(preset: str, layers: int | None) -> Sizes:
+    """The sizes of `PRESETS`, with another number of layers unless that is None.
+
+    Example:
+        >>> sizes_of("minilm", 2).layers
+        2
+    """
+    sizes = PRESETS[preset]
+    return sizes if layers is None else dataclasses.replace(sizes, layers=layers)
+
+
 @dataclasses.dataclass(frozen=True)
 class Setting:
     """One training step.

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console
 from experiments.benchmark.ours import TaskStep, write_weights
-from experiments.benchmark.setting import PRESETS, Setting
+from experiments.benchmark.setting import Setting, sizes_of
 from experiments.cli import flags, run_command
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
@@ -69,11 +69,8 @@ class StepProfile:
     def run(self) -> None:
         if self.steps < 1:
             raise InputError(f"--steps: expected at least 1, found {self.steps}")
-        sizes = PRESETS[self.preset]
-        if self.layers is not None:
-            sizes = dataclasses.replace(sizes, layers=self.layers)
         setting = Setting(
-            *(sizes, self.rows, self.tokens, self.solutions),
+            *(sizes_of(self.preset, self.layers), self.rows, self.tokens, self.solutions),
             dropout=self.dropout,
             attention_dropout=self.attention_dropout,
             dtype=self.dtype,

@@ -105,7 +105,7 @@ def query_batch(setting: Setting) -> Batch:
         >>> setting = Setting(PRESETS["tiny"], rows=2, tokens=48, solutions=3, task="queries")
         >>> batch = query_batch(setting)
         >>> batch["solutions"].shape, batch["columns_where"].sum(axis=1).tolist()
-        ((2, 3, 15), [8, 8])
+        ((2, 3, 15), [7, 7])
     """
     rng = np.random.default_rng(setting.seed)
     texts = random_texts(dataclasses.replace(setting, shortest=1.0), rng)
@@ -150,7 +150,9 @@ def word_batch(setting: Setting) -> Batch:
         (2, 8, 16)
     """
     rng = np.random.default_rng(setting.seed)
-    batch = equation_batch(setting)
+    read = ("number_tokens", "numbers_where", "solutions", "solutions_where", "row_where")
+    equations = equation_batch(setting)
+    batch = {name: equations[name] for name in read}
     texts = {"passage": setting.tokens, "question": setting.tokens // 8}
     for text, length in texts.items():
         shape = setting.rows, length
@@ -158,8 +160,7 @@ def word_batch(setting: Setting) -> Batch:
         batch[f"{text}_words"] = rng.integers(2, NAQANET.num_words, shape).astype(np.int32)
         batch[f"{text}_chars"] = chars.astype(np.int32)
         batch[f"{text}_where"] = np.ones(shape, bool)
-    read = ("number_tokens", "numbers_where", "solutions", "solutions_where", "row_where")
-    return {name: x for name, x in batch.items() if name in read or name.startswith(tuple(texts))}
+    return batch
 
 
 class EncoderAlone(nnx.Module):

@@ -17,26 +17,25 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import nnx
 from jax.experimental import topologies
-from jax.sharding import AxisType, Mesh
+from jax.sharding import Mesh
 from rich.progress import track
 from rich.table import Table
 
 from experiments.benchmark.compiled import describe
 from experiments.benchmark.measure import wide_console
-from experiments.benchmark.ours import OPTIMIZER_CONFIG
-from experiments.benchmark.setting import NUM_STEPS, PRESETS, Setting
+from experiments.benchmark.ours import OPTIMIZER_CONFIG, bert_config
+from experiments.benchmark.setting import NUM_STEPS, Setting, sizes_of
 from experiments.benchmark.tasks import STEPS
 from experiments.cli import flags, run_command
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
 from hardem_jax.models.attention import Implementation
-from hardem_jax.models.bert import Bert, BertConfig, Remat
+from hardem_jax.models.bert import Bert, Remat
 from hardem_jax.objectives import HardEM
 from hardem_jax.training.fsdp import gathering
-from hardem_jax.training.mesh import BATCH_AXES, row_sharding, state_shardings
+from hardem_jax.training.mesh import mesh_over, row_sharding, state_shardings
 from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import TrainState
 from hardem_jax.training.step import compile_train_step, make_train_step
@@ -120,11 +119,8 @@ class Tpu:
     def _compile(
         self, task: str, mesh: Mesh, attention: Implementation, remat: Remat
     ) -> dict[str, Any]:
-        sizes = PRESETS[self.preset]
-        if self.layers is not None:
-            sizes = dataclasses.replace(sizes, layers=self.layers)
         setting = Setting(
-            *(sizes, self.rows, self.tokens, self.solutions),
+            *(sizes_of(self.preset, self.layers), self.rows, self.tokens, self.solutions),
             attention_dropout=self.attention_dropout,
             dtype=self.dtype,
             task=task,
@@ -163,10 +159,7 @@ def slice_mesh(name: str, fsdp: int) -> Mesh:
         raise InputError(
             f"{name}: cannot be compiled for (pip install 'jax[tpu]'): {reason}"
         ) from error
-    devices = np.array(topology.devices)
-    if fsdp < 1 or devices.size % fsdp:
-        raise InputError(f"--fsdp: expected a divisor of {devices.size} chips, found {fsdp}")
-    return Mesh(devices.reshape(-1, fsdp), BATCH_AXES, axis_types=(AxisType.Auto,) * 2)
+    return mesh_over(topology.devices, fsdp=fsdp)
 
 
 def abstract_step(
@@ -180,12 +173,8 @@ def abstract_step(
         accumulate: see `Tpu`.
         **options: of `Bert`.
     """
-    task, sizes = STEPS[setting.task], setting.sizes
-    config = BertConfig(
-        *(sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate),
-        max_position_embeddings=setting.positions,
-        **setting.dropout_rates,
-    )
+    task = STEPS[setting.task]
+    config = bert_config(setting.sizes, setting.positions, **setting.dropout_rates)
 
     def make_model() -> nnx.Module:
         dtype = jnp.dtype(setting.dtype)

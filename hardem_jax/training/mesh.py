@@ -8,7 +8,7 @@ the sum of its gradients. With `fsdp` 1 that is plain data parallelism.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -47,8 +47,6 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
     count = len(devices) if num_devices is None else num_devices
     if not 1 <= count <= len(devices):
         raise InputError(f"num_devices: expected 1 to {len(devices)} (devices found), got {count}")
-    if fsdp < 1 or count % fsdp:
-        raise InputError(f"fsdp: expected a divisor of the {count} devices, got {fsdp}")
     # Process after process, so that the rows of a process are consecutive rows of the batch.
     devices = sorted(devices, key=lambda device: (device.process_index, device.id))[:count]
     busy = len({device.process_index for device in devices})
@@ -57,9 +55,23 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
             f"num_devices: expected devices of all {jax.process_count()} processes, got {count}, "
             f"which are those of {busy}"
         )
-    return Mesh(
-        np.array(devices).reshape(count // fsdp, fsdp), BATCH_AXES, (AxisType.Auto, AxisType.Auto)
-    )
+    return mesh_over(devices, fsdp=fsdp)
+
+
+def mesh_over(devices: Sequence[jax.Device], *, fsdp: int) -> Mesh:
+    """The given devices as `data` times `fsdp`, for programs that run elsewhere too.
+
+    Raises:
+        InputError: if `fsdp` does not divide their number.
+
+    Example:
+        >>> dict(mesh_over(jax.devices()[:1], fsdp=1).shape)
+        {'data': 1, 'fsdp': 1}
+    """
+    if fsdp < 1 or len(devices) % fsdp:
+        raise InputError(f"fsdp: expected a divisor of the {len(devices)} devices, got {fsdp}")
+    array = np.array(devices).reshape(-1, fsdp)
+    return Mesh(array, BATCH_AXES, (AxisType.Auto, AxisType.Auto))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:

@@ -8,10 +8,11 @@ import pytest
 from flax import nnx
 
 from experiments.benchmark.compiled import collectives
+from experiments.benchmark.ours import bert_config
 from experiments.benchmark.setting import PRESETS, Setting
 from experiments.benchmark.tasks import TASKS
 from hardem_jax import HardEM
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.bert import Bert
 from hardem_jax.training import mesh as mesh_module
 from hardem_jax.training.fsdp import gathering
 from hardem_jax.training.mesh import data_mesh, place_batch, state_shardings
@@ -25,11 +26,8 @@ SETTING = Setting(PRESETS["tiny"], rows=24, tokens=40, solutions=3)
 @pytest.fixture
 def compiled_step(monkeypatch):
     monkeypatch.setattr(mesh_module, "MIN_SPLIT_SIZE", 1000)  # all kernels of the tiny encoder
-    sizes, task, mesh = SETTING.sizes, TASKS["spans"], data_mesh(8, fsdp=4)
-    config = BertConfig(
-        *(sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate),
-        max_position_embeddings=SETTING.tokens,
-    )
+    task, mesh = TASKS["spans"], data_mesh(8, fsdp=4)
+    config = bert_config(SETTING.sizes, SETTING.tokens)
     graphdef, params = nnx.split(task.model(Bert(config, rngs=nnx.Rngs(0))), nnx.Param)
     optimizer = make_optimizer(OptimizerConfig(), params, 10)
     state = init_state(params, optimizer, seed=0, mesh=mesh)

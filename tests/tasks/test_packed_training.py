@@ -10,11 +10,12 @@ import optax
 import pytest
 from flax import nnx
 
+from experiments.benchmark.ours import bert_config
 from experiments.benchmark.setting import PRESETS, Setting
 from experiments.benchmark.tasks import TASKS
 from hardem_jax import HardEM
 from hardem_jax.data.packing import packing_arrays, rows_needed
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.bert import Bert
 from hardem_jax.models.packing import encode_layers, real_token_share
 from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.names import named_leaves
@@ -41,13 +42,8 @@ def packed(batch, num_devices=1):
 
 def tiny_bert(**encoder):
     """Without dropout: its mask is a function of the place in the row."""
-    sizes = PRESETS["tiny"]
-    config = BertConfig(
-        *(sizes.vocabulary, sizes.hidden, sizes.layers, sizes.heads, sizes.intermediate),
-        max_position_embeddings=TOKENS,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-    )
+    rates = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
+    config = bert_config(PRESETS["tiny"], TOKENS, **rates)
     return Bert(config, rngs=nnx.Rngs(0), **encoder)
 
 
