@@ -20,12 +20,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-MAX_LINES = 300
-LONG_FILES: dict[str, str] = {
-    "hardem_jax/losses.py": "the four losses and the one helper that knows masks and layouts",
-}
-"""Files that may have more lines, each with its reason."""
-
 # Distribution names that are not the name one imports.
 DISTRIBUTION_OF = {
     "sklearn": "scikit-learn",
@@ -162,17 +156,6 @@ def test_one_version_and_one_release_date():
     cited = dict(re.findall(r"^(version|date-released): (\S+)$", citation, re.MULTILINE))
     assert releases[0] == (hardem_jax.__version__, cited["date-released"])
     assert cited["version"] == hardem_jax.__version__
-
-
-def test_files_are_short_or_say_why():
-    lengths = {
-        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
-        for path in python_files("hardem_jax", "experiments")
-    }
-    long = {name: length for name, length in lengths.items() if length > MAX_LINES}
-    assert {name: n for name, n in long.items() if name not in LONG_FILES} == {}
-    assert [name for name in LONG_FILES if name not in long] == [], "no longer long"
-    assert all(reason.strip() for reason in LONG_FILES.values())
 
 
 def test_ci_runs_the_script_and_the_script_is_executable():

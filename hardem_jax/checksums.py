@@ -1,0 +1,108 @@
+"""Checksums of a folder's files, so that a damaged file is named instead of read.
+
+`write_checksums` records the size and SHA-256 of every file below a folder in its
+``checksums.json``; `verify_checksums` compares. Neither depends on what the files
+hold, so checkpoints, prepared splits, passage stores and indices share them.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from hardem_jax.errors import InputError
+
+MANIFEST = "checksums.json"
+
+
+def write_checksums(folder: Path) -> None:
+    """Records every file below ``folder``; call it last, before the folder gets its name.
+
+    Raises:
+        OSError: a file cannot be read, or the record cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "array.bin").write_bytes(bytes(8))
+        >>> write_checksums(folder)
+        >>> verify_checksums(folder)
+        >>> _ = (folder / "array.bin").write_bytes(bytes(7) + b"x")
+        >>> verify_checksums(folder)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: ...array.bin: damaged, its checksum differs from...
+    """
+    files = sorted(_files(folder))
+    with _pool() as pool:
+        records = dict(zip(map(str, files), pool.map(lambda f: _record(folder / f), files)))
+    (folder / MANIFEST).write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+
+
+def verify_checksums(folder: Path) -> None:
+    """Compares every recorded file of ``folder`` with its size and checksum.
+
+    Files that are not in the record are ignored. Reads every byte once, on all cores.
+
+    Raises:
+        InputError: names the first file that is missing, has another size or another
+            content, or the record itself if that cannot be read.
+    """
+    recorded = _read_manifest(folder / MANIFEST)
+    with _pool() as pool:
+        for fault in pool.map(lambda item: _fault(folder / item[0], item[1]), recorded.items()):
+            if fault is not None:
+                pool.shutdown(cancel_futures=True)
+                raise InputError(fault)
+
+
+def has_checksums(folder: Path) -> bool:
+    """Returns whether ``folder`` holds a record of checksums."""
+    return (folder / MANIFEST).is_file()
+
+
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count() or 1)  # hashlib releases the interpreter's lock
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        if path.is_file() and path != folder / MANIFEST:
+            yield path.relative_to(folder)
+
+
+def _record(file: Path) -> dict[str, Any]:
+    with open(file, "rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return {"bytes": file.stat().st_size, "sha256": digest}
+
+
+def _fault(file: Path, recorded: dict[str, Any]) -> str | None:
+    try:
+        size = file.stat().st_size
+        if size != recorded["bytes"]:
+            return f"{file}: damaged, expected {recorded['bytes']} bytes, found {size}"
+        if _record(file) != recorded:
+            return f"{file}: damaged, its checksum differs from the recorded one"
+    except OSError as error:
+        return f"{file}: cannot be read ({error.strerror})"
+    return None
+
+
+def _read_manifest(file: Path) -> dict[str, dict[str, Any]]:
+    try:
+        recorded = json.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: damaged, expected JSON") from error
+    well_formed = isinstance(recorded, dict) and all(
+        isinstance(entry, dict) and entry.keys() == {"bytes", "sha256"}
+        for entry in recorded.values()
+    )
+    if not well_formed:
+        raise InputError(f"{file}: damaged, expected a size and a checksum for every file")
+    return recorded
