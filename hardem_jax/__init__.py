@@ -1,14 +1,17 @@
 """Weakly supervised question answering with discrete latent solutions, in JAX.
 
-The top level holds the objectives alone and needs nothing but jax; models, data
+The top level holds only the objectives and needs nothing but jax; models, data
 and training live in subpackages that are imported by name.
 """
 
 from hardem_jax.losses import (
     annealed_loss,
+    check_log_probs,
     em_loss,
     first_only_loss,
     hard_em_loss,
+    has_solution,
+    mean_over,
     mml_loss,
     scheduled_loss,
 )
@@ -23,9 +26,12 @@ __all__ = [
     "Objective",
     "Scheduled",
     "annealed_loss",
+    "check_log_probs",
     "em_loss",
     "first_only_loss",
     "hard_em_loss",
+    "has_solution",
+    "mean_over",
     "mml_loss",
     "scheduled_loss",
 ]

@@ -38,7 +38,9 @@ def write_checksums(folder: Path) -> None:
     """
     files = sorted(_files(folder))
     with _pool() as pool:
-        records = dict(zip(map(str, files), pool.map(lambda f: _record(folder / f), files)))
+        records = dict(
+            zip(map(str, files), pool.map(lambda f: _record(folder / f), files), strict=True)
+        )
     (folder / MANIFEST).write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
 
 

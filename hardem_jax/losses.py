@@ -1,36 +1,51 @@
-r"""Objectives for learning from a set of solutions, of which at most one is meant.
+r"""Losses for learning from a set of solutions, of which at most one is correct.
 
 A question :math:`x` comes with its answer :math:`y` but not with the derivation
 :math:`z`. What is known is the set :math:`Z = \{z_1 \ldots z_n\}` of solutions that
 execute to :math:`y` (Min et al., 2019, section 3). Every loss here takes
-``log_probs``, the model's :math:`\log P(z_i \mid x; \theta)`, and differs only in
-which solutions it trusts (section 3.2):
+``log_probs``, the model's :math:`\log P(z_i \mid x; \theta)`, and they differ only in
+which solutions they trust (section 3.2):
 
 =================  ==========================================  ======================
 loss               value of a row                              trusts
 =================  ==========================================  ======================
 `first_only_loss`  :math:`-\log P(z_1)`                        the first
 `mml_loss`         :math:`-\log \sum_i P(z_i)`                 all, by posterior
-`hard_em_loss`     :math:`-\log \max_i P(z_i)`                 the likeliest
+`hard_em_loss`     :math:`-\log \max_i P(z_i)`                 the most likely
 `annealed_loss`    hard EM with a probability that grows with  first all, then one
                    training, else MML
 =================  ==========================================  ======================
 
 For every row, ``mml_loss <= hard_em_loss <= first_only_loss``; with one solution
-the three are equal. They are the same M-step under different E-steps, which
-`em_loss` states in its general form.
+the three are equal. They are the same M-step under different E-steps, and
+`em_loss` is the general form.
 
 **Layouts.** *Padded*: ``log_probs`` is ``[..., Z]``, leading axes are batch, and the
-bool mask ``where`` tells solutions from padding. *Ragged*: ``log_probs`` is ``[N]``,
-all solutions of all rows one after the other, and ``segment_ids`` (``[N]``, int)
-with the static ``num_segments`` tell the rows, as in `jax.ops.segment_sum`.
+mask ``where`` tells solutions from padding. *Ragged*: ``log_probs`` is ``[N]``, the
+solutions of all rows in one array, and ``segment_ids`` (``[N]``, int) with the static
+``num_segments`` give the row of each, as in `jax.ops.segment_sum`.
 
-**Contract**, the same for all losses: computed in float32 whatever comes in. A row
-without a solution contributes exactly 0 and is left out of the mean. A log-prob of
-``-inf`` (an impossible solution) is legal; a row whose solutions are all impossible
-costs ``+inf``, because that is what it costs, and sends no gradient. Gradients are
-finite for every input without NaN or ``+inf``. ``reduce_fn`` must take a ``where`` keyword, as
-`jnp.mean` and `jnp.sum` do; ``reduce_fn=None`` returns the value of each row.
+**What to pass.** Log-probabilities, normalised over *all* solutions the model could
+give, not only over Z. Logits or probabilities raise no error and train a wrong model.
+Z is a set: `mml_loss` adds up whatever it gets, so a solution that is listed four times
+at P = 0.5 costs -0.69, less than certainty. `check_log_probs` finds such input.
+
+**Contract**, the same for all losses: computed in float32 whatever comes in. A mask may
+be of any real dtype; whatever is not 0 is True. A row without a solution contributes
+exactly 0 and is left out of the mean. A log-prob of ``-inf`` (an impossible solution) is
+legal; a row whose solutions are all impossible costs ``+inf`` and sends no gradient.
+Gradients are finite for every input without NaN or ``+inf``.
+
+**Reduction.** ``reduce_fn(values, where=rows)`` turns the values of the rows into the
+loss, as `jnp.mean` and `jnp.sum` do; ``rows`` says which rows have a solution. The default
+mean of no rows is 0. ``reduce_fn=None`` returns the values; `has_solution` says which of
+them count.
+
+**Several devices.** Under `jax.jit` with sharded arrays the default is right: the mean is
+over the global batch. Inside `jax.shard_map`, `jax.pmap` or `jax.vmap` with an axis name,
+each device sees its own rows only, and averaging the devices' means weighs rows
+wrongly wherever devices hold unequal numbers of rows with a solution. Pass
+``reduce_fn=mean_over(axis_name)`` there.
 
 Example:
     >>> import jax, jax.numpy as jnp
@@ -46,10 +61,14 @@ Example:
 """
 
 import dataclasses
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Hashable
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
+from jax.sharding import NamedSharding, PartitionSpec
+from jax.typing import ArrayLike
 
 Array = jax.Array
 ReduceFn = Callable[..., Array]
@@ -57,45 +76,51 @@ Posterior = Callable[..., Array]
 
 
 def hard_em_loss(
-    log_probs: Array,
+    log_probs: ArrayLike,
     *,
-    where: Array | None = None,
-    segment_ids: Array | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
 ) -> Array:
     r""":math:`-\log \max_{z \in Z} P(z \mid x)`, the paper's hard EM (section 3.2).
 
-    The gradient reaches exactly one solution per row, the first among ties:
-    the one that is taken for true. (`jnp.max` would split it among ties.)
+    The gradient reaches exactly one solution per row, the one that is trusted: the
+    first among ties. (`jnp.max` would split it among ties.)
 
     Args:
-        log_probs: ``[..., Z]`` or, ragged, ``[N]`` float.
-        where: bool mask of the same shape; False marks padding.
+        log_probs: ``[..., Z]`` or, ragged, ``[N]`` log-probabilities; see "What to pass"
+            in `hardem_jax.losses`.
+        where: mask of the same shape; False (or 0) marks padding.
         segment_ids: ragged layout only, ``[N]`` int row of each solution, in any
-            order; one outside of ``[0, num_segments)`` marks padding.
-        num_segments: ragged layout only, number of rows.
-        reduce_fn: how rows become one number; None for the rows themselves.
+            order; one outside ``[0, num_segments)`` marks padding.
+        num_segments: ragged layout only, number of rows, a Python int.
+        reduce_fn: turns the values of the rows into one, called as
+            ``reduce_fn(values, where=rows)`` with float32 values and the bool mask of the
+            rows that have a solution; `mean_over` inside `jax.shard_map` or `jax.pmap`.
+            None returns the values, 0 where `has_solution` is False.
 
     Returns:
         float32 scalar, or the batch shape with ``reduce_fn=None``.
 
     Raises:
-        ValueError: shapes that do not agree, or half of the ragged layout's two.
+        ValueError: shapes do not agree, or only one of ``segment_ids`` and
+            ``num_segments`` is given.
+        TypeError: an argument has a dtype that makes no sense, such as float segment ids.
 
     Example:
         >>> hard_em_loss(jnp.log(jnp.array([0.25, 0.5]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = _Candidates.of(log_probs, where, segment_ids, num_segments)
-    return z.reduce(z.hard_em(), reduce_fn)
+    z = _Rows.of(log_probs, where, segment_ids, num_segments)
+    return z.reduce(z.cross_entropy(z.most_likely()), reduce_fn)
 
 
 def mml_loss(
-    log_probs: Array,
+    log_probs: ArrayLike,
     *,
-    where: Array | None = None,
-    segment_ids: Array | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
 ) -> Array:
@@ -108,39 +133,39 @@ def mml_loss(
         >>> mml_loss(jnp.log(jnp.array([0.25, 0.25]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = _Candidates.of(log_probs, where, segment_ids, num_segments)
-    return z.reduce(z.mml(), reduce_fn)
+    z = _Rows.of(log_probs, where, segment_ids, num_segments)
+    return z.reduce(-z.logsumexp(), reduce_fn)
 
 
 def first_only_loss(
-    log_probs: Array,
+    log_probs: ArrayLike,
     *,
-    where: Array | None = None,
-    segment_ids: Array | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
 ) -> Array:
     r""":math:`-\log P(z_1 \mid x)`, the first solution of the row (section 3.2).
 
-    "First" is the order in which solutions stand in the row, for spans the
-    order of the document. Arguments and result as in `hard_em_loss`.
+    "First" is the order of solutions in the row, for spans the order of the
+    document. Arguments and result as in `hard_em_loss`.
 
     Example:
         >>> where = jnp.array([False, True, True])
         >>> first_only_loss(jnp.log(jnp.array([0.1, 0.5, 0.4])), where=where).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = _Candidates.of(log_probs, where, segment_ids, num_segments)
-    return z.reduce(z.first_only(), reduce_fn)
+    z = _Rows.of(log_probs, where, segment_ids, num_segments)
+    return z.reduce(z.cross_entropy(z.first(z.where)), reduce_fn)
 
 
 def scheduled_loss(
-    log_probs: Array,
+    log_probs: ArrayLike,
     *,
     key: Array,
     hard_probability: Array | float,
-    where: Array | None = None,
-    segment_ids: Array | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
 ) -> Array:
@@ -162,9 +187,10 @@ def scheduled_loss(
         >>> bool(loss == mml_loss(log_probs))
         True
     """
-    z = _Candidates.of(log_probs, where, segment_ids, num_segments)
+    z = _Rows.of(log_probs, where, segment_ids, num_segments)
     hard = jax.random.bernoulli(key, hard_probability)
-    return z.reduce(jnp.where(hard, z.hard_em(), z.mml()), reduce_fn)
+    values = jnp.where(hard, z.cross_entropy(z.most_likely()), -z.logsumexp())
+    return z.reduce(values, reduce_fn)
 
 
 def annealing_probability(
@@ -188,14 +214,14 @@ def annealing_probability(
 
 
 def annealed_loss(
-    log_probs: Array,
+    log_probs: ArrayLike,
     *,
     step: Array | int,
     key: Array,
     tau: Array | float | None,
     cap: float = 1.0,
-    where: Array | None = None,
-    segment_ids: Array | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
 ) -> Array:
@@ -227,10 +253,10 @@ def annealed_loss(
 
 
 def em_loss(
-    log_probs: Array,
+    log_probs: ArrayLike,
     posterior: Posterior,
     *,
-    where: Array | None = None,
+    where: ArrayLike | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
 ) -> Array:
     r"""The M-step :math:`-\sum_i q(z_i) \log P(z_i)` under any E-step :math:`q`.
@@ -251,14 +277,127 @@ def em_loss(
         >>> print(jax.grad(em_loss)(log_probs, posteriors.soft).round(4))
         [-0.25 -0.75]
     """
-    z = _Candidates.of(log_probs, where, None, None)
+    z = _Rows.of(log_probs, where, None, None)
     weights = jax.lax.stop_gradient(posterior(z.log_probs, where=z.where))
-    # 0 * log 0 = 0: a solution without weight costs nothing, however impossible it is.
-    # A NaN weight reaches the loss, because NaN * 0 is NaN.
-    trusted, possible = weights > 0, z.log_probs != -jnp.inf
-    costs = -weights * jnp.where(trusted & possible, z.log_probs, 0.0)
-    costs = jnp.where(trusted & ~possible, jnp.inf, costs)
-    return z.reduce(jnp.where(z.hopeless, jnp.inf, z.sum(costs)), reduce_fn)
+    return z.reduce(z.cross_entropy(weights), reduce_fn)
+
+
+def mean_over(axis_name: Hashable) -> ReduceFn:
+    """Returns a ``reduce_fn``: the mean over the rows of all devices on a mapped axis.
+
+    Every device gets the same value, the sum over all rows divided by the number of rows that
+    have a solution, wherever they are; 0 if there is none. Averaging the devices' own means
+    instead (``jax.lax.pmean`` of a loss) gives each device the same weight, however many such
+    rows it holds.
+
+    Average the *gradients* with ``jax.lax.pmean``, as usual in data parallelism: the result is
+    then the gradient of the global mean, in `jax.pmap`, in `jax.shard_map` and in `jax.vmap`.
+
+    Args:
+        axis_name: the axis of `jax.pmap`, `jax.shard_map` or `jax.vmap`, or a tuple of axes.
+
+    Example:
+        Two devices, one solution each in three of four rows:
+
+        >>> log_probs = jnp.log(jnp.array([[[0.5], [0.5]], [[0.25], [0.9]]]))
+        >>> where = jnp.array([[[True], [True]], [[True], [False]]])
+        >>> def loss(log_probs, where):
+        ...     return hard_em_loss(log_probs, where=where, reduce_fn=mean_over("devices"))
+        >>> per_device = jax.vmap(loss, axis_name="devices")(log_probs, where)
+        >>> print(jnp.exp(-3 * per_device).round(4))  # 0.5 x 0.5 x 0.25, on both
+        [0.0625 0.0625]
+    """
+
+    def mean(values: Array, where: Array) -> Array:
+        total = jax.lax.psum(jnp.sum(values, where=where), axis_name)
+        count = jax.lax.psum(jnp.sum(where), axis_name)
+        return total / jnp.maximum(count, 1)
+
+    return mean
+
+
+def has_solution(
+    log_probs: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+) -> Array:
+    """Returns which rows have a solution, and so count in a mean: bool, the batch shape.
+
+    Arguments as in `hard_em_loss`. A row whose solutions are all impossible (-inf) has them.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.array([[0.5, 0.5], [0.1, 0.1]]))
+        >>> where = jnp.array([[True, False], [False, False]])
+        >>> print(has_solution(log_probs, where=where))
+        [ True False]
+    """
+    return _Rows.of(log_probs, where, segment_ids, num_segments).rows
+
+
+def check_log_probs(
+    log_probs: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+    tolerance: float = 1e-2,
+) -> None:
+    """Raises an error if these cannot be log-probabilities of distinct solutions.
+
+    For debugging: call it on what you pass to a loss, and take it out again. It works inside
+    `jax.jit`, where it sends the values to the host, and not inside `jax.shard_map`.
+
+    It finds NaN, a log-prob above 0 (logits, or probabilities without the log) and a row whose
+    probabilities sum to more than 1 (duplicates in Z, or a softmax over something smaller than
+    all solutions). Duplicates that together stay below 1 pass.
+
+    Args:
+        tolerance: by how much a probability, or a row's sum, may exceed 1; the default allows
+            for log-probs in bfloat16.
+        others: as in `hard_em_loss`.
+
+    Raises:
+        ValueError: names the first row at fault and what is wrong with it. Inside `jax.jit`
+            it arrives when the computation runs, as the cause of JAX's own runtime error.
+
+    Example:
+        >>> check_log_probs(jnp.log(jnp.array([[0.1, 0.4], [0.5, 0.5]])))
+        >>> check_log_probs(jnp.log(jnp.array([[0.1, 0.4], [0.8, 0.8]])))
+        Traceback (most recent call last):
+        ...
+        ValueError: row 1: probabilities sum to 1.6; are there duplicates in Z, or is the \
+softmax not over all solutions?
+    """
+    z = _Rows.of(log_probs, where, segment_ids, num_segments)
+    # NaN is neither greater nor smaller than anything: it is asked for by name.
+    has_nan = z.any(z.where & jnp.isnan(z.log_probs))
+    measured = has_nan, z.max(z.log_probs), jnp.exp(z.logsumexp())
+
+    def check(has_nan, highest, total) -> None:
+        import numpy as np  # on the host only, and only when debugging
+
+        limit = np.log1p(tolerance)
+        for row in np.ndindex(np.shape(total)):
+            name = f"row {', '.join(map(str, row))}: " if row else ""
+            if has_nan[row]:
+                raise ValueError(f"{name}NaN among the log-probs")
+            if highest[row] > limit:
+                raise ValueError(
+                    f"{name}a log-prob of {highest[row]:.4g}, above 0; are these logits or "
+                    "probabilities?"
+                )
+            if total[row] > 1 + tolerance:
+                raise ValueError(
+                    f"{name}probabilities sum to {total[row]:.4g}; are there duplicates in Z, "
+                    "or is the softmax not over all solutions?"
+                )
+
+    if any(isinstance(x, Tracer) for x in measured):
+        jax.debug.callback(check, *measured)
+    else:
+        check(*jax.device_get(measured))
 
 
 def one_hot_argmax(scores: Array) -> Array:
@@ -278,11 +417,13 @@ def one_hot_argmax(scores: Array) -> Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Candidates:
-    """The solutions of all rows in either layout: the one place where masks and -inf are met.
+class _Rows:
+    """The solutions of all rows in either layout: the one place that meets masks and -inf.
 
-    ``log_probs`` is float32 with -inf at padding. ``rows`` says which rows have a
-    solution, ``hopeless`` which of these have only impossible ones.
+    Attributes:
+        log_probs: float32, -inf at padding.
+        where: bool, True at solutions.
+        segment_ids, num_segments: of the ragged layout, None in the padded one.
     """
 
     log_probs: Array
@@ -291,21 +432,36 @@ class _Candidates:
     num_segments: int | None
 
     @classmethod
-    def of(cls, log_probs, where, segment_ids, num_segments) -> "_Candidates":
+    def of(
+        cls,
+        log_probs: ArrayLike,
+        where: ArrayLike | None,
+        segment_ids: ArrayLike | None,
+        num_segments: int | None,
+    ) -> "_Rows":
         if (segment_ids is None) != (num_segments is None):
             raise ValueError("the ragged layout needs both segment_ids and num_segments")
-        log_probs = jnp.asarray(log_probs, jnp.float32)
+        log_probs = _real("log_probs", log_probs).astype(jnp.float32)
         if log_probs.ndim == 0:
             raise ValueError("log_probs must have at least one axis, that of the solutions")
-        where = jnp.ones(log_probs.shape, bool) if where is None else where
-        for name, other in (("where", where), ("segment_ids", segment_ids)):
-            if other is not None and other.shape != log_probs.shape:
-                raise ValueError(f"{name} {other.shape} must have log_probs' {log_probs.shape}")
-        if segment_ids is not None:
-            if log_probs.ndim != 1:
-                raise ValueError(f"ragged log_probs must be [N], got {log_probs.shape}")
-            where = where & (segment_ids >= 0) & (segment_ids < num_segments)
-        return cls(jnp.where(where, log_probs, -jnp.inf), where, segment_ids, num_segments)
+        mask = jnp.ones(log_probs.shape, bool) if where is None else as_mask(where)
+        if mask.shape != log_probs.shape:
+            raise ValueError(f"where {mask.shape} must have log_probs' {log_probs.shape}")
+        if segment_ids is None:
+            log_probs, mask = map(_unsplit, (log_probs, mask))
+            return cls(jnp.where(mask, log_probs, -jnp.inf), mask, None, None)
+        ids, num_segments = jnp.asarray(segment_ids), _count("num_segments", num_segments)
+        if not jnp.issubdtype(ids.dtype, jnp.integer) and ids.size:
+            raise TypeError(f"segment_ids must be integers, got {ids.dtype}")
+        if ids.shape != log_probs.shape:
+            raise ValueError(f"segment_ids {ids.shape} must have log_probs' {log_probs.shape}")
+        if log_probs.ndim != 1:
+            raise ValueError(f"ragged log_probs must be [N], got {log_probs.shape}")
+        log_probs, mask, ids = map(_unsplit, (log_probs, mask, ids.astype(jnp.int32)))
+        mask &= (ids >= 0) & (ids < num_segments)
+        return cls(jnp.where(mask, log_probs, -jnp.inf), mask, ids, num_segments)
+
+    # The layout: how values of solutions become values of rows, and back.
 
     def max(self, x: Array) -> Array:
         if self.segment_ids is None:
@@ -320,71 +476,118 @@ class _Candidates:
     def any(self, chosen: Array) -> Array:
         return self.sum(chosen.astype(jnp.int32)) > 0
 
-    def to_candidates(self, row_values: Array) -> Array:
+    def spread(self, row_values: Array) -> Array:
+        """The value of its row for each solution."""
         if self.segment_ids is None:
             return row_values[..., None]
+        if not self.num_segments:  # all is padding, and there is no value to give
+            return jnp.zeros(self.segment_ids.shape, row_values.dtype)
         return row_values[self.segment_ids]
 
-    def is_first(self, chosen: Array) -> Array:
-        """Of the ``chosen`` candidates, only the first of each row."""
+    def lowest(self, rank: Array, chosen: Array) -> Array:
+        """Of the ``chosen`` solutions of each row, only the one with the lowest rank. Ragged."""
+        assert self.segment_ids is not None
+        rank = jnp.where(chosen, rank, rank.size)
+        best = jax.ops.segment_min(rank, self.segment_ids, self.num_segments)
+        return chosen & (rank == self.spread(best))
+
+    def first(self, chosen: Array) -> Array:
+        """Of the ``chosen`` solutions of each row, only the first."""
         if self.segment_ids is None:
             return chosen & (jnp.cumsum(chosen, axis=-1) == 1)
-        position = jnp.arange(chosen.size)
-        first = jax.ops.segment_min(
-            jnp.where(chosen, position, chosen.size), self.segment_ids, self.num_segments
-        )
-        return position == first[self.segment_ids]
+        return self.lowest(jnp.arange(chosen.size), chosen)
 
-    @property
-    def rows(self) -> Array:
-        return self.any(self.where)
-
-    @property
-    def hopeless(self) -> Array:
-        # NaN is not impossible: it has to reach the loss, where training stops on it.
-        possible = self.log_probs != -jnp.inf
-        return self.rows & ~self.any(possible)
-
-    def pick(self, chosen: Array) -> Array:
-        """-log P of the one ``chosen`` candidate per row, +inf if it is impossible."""
-        taken = jnp.where(chosen & (self.log_probs != -jnp.inf), self.log_probs, 0.0)
-        impossible = self.any(chosen & (self.log_probs == -jnp.inf))
-        return jnp.where(impossible, jnp.inf, -self.sum(taken))
-
-    def first_only(self) -> Array:
-        return self.pick(self.is_first(self.where))
-
-    def hard_em(self) -> Array:
-        return self.pick(self.is_likeliest())
-
-    def is_likeliest(self) -> Array:
-        """The likeliest candidate of each row, the first among ties and NaN before all."""
+    def most_likely(self) -> Array:
+        """The most likely solution of each row, the first among ties, NaN before all."""
         scores = jax.lax.stop_gradient(self.log_probs)
         if self.segment_ids is None:
-            return one_hot_argmax(scores)
+            return one_hot_argmax(scores) & self.where
         # By rank, not by equality with `segment_max`, see `one_hot_argmax`. Sorting puts NaN
         # last, where it would go unseen.
         order = jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), stable=True)
         rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
-        rank = jnp.where(self.where, rank, order.size)
-        best = jax.ops.segment_min(rank, self.segment_ids, self.num_segments)
-        return self.where & (rank == best[self.segment_ids])
+        return self.lowest(rank, self.where)
 
-    def mml(self) -> Array:
+    @property
+    def rows(self) -> Array:
+        """The rows that have a solution."""
+        return self.any(self.where)
+
+    # What losses are made of.
+
+    def cross_entropy(self, weights: Array) -> Array:
+        r""":math:`-\sum_i q(z_i) \log P(z_i)` of each row, with 0 log 0 = 0.
+
+        A row costs +inf, and sends no gradient, if all its solutions are impossible or one
+        that has weight is. A NaN weight reaches the cost, because NaN * 0 is NaN.
+        """
+        weights = weights.astype(jnp.float32)
+        possible = self.log_probs != -jnp.inf  # NaN is not impossible: training stops on it
+        costs = -weights * jnp.where((weights > 0) & possible, self.log_probs, 0.0)
+        lost = self.any((weights > 0) & ~possible) | ~self.any(possible)
+        return jnp.where(lost, jnp.inf, self.sum(costs))
+
+    def logsumexp(self) -> Array:
+        r""":math:`\log \sum_i P(z_i)` of each row; -inf and no gradient if all are impossible."""
+        possible = self.log_probs != -jnp.inf
         # Shifted by the maximum, and by 0 where the maximum is -inf, so that
         # neither exp overflows nor inf - inf appears.
         peak = self.max(jax.lax.stop_gradient(self.log_probs))
         peak = jnp.where(peak == -jnp.inf, 0.0, peak)
-        possible = self.log_probs != -jnp.inf
-        gap = jnp.where(possible, self.log_probs - self.to_candidates(peak), 0.0)
+        gap = jnp.where(possible, self.log_probs - self.spread(peak), 0.0)
         total = self.sum(jnp.where(possible, jnp.exp(gap), 0.0))
         # log(1) in place of log(0), whose gradient of 0 * inf would trip jax_debug_nans.
-        value = -(peak + jnp.log(jnp.where(total == 0, 1.0, total)))
-        return jnp.where(self.hopeless, jnp.inf, value)
+        value = peak + jnp.log(jnp.where(total == 0, 1.0, total))
+        return jnp.where(self.any(possible), value, -jnp.inf)
 
     def reduce(self, values: Array, reduce_fn: ReduceFn | None) -> Array:
-        values = jnp.where(self.rows, values, 0.0)
+        rows = self.rows
+        values = jnp.where(rows, values, 0.0)
         if reduce_fn is None:
             return values
-        # Without any row, reduce over all the zeros: a mean over nothing would be NaN.
-        return reduce_fn(values, where=self.rows | ~jnp.any(self.rows))
+        if reduce_fn is jnp.mean:  # of no rows it would be 0 / 0
+            return jnp.sum(values, where=rows) / jnp.maximum(jnp.sum(rows), 1)
+        return reduce_fn(values, where=rows)
+
+
+def as_mask(where: ArrayLike) -> Array:
+    """Returns a mask as bool: whatever is not 0 is True.
+
+    Raises:
+        TypeError: it does not hold real numbers or bools.
+
+    Example:
+        >>> print(as_mask([0, 1, 2]))
+        [False  True  True]
+    """
+    return _real("where", where).astype(bool)
+
+
+def _real(name: str, x: ArrayLike) -> Array:
+    x = jnp.asarray(x)
+    if not (jnp.issubdtype(x.dtype, jnp.bool_) or jnp.isrealobj(x)):
+        raise TypeError(f"{name} must be real numbers, got {x.dtype}")
+    return x
+
+
+def _count(name: str, x: int | None) -> int:
+    try:
+        count = operator.index(x)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise TypeError(f"{name} must be a Python int (it is a shape), got {x!r}") from error
+    if count < 0:
+        raise ValueError(f"{name} must be at least 0, got {count}")
+    return count
+
+
+def _unsplit(x: Array) -> Array:
+    """``x`` with its last axis on every device, if an Explicit mesh axis splits it.
+
+    Sorting, scattering and cumulating over a split axis have no sharding rule there. Under
+    Auto axes the compiler sees to it, and its arrays do not show how they are split.
+    """
+    spec = jax.typeof(x).sharding.spec
+    if not len(spec) or spec[-1] is None:
+        return x
+    whole = PartitionSpec(*spec[:-1], None)
+    return jax.sharding.reshard(x, NamedSharding(jax.typeof(x).sharding.mesh, whole))

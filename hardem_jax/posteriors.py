@@ -17,13 +17,14 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
-from hardem_jax.losses import one_hot_argmax
+from hardem_jax.losses import as_mask, one_hot_argmax
 
 Array = jax.Array
 
 
-def hard(log_probs: Array, *, where: Array | None = None) -> Array:
+def hard(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
     """All weight on the likeliest solution, the first among ties.
 
     Example:
@@ -34,7 +35,7 @@ def hard(log_probs: Array, *, where: Array | None = None) -> Array:
     return (one_hot_argmax(scores) & (scores != -jnp.inf)).astype(jnp.float32)
 
 
-def first(log_probs: Array, *, where: Array | None = None) -> Array:
+def first(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
     """All weight on the first solution of the row, be it impossible: First-only trusts no other.
 
     Example:
@@ -42,11 +43,11 @@ def first(log_probs: Array, *, where: Array | None = None) -> Array:
         [0. 1.]
     """
     scores = _scores(log_probs, where)
-    valid = jnp.ones(scores.shape, bool) if where is None else where
+    valid = jnp.ones(scores.shape, bool) if where is None else as_mask(where)
     return _first_true(valid & (_peak(scores) != -jnp.inf))
 
 
-def soft(log_probs: Array, *, where: Array | None = None) -> Array:
+def soft(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
     r"""The model's own posterior :math:`P(z \mid x, z \in Z)`: the gradient weights of MML.
 
     Example:
@@ -56,7 +57,7 @@ def soft(log_probs: Array, *, where: Array | None = None) -> Array:
     return _softmax(_scores(log_probs, where))
 
 
-def uniform(log_probs: Array, *, where: Array | None = None) -> Array:
+def uniform(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
     """Equal weight on every possible solution, whatever the model thinks.
 
     Example:
@@ -79,7 +80,7 @@ def tempered(inverse_temperature: float) -> Callable[..., Array]:
     if not 0 <= inverse_temperature < float("inf"):
         raise ValueError(f"inverse_temperature must be finite, >= 0, got {inverse_temperature}")
 
-    def weights(log_probs: Array, *, where: Array | None = None) -> Array:
+    def weights(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
         scores = _scores(log_probs, where)
         # The likeliest is at 0 before it is scaled, so that no temperature overflows. 0 * -inf
         # is NaN: gaps stay finite, and impossible solutions impossible at any temperature.
@@ -102,7 +103,7 @@ def top_k(k: int) -> Callable[..., Array]:
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
 
-    def weights(log_probs: Array, *, where: Array | None = None) -> Array:
+    def weights(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
         scores = _scores(log_probs, where)
         # Sorting puts NaN last, where it would be dropped unseen: here it ranks first.
         order = jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), axis=-1, stable=True)
@@ -112,9 +113,9 @@ def top_k(k: int) -> Callable[..., Array]:
     return weights
 
 
-def _scores(log_probs: Array, where: Array | None) -> Array:
+def _scores(log_probs: ArrayLike, where: ArrayLike | None) -> Array:
     scores = jnp.asarray(log_probs, jnp.float32)
-    return scores if where is None else jnp.where(where, scores, -jnp.inf)
+    return scores if where is None else jnp.where(as_mask(where), scores, -jnp.inf)
 
 
 def _softmax(scores: Array) -> Array:

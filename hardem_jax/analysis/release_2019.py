@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hardem_jax.losses import ReduceFn, _Candidates
+from hardem_jax.losses import ReduceFn, _Rows
 
 Array = jax.Array
 
@@ -48,11 +48,11 @@ def released_mml_loss(
         >>> print([f"{-weight:.3f}" for weight in jax.grad(mml_loss)(log_probs)])
         ['0.705', '0.259', '0.035', '0.001']
     """
-    z = _Candidates.of(log_probs, where, segment_ids, num_segments)
+    z = _Rows.of(log_probs, where, segment_ids, num_segments)
     impossible = z.where & (z.log_probs == -jnp.inf)
     # log sum exp(-x) is minus the MML of -x, with padding at -inf on either side.
     turned = jnp.where(z.where & ~impossible, -z.log_probs, -jnp.inf)
-    values = -dataclasses.replace(z, log_probs=turned).mml()
+    values = dataclasses.replace(z, log_probs=turned).logsumexp()
     lost = z.sum(impossible.astype(jnp.int32)) > 0
     return z.reduce(jnp.where(lost, jnp.inf, values), reduce_fn)
 
