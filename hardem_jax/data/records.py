@@ -2,8 +2,10 @@
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -191,6 +193,37 @@ def write_text(file: Path, text: str) -> None:
     """
     try:
         file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be written ({error.strerror})") from error
+
+
+def check_writable(file: Path) -> None:
+    """Checks that a file can be written, before the hours of work whose outcome it is to hold.
+
+    Nothing is created or changed.
+
+    Raises:
+        InputError: ``file`` is a folder, its folder is missing, or either may not be written.
+
+    Example:
+        >>> check_writable(Path("no such folder/report.json"))
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: no such folder/report.json: its folder does not exist
+    """
+    try:
+        if file.is_dir():
+            raise InputError(f"{file}: expected the name of a file, found a folder")
+        exists, parent = file.exists(), file.parent
+        if not parent.exists():
+            raise InputError(f"{file}: its folder does not exist")
+        if not parent.is_dir():
+            raise InputError(f"{file}: expected a folder before the name, found a file")
+        # An existing file is written in place; a new one needs an entry in its folder.
+        if not os.access(file if exists else parent, os.W_OK):
+            raise InputError(f"{file}: cannot be written (no permission, or a read-only disk)")
+        if not exists and len(os.fsencode(file.name)) > os.pathconf(parent, "PC_NAME_MAX"):
+            raise InputError(f"{file}: cannot be written ({os.strerror(errno.ENAMETOOLONG)})")
     except OSError as error:
         raise InputError(f"{file}: cannot be written ({error.strerror})") from error
 
