@@ -28,7 +28,7 @@ from tyro.conf import subcommand
 from experiments import equation_text, span_files
 from experiments.cli import run_command
 from hardem_jax.data import builders
-from hardem_jax.data.builders.prepare import source_of
+from hardem_jax.data.builders.prepare import add_left_out, source_of
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
 from hardem_jax.data.windows import WindowConfig
 from hardem_jax.errors import InputError
@@ -182,8 +182,10 @@ class Prepare:
         keep = self.split != "train" if keep is None else keep
         exclusions = ExclusionCounts()
         if build.kind == "reading":
+            examples = build.examples(self.split)
+            add_left_out(build, self.split, exclusions)
             span_files.prepare(
-                iter(build.examples(self.split)),
+                iter(examples),
                 self.out,
                 tokenizer=self.tokenizer,
                 windows=self.windows,

@@ -38,10 +38,9 @@ def write_checksums(folder: Path) -> None:
     """
     files = sorted(_files(folder))
     with _pool() as pool:
-        records = dict(
-            zip(map(str, files), pool.map(lambda f: _record(folder / f), files), strict=True)
-        )
-    (folder / MANIFEST).write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+        records = pool.map(lambda f: _record(folder / f), files)
+        manifest = dict(zip(map(str, files), records, strict=True))
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
 def verify_checksums(folder: Path) -> None:

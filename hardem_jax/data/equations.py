@@ -26,9 +26,11 @@ from hardem_jax.data.records import (
     RecordSource,
     RecordWriter,
     new_folder,
+    read_left_out,
     read_meta,
     size_summary,
     write_json,
+    write_left_out,
 )
 from hardem_jax.solutions.equations import (
     SPECIAL_NUMBERS,
@@ -130,6 +132,7 @@ class PreparedQuestions:
     Attributes:
         questions: `NumericQuestion` by index.
         rules: that Z follows.
+        left_out: see `hardem_jax.data.records.read_left_out`.
         meta: content of ``meta.json``.
 
     Raises:
@@ -142,6 +145,7 @@ class PreparedQuestions:
         self.rules = EquationRules(**self.meta["rules"])
         self.numbers = NumberConfig(**self.meta["numbers"])
         self.questions = RecordSource(folder / "questions", QUESTIONS)
+        self.left_out = read_left_out(folder)
 
 
 def prepare_questions(
@@ -196,19 +200,20 @@ def write_questions(
 ) -> dict[str, Any]:
     """Write a prepared split of questions whose Z was found; see `prepare_questions`."""
     set_sizes: list[int] = []
-    read = 0
+    kept: set[str] = set()
     with new_folder(folder) as partial:
         writer = RecordWriter(partial / "questions", QUESTIONS)
         for question in questions:
-            read += 1
             if exclusions.repeated(question.id):
                 continue
             if not len(question.equations) and not keep_without_solution:
                 exclusions.add(NO_SOLUTION, question.id)
                 continue
             set_sizes.append(len(question.equations))
+            kept.add(question.id)
             writer.write(question)
         writer.close()
+        write_left_out(partial, exclusions, kept)
         meta = {
             "format": FORMAT,
             "numbers": dataclasses.asdict(numbers),
@@ -216,7 +221,8 @@ def write_questions(
             "sources": dict(sources),
             "reader": dict(reader or {}),
             "counts": {
-                "examples read": read,
+                "examples read": len(set_sizes) + exclusions.total,
+                "left out": exclusions.total,
                 "questions": len(set_sizes),
                 "questions with a solution": sum(size > 0 for size in set_sizes),
             },

@@ -90,12 +90,17 @@ class ExclusionCounts:
     is missing, say); warnings are not part of `total`.
 
     Args:
-        keep: how many ids to keep per reason, for display.
+        keep: how many ids to show per reason.
+
+    Attributes:
+        left_out: (id, reason) of every example left out, in order.
 
     Example:
         >>> skips = ExclusionCounts()
         >>> skips.add(NO_ANSWER, "q7")
         >>> skips.add(NO_ANSWER, "q9")
+        >>> skips.left_out
+        [('q7', 'no answer given'), ('q9', 'no answer given')]
         >>> skips.warn(MISSING_EVIDENCE, "q3: Rome.txt")
         >>> skips.total, skips.as_dict(), skips.warnings_as_dict()
         (2, {'no answer given': 2}, {'evidence file missing': 1})
@@ -108,13 +113,15 @@ class ExclusionCounts:
 
     def __init__(self, *, keep: int = 3):
         self._keep = keep
+        self.left_out: list[tuple[str, str]] = []
         self._excluded: defaultdict[str, _Tally] = defaultdict(_Tally)
         self._warned: defaultdict[str, _Tally] = defaultdict(_Tally)
         self._seen: set[str] = set()
 
-    def add(self, reason: str, id: str) -> None:
-        """Counts the example `id` as left out for `reason`."""
-        self._count(self._excluded[reason], id)
+    def add(self, reason: str, id: str, note: str = "") -> None:
+        """Counts the example `id` as left out for `reason`; `note` is shown with the id."""
+        self._count(self._excluded[reason], f"{id}: {note}" if note else id)
+        self.left_out.append((id, reason))
 
     def warn(self, reason: str, id: str) -> None:
         """Counts a defect of the example `id`, which is used nevertheless."""

@@ -4,6 +4,7 @@
 ``positives.*``          windows that hold a mention (see `records`)
 ``negatives.*``          windows that do not
 ``places.npy``           question, document and rank within the question of each window
+``left_out.json``        id and reason of every question that is not here
 ``questions.jsonl``      id, question, golds and |Z| of every question, in order
 ``tokenizer.json``       the tokenizer the windows were made with
 ``meta.json``            configuration, sources, counts, |Z| statistics
@@ -29,9 +30,11 @@ from hardem_jax.data.records import (
     RecordWriter,
     load_array,
     new_folder,
+    read_left_out,
     read_meta,
     size_summary,
     write_json,
+    write_left_out,
 )
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.data.windows import WINDOWS, Window, WindowConfig, make_windows
@@ -64,6 +67,7 @@ class PreparedSplit:
         places: ``[N, 3]`` int32: of each of all `windows`, its question, its document and its
             rank among the windows of the question, each counted from 0.
         tokenizer: `Wordpieces` the windows were made with.
+        left_out: see `hardem_jax.data.records.read_left_out`.
         meta: content of ``meta.json``.
 
     Raises:
@@ -73,6 +77,7 @@ class PreparedSplit:
     def __init__(self, folder: Path):
         self.meta = read_meta(folder, format=FORMAT)
         self.folder = folder
+        self.left_out = read_left_out(folder)
         self.positives = RecordSource(folder / "positives", WINDOWS)
         self.negatives = RecordSource(folder / "negatives", WINDOWS)
         self.places = load_array(folder / "places.npy")
@@ -155,13 +160,12 @@ def prepare_split(
         The content of ``meta.json``.
     """
     set_sizes: list[int] = []
-    num_examples = 0
+    kept: set[str] = set()
     with new_folder(folder) as partial:
         writers = {n: RecordWriter(partial / n, WINDOWS) for n in ("positives", "negatives")}
         places: dict[str, list[tuple[int, int, int]]] = {name: [] for name in writers}
         with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
             for example in examples:
-                num_examples += 1
                 if exclusions.repeated(example.id):
                     continue
                 windows = make_windows(example, tokenizer, config)
@@ -177,12 +181,14 @@ def prepare_split(
                     writers[kind].write(window)
                     places[kind].append((len(set_sizes), window.document, rank))
                 set_sizes.append(num_solutions)
+                kept.add(example.id)
                 row = Question(example.id, example.question, example.golds, num_solutions)
                 questions.write(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n")
         for writer in writers.values():
             writer.close()
         all_places = np.array([*places["positives"], *places["negatives"]], np.int32)
         np.save(partial / "places.npy", all_places.reshape(-1, 3))
+        write_left_out(partial, exclusions, kept)
         tokenizer.save(partial)
         sizes = [len(np.load(f"{partial / name}.sizes.npy")) for name in writers]
         meta = {
@@ -192,7 +198,8 @@ def prepare_split(
             "tokenizer": tokenizer.fingerprint,
             "sources": dict(sources),
             "counts": {
-                "examples read": num_examples,
+                "examples read": len(set_sizes) + exclusions.total,
+                "left out": exclusions.total,
                 "questions": len(set_sizes),
                 "questions with a mention": sum(size > 0 for size in set_sizes),
                 "windows with a mention": sizes[0],

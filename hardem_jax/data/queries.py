@@ -189,15 +189,13 @@ def write_queries(
     Args:
         solved: id, the question with its Z or why it has none, and its table.
     """
-    read = 0
     with new_folder(folder) as partial:
         writer = SplitWriter(partial)
         for id, found, table in solved:
-            read += 1
             if exclusions.repeated(id):
                 continue
             if isinstance(found, str):
-                exclusions.add(NOT_ENUMERABLE, f"{id}: {found}")
+                exclusions.add(NOT_ENUMERABLE, id, found)
                 continue
             if not found.num_queries and not keep_without_solution:
                 exclusions.add(NO_SOLUTION, id)
@@ -209,10 +207,8 @@ def write_queries(
             "rules": dataclasses.asdict(rules),
             "sources": dict(sources),
             "reader": dict(reader or {}),
-            "excluded": exclusions.as_dict(),
-            "warnings": exclusions.warnings_as_dict(),
         }
-        return writer.close(meta, {"questions read": read})
+        return writer.close(meta, exclusions)
 
 
 def _solve(

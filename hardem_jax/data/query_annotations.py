@@ -70,8 +70,7 @@ def supervised_split(
                 exclusions.add(row, question.id)
                 continue
             writer.write(dataclasses.replace(question, queries=row[None], num_queries=1), table)
-        meta = split.meta | {"supervised": True, "excluded": exclusions.as_dict()}
-        return writer.close(meta, {"questions read": len(split.questions)})
+        return writer.close(split.meta | {"supervised": True}, exclusions)
 
 
 def gold_in_solutions(question: QueryQuestion, query: Query) -> int:

@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.records import (
     Codec,
     RecordSource,
     RecordWriter,
+    read_left_out,
     read_meta,
     size_summary,
     write_json,
+    write_left_out,
 )
 from hardem_jax.data.table_questions import Match
 from hardem_jax.errors import InputError
@@ -77,6 +80,7 @@ class PreparedQueries:
         questions: `QueryQuestion` by index.
         tables: `Table` by id, read when it is asked for.
         rules: Z_tot.
+        left_out: see `hardem_jax.data.records.read_left_out`.
         meta: content of ``meta.json``.
 
     Raises:
@@ -89,6 +93,7 @@ class PreparedQueries:
         self.rules = SqlRules(**self.meta["rules"])
         self.questions = RecordSource(folder / "questions", QUESTIONS)
         self.tables: Mapping[str, Table] = _Tables(folder)
+        self.left_out = read_left_out(folder)
 
 
 class _Tables(Mapping[str, Table]):
@@ -122,6 +127,7 @@ class SplitWriter:
         self._questions = RecordWriter(folder / "questions", QUESTIONS)
         self._tables = RecordWriter(folder / "tables", TABLES)
         self._known: dict[str, Table] = {}
+        self._ids: set[str] = set()
         self._found: list[int] = []
         self._kept: list[int] = []
 
@@ -138,16 +144,25 @@ class SplitWriter:
         elif known is not table and known != table:
             raise InputError(f"{question.id}: expected one table {table.id!r}, found a second one")
         self._questions.write(question)
+        self._ids.add(question.id)
         self._found.append(question.num_queries)
         self._kept.append(len(question.queries))
 
-    def close(self, meta: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
-        """Writes what is known of the split, counts and |Z| statistics added, and returns it."""
+    def close(self, meta: dict[str, Any], exclusions: ExclusionCounts) -> dict[str, Any]:
+        """Writes what is known of the split, counts and |Z| statistics added, and returns it.
+
+        Args:
+            meta: rules, sources and options.
+            exclusions: what the reader and the search for Z left out.
+        """
         self._questions.close()
         self._tables.close()
         write_json(self._folder / "tables.ids.json", list(self._known))
+        write_left_out(self._folder, exclusions, self._ids)
         sizes = list(zip(self._found, self._kept, strict=True))
-        counts = counts | {
+        counts = {
+            "questions read": len(sizes) + exclusions.total,
+            "left out": exclusions.total,
             "questions": len(sizes),
             "questions with a solution": sum(found > 0 for found, _ in sizes),
             "questions cut by the cap": sum(found > kept for found, kept in sizes),
@@ -155,6 +170,10 @@ class SplitWriter:
             "tables": len(self._known),
         }
         summary = {"solutions per question": size_summary(self._found)}
-        meta = {"format": FORMAT, **meta, "counts": counts, **summary}
+        left_out = {
+            "excluded": exclusions.as_dict(),
+            "warnings": exclusions.warnings_as_dict(),
+        }
+        meta = {"format": FORMAT, **meta, "counts": counts, **left_out, **summary}
         write_json(self._folder / "meta.json", meta)
         return meta

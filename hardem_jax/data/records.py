@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -16,9 +16,12 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
 from grain.sources import ArrayRecordDataSource
 
+from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.errors import InputError
 
 T = TypeVar("T")
+
+_LEFT_OUT = "left_out.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,19 +138,41 @@ def read_meta(folder: Path, *, format: str | int) -> dict[str, Any]:
     Raises:
         InputError: it is missing or broken, or its "format" is another one.
     """
-    try:
-        meta: Any = json.loads((folder / "meta.json").read_text("utf-8"))
-    except OSError as error:
+    if not (folder / "meta.json").is_file():
         raise InputError(
-            f"{folder}: expected a prepared split (run `prepare` first), found no readable "
-            f"meta.json ({error.strerror})"
-        ) from error
-    except ValueError as error:
-        raise InputError(f"{folder}/meta.json: expected JSON, found {error}") from error
+            f"{folder}: expected a prepared split (run `prepare` first), found no meta.json"
+        )
+    meta = read_json(folder / "meta.json")
     found = meta.get("format") if isinstance(meta, dict) else None
     if found != format:
         raise InputError(f"{folder}: expected format {format}, found {found}; prepare it again")
     return meta
+
+
+def write_left_out(folder: Path, exclusions: ExclusionCounts, kept: Container[str]) -> None:
+    """Writes ``left_out.json``, for `read_left_out`.
+
+    Args:
+        folder: of the split.
+        exclusions: what reader and preparation left out.
+        kept: ids of the questions of the split. One that occurs again in the file is there.
+    """
+    left_out: dict[str, str] = {}
+    for id, reason in exclusions.left_out:
+        if id not in kept:
+            left_out.setdefault(id, reason)
+    write_json(folder / _LEFT_OUT, left_out)
+
+
+def read_left_out(folder: Path) -> dict[str, str]:
+    """Id and reason of every question of the source file that is not in its prepared split.
+
+    An official metric counts these questions, too. One without an id has its place in the file.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    return read_json(folder / _LEFT_OUT)
 
 
 def file_digest(file: Path) -> str:
@@ -174,6 +199,20 @@ def size_summary(sizes: Sequence[int]) -> dict[str, float | int | None]:
         "median": float(np.median(found)),
         "max": int(found.max()),
     }
+
+
+def read_json(file: Path) -> Any:
+    """What `write_json` wrote.
+
+    Raises:
+        InputError: the file is missing or holds no JSON.
+    """
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: expected JSON, found {error}") from error
 
 
 def write_json(file: Path, content: Any) -> None:

@@ -151,6 +151,7 @@ def test_training_leaves_out_and_counts_what_has_no_solution(tmp_path):
     sizes = [len(q.equations) for q in split.questions]
     assert meta["counts"] == {
         "examples read": len(EXAMPLES),
+        "left out": len(UNSOLVED),
         "questions": len(sizes),
         "questions with a solution": len(sizes),
     }
@@ -230,7 +231,7 @@ def test_another_format_is_refused_in_one_line(tmp_path, content, culprit):
 
 
 def test_a_folder_without_its_records_is_refused_in_one_line(tmp_path):
-    with pytest.raises(InputError, match="no readable meta.json"):
+    with pytest.raises(InputError, match="found no meta.json"):
         PreparedQuestions(tmp_path / "nowhere")
     prepare(tmp_path / "dev", keep=True)
     (tmp_path / "dev" / "questions.array_record").unlink()

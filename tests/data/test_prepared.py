@@ -73,6 +73,23 @@ def test_training_leaves_out_and_counts_what_it_cannot_use(tmp_path, tokenizer):
     assert not any(len(w.solutions) for w in split.negatives)
 
 
+def test_questions_left_out_are_counted_and_named(tmp_path, tokenizer):
+    def reader(exclusions):
+        exclusions.add("no answer given", "q9")
+        yield from [*EXAMPLES, EXAMPLES[0]]
+
+    exclusions = ExclusionCounts()
+    meta = prepare_split(
+        reader(exclusions), tmp_path / "dev", tokenizer=tokenizer, config=CONFIG, metric="squad",
+        sources={}, exclusions=exclusions, keep_without_mention=True,
+    )  # fmt: skip
+    split = PreparedSplit(tmp_path / "dev")
+    assert split.left_out == {"q9": "no answer given", "q2": "no words in any document"}
+    # The repeated question is counted, and is not named: it is among the questions.
+    assert meta["counts"]["examples read"] == len(split.questions) + 3 == 6
+    assert meta["counts"]["left out"] == 3
+
+
 def test_evaluation_keeps_questions_without_a_mention(tmp_path, tokenizer):
     prepare(tmp_path / "dev", tokenizer, keep=True)
     assert list(PreparedSplit(tmp_path / "dev").questions) == ["q0", "q1", "q3"]

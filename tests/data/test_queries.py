@@ -152,6 +152,7 @@ def test_training_leaves_out_and_counts_what_has_no_solution(tmp_path):
     sizes = [len(q.queries) for q in split.questions]
     assert meta["counts"] == {
         "questions read": len(QUESTIONS),
+        "left out": len(UNSOLVED),
         "questions": len(sizes),
         "questions with a solution": len(sizes),
         "questions cut by the cap": 0,

@@ -51,7 +51,7 @@ def same_files(one, other):
 
 def meta(folder):
     content = json.loads((folder / "meta.json").read_text())
-    return {key: content[key] for key in content if key not in ("sources", "excluded", "warnings")}
+    return {key: content[key] for key in content if key not in ("sources", "warnings")}
 
 
 @pytest.mark.parametrize(

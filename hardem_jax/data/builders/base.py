@@ -40,7 +40,7 @@ from hardem_jax.data.records import size_summary, write_json
 from hardem_jax.errors import InputError
 
 #: Of records and their order. To be raised with any change in what a build of the same files holds.
-FORMAT = "build 1"
+FORMAT = "build 2"
 
 BUILD_FILE = "build.json"
 _WORK = "work"
@@ -192,6 +192,7 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
                 "solutions per question": size_summary(sizes),
                 "excluded": skips.as_dict(),
                 "warnings": skips.warnings_as_dict(),
+                "left_out": skips.left_out,
             }
         return {
             **self.identity,

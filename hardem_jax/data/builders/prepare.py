@@ -27,6 +27,12 @@ def source_of(build: Build, split: str) -> dict[str, str]:
     return {"build": build.meta["fingerprint"], "data set": build.meta["data set"], "split": split}
 
 
+def add_left_out(build: Build, split: str, exclusions: ExclusionCounts) -> None:
+    """Adds what the build left out of its source files, so that the prepared split knows, too."""
+    for id, reason in build.meta["splits"][split]["left_out"]:
+        exclusions.add(reason, id)
+
+
 def prepare_numeric(
     build: Build,
     split: str,
@@ -48,9 +54,11 @@ def prepare_numeric(
         The content of ``meta.json``.
     """
     _check(build, "numeric")
+    examples = build.examples(split)
+    add_left_out(build, split, exclusions)
     options = build.meta["options"]
     return write_questions(
-        build.examples(split),
+        examples,
         folder,
         numbers=NumberConfig(**options["numbers"]),
         rules=EquationRules(**options["rules"]),
@@ -71,8 +79,10 @@ def prepare_queries(
 ) -> dict[str, Any]:
     """The prepared split of `hardem_jax.data.queries`; see `prepare_numeric`."""
     _check(build, "queries")
+    records = build.records(split)
+    add_left_out(build, split, exclusions)
     return write_queries(
-        map(_solved, build.records(split)),
+        map(_solved, records),
         folder,
         rules=SqlRules(**build.meta["options"]["rules"]),
         sources=source_of(build, split),

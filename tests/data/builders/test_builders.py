@@ -205,7 +205,7 @@ def test_a_build_that_was_changed_is_refused(root, tmp_path):
     with pytest.raises(InputError, match="it was changed"):
         builders.open_build(tmp_path)
     file.write_text(json.dumps(meta | {"format": "build 0"}))
-    with pytest.raises(InputError, match="expected format build 1, found build 0"):
+    with pytest.raises(InputError, match="expected format build 2, found build 0"):
         builders.open_build(tmp_path)
     file.write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
