@@ -21,6 +21,8 @@ MANIFEST = "checksums.json"
 def write_checksums(folder: Path) -> None:
     """Records every file below ``folder``; call it last, before the folder gets its name.
 
+    Of a folder below it that has a record, only that record is recorded.
+
     Raises:
         OSError: a file cannot be read, or the record cannot be written.
 
@@ -40,7 +42,8 @@ def write_checksums(folder: Path) -> None:
     with _pool() as pool:
         records = pool.map(lambda f: _record(folder / f), files)
         manifest = dict(zip(map(str, files), records, strict=True))
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    manifest[MANIFEST] = _own_record(manifest)
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
 def verify_checksums(folder: Path) -> None:
@@ -65,20 +68,44 @@ def has_checksums(folder: Path) -> bool:
     return (folder / MANIFEST).is_file()
 
 
+def recorded_files(folder: Path) -> set[str]:
+    """Returns the names of the recorded files, those of recorded folders below included.
+
+    Raises:
+        InputError: a record cannot be read.
+    """
+    names = set(_read_manifest(folder / MANIFEST))
+    for name in sorted(names):
+        if (inner := Path(name)).name == MANIFEST:
+            names |= {str(inner.parent / each) for each in recorded_files(folder / inner.parent)}
+    return names
+
+
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(os.cpu_count() or 1)  # hashlib releases the interpreter's lock
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        if path.is_file() and path != folder / MANIFEST:
-            yield path.relative_to(folder)
+    for parent, folders, names in os.walk(folder):
+        # A folder with a record of its own is recorded by that record.
+        inner = parent != str(folder) and MANIFEST in names
+        if inner:
+            folders.clear()
+        for name in [MANIFEST] if inner else names:
+            path = Path(parent, name).relative_to(folder)
+            if path != Path(MANIFEST) and (folder / path).is_file():
+                yield path
 
 
 def _record(file: Path) -> dict[str, Any]:
     with open(file, "rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     return {"bytes": file.stat().st_size, "sha256": digest}
+
+
+def _own_record(manifest: dict[str, Any]) -> dict[str, Any]:
+    text = json.dumps(manifest)
+    return {"bytes": len(text), "sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def _fault(file: Path, recorded: dict[str, Any]) -> str | None:
@@ -106,4 +133,6 @@ def _read_manifest(file: Path) -> dict[str, dict[str, Any]]:
     )
     if not well_formed:
         raise InputError(f"{file}: damaged, expected a size and a checksum for every file")
+    if recorded.pop(MANIFEST, None) != _own_record(recorded):
+        raise InputError(f"{file}: damaged, its checksum differs from the recorded one")
     return recorded

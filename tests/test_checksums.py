@@ -1,11 +1,16 @@
 """Every kind of damage to a recorded folder is named; an undamaged folder passes."""
 
-import json
-
 import pytest
 
-from hardem_jax.checksums import MANIFEST, has_checksums, verify_checksums, write_checksums
+from hardem_jax.checksums import (
+    MANIFEST,
+    has_checksums,
+    recorded_files,
+    verify_checksums,
+    write_checksums,
+)
 from hardem_jax.errors import InputError
+from tests.damages import DAMAGES
 
 
 @pytest.fixture
@@ -21,7 +26,7 @@ def test_an_undamaged_folder_passes_and_is_not_changed(folder):
     before = (folder / MANIFEST).read_bytes()
     verify_checksums(folder)
     assert has_checksums(folder)
-    assert set(json.loads(before)) == {"a.bin", "deep/b.json"}
+    assert recorded_files(folder) == {"a.bin", "deep/b.json"}
     write_checksums(folder)  # again, with the record already there
     assert (folder / MANIFEST).read_bytes() == before
 
@@ -31,41 +36,19 @@ def test_files_beyond_the_record_are_ignored(folder):
     verify_checksums(folder)
 
 
-def flip_a_bit(file):
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-
-
-DAMAGE = {
-    "flipped bit": flip_a_bit,
-    "truncated by a byte": lambda file: file.write_bytes(file.read_bytes()[:-1]),
-    "longer by a byte": lambda file: file.write_bytes(file.read_bytes() + b"\0"),
-    "empty": lambda file: file.write_bytes(b""),
-    "zeroed": lambda file: file.write_bytes(bytes(file.stat().st_size)),
-    "deleted": lambda file: file.unlink(),
-}
-
-
 @pytest.mark.parametrize("name", ["a.bin", "deep/b.json"])
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damage_is_named(folder, name, damage):
     damage(folder / name)
     with pytest.raises(InputError, match=f"{name}: (damaged|cannot be read)"):
         verify_checksums(folder)
 
 
-@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damage_to_the_record_is_an_error(folder, damage):
     damage(folder / MANIFEST)
-    if damage is DAMAGE["longer by a byte"]:
-        with pytest.raises(InputError, match="damaged, expected JSON"):
-            verify_checksums(folder)
-    elif damage is DAMAGE["truncated by a byte"]:
-        verify_checksums(folder)  # only the newline at the end was lost
-    else:
-        with pytest.raises(InputError, match="damaged|cannot be read"):
-            verify_checksums(folder)
+    with pytest.raises(InputError, match=f"{MANIFEST}: (damaged|cannot be read)"):
+        verify_checksums(folder)
 
 
 @pytest.mark.parametrize("content", ["[]", "{}[", '{"a.bin": 3}', '{"a.bin": {"bytes": 1}}'])
