@@ -34,11 +34,10 @@ from typing import Literal
 
 from experiments.cli import run_command
 from experiments.equation_qa import Compare, Evaluate, Predict, Train
+from experiments.preparing import determined_by, print_summary, watched
 from hardem_jax.data.drop import read_drop
 from hardem_jax.data.equations import prepare_questions
 from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.records import file_digest
-from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations import EquationRules
 from hardem_jax.solutions.numbers import NumberConfig
 
@@ -55,6 +54,7 @@ class Prepare:
         numbers: what counts as a number.
         rules: what counts as an equation. The paper's BERT tagger also has percentages:
             ``--rules.percent term``.
+        force: replace the split that is in ``out``.
     """
 
     file: Path
@@ -63,28 +63,26 @@ class Prepare:
     max_words: int | None = 400
     numbers: NumberConfig = NumberConfig()
     rules: EquationRules = EquationRules()
+    force: bool = False
 
     def run(self) -> None:
         exclusions = ExclusionCounts()
         meta = prepare_questions(
-            read_drop(self.file, skips=exclusions, max_words=self.max_words, numbers=self.numbers),
+            watched(
+                read_drop(
+                    self.file, skips=exclusions, max_words=self.max_words, numbers=self.numbers
+                )
+            ),
             self.out,
             numbers=self.numbers,
             rules=self.rules,
-            sources={self.file.name: file_digest(self.file)},
+            sources=determined_by(self),
             exclusions=exclusions,
             keep_without_solution=self.split == "dev",
             reader={"max_words": self.max_words},
+            replace=self.force,
         )
-        for name, count in meta["counts"].items():
-            print(f"{count:>9}  {name}")
-        sizes = meta["solutions per question"]
-        print(
-            f"|Z| per question: mean {sizes['mean']}, median {sizes['median']}, max {sizes['max']}"
-        )
-        print(exclusions)
-        if self.split == "train" and not meta["counts"]["questions"]:
-            raise InputError(f"{self.out}: no equation gives any answer; nothing to train on")
+        print_summary(meta, exclusions)
 
 
 COMMANDS = {

@@ -24,6 +24,7 @@ from typing import Literal
 
 from experiments import span_qa
 from experiments.cli import run_command
+from experiments.preparing import determined_by
 from experiments.span_files import Predict, prepare
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.narrativeqa import (
@@ -56,6 +57,7 @@ class Prepare:
         lower: summaries and questions in lower case, as in the paper's released conversion.
         windows: sizes.
         processes: to look for spans in; None for this one.
+        force: replace the split that is in ``out``.
     """
 
     folder: Path
@@ -66,6 +68,7 @@ class Prepare:
     lower: bool = True
     windows: WindowConfig = WindowConfig()
     processes: int | None = None
+    force: bool = False
 
     def run(self) -> None:
         exclusions = ExclusionCounts()
@@ -77,10 +80,10 @@ class Prepare:
             tokenizer=self.tokenizer,
             windows=self.windows,
             metric="rouge",
-            sources={file.name: file_digest(file) for file in files}
-            | {"split": self.split, "lower": str(self.lower), "rules": str(self.rules)},
+            sources=determined_by(self, folder={file.name: file_digest(file) for file in files}),
             exclusions=exclusions,
             for_training=self.split == "train",
+            force=self.force,
         )
 
 

@@ -14,12 +14,12 @@ from jax.sharding import Mesh
 
 from experiments import span_qa
 from experiments.devices import say
+from experiments.preparing import determined_by
 from experiments.runs import Scored
 from experiments.span_files import prepare
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.contexts import read_contexts
 from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.records import file_digest
 from hardem_jax.data.windows import WindowConfig
 from hardem_jax.training.loop import LoopConfig
 
@@ -42,6 +42,8 @@ class Prepare:
         prepend_title: put the article's title before each passage.
         metric: how answers are compared with the golds; the paper normalises as for SQuAD.
         windows: sizes; all windows are kept.
+        processes: that cut windows; the outcome is the same.
+        force: replace the split that is in ``out``.
     """
 
     contexts: Path
@@ -52,6 +54,8 @@ class Prepare:
     prepend_title: bool = False
     metric: Literal["squad", "triviaqa"] = "squad"
     windows: WindowConfig = WindowConfig(max_windows=None)
+    processes: int = 1
+    force: bool = False
 
     def run(self) -> None:
         exclusions = ExclusionCounts()
@@ -68,13 +72,11 @@ class Prepare:
             tokenizer=self.tokenizer,
             windows=self.windows,
             metric=self.metric,
-            sources={
-                self.contexts.name: file_digest(self.contexts),
-                "passages": str(passages),
-                "prepend_title": str(self.prepend_title),
-            },
+            sources=determined_by(self) | {"passages": passages},
             exclusions=exclusions,
             for_training=self.split == "train",
+            force=self.force,
+            processes=self.processes,
         )
 
 

@@ -28,7 +28,7 @@ from hardem_jax.data.contexts import Passage, read_context_questions, write_cont
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.nq_open import read_nq_open
 from hardem_jax.data.open_questions import OpenQuestion
-from hardem_jax.data.records import file_digest, write_json
+from hardem_jax.data.records import check_writable, file_digest, write_json
 from hardem_jax.data.triviaqa import read_triviaqa_questions
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.articles import ArticleConfig
@@ -58,6 +58,7 @@ class Index:
         bm25: options of the passage index.
         max_characters: longer passages are left out and counted.
         limit: only the first so many passages.
+        force: replace the index that is in ``out``; until the new one is complete, both need room.
     """
 
     passages: Path
@@ -66,6 +67,7 @@ class Index:
     bm25: PassageConfig = PassageConfig()
     max_characters: int = 1_000_000
     limit: int | None = None
+    force: bool = False
 
     def run(self) -> None:
         if self.limit is not None and self.limit < 1:
@@ -79,6 +81,7 @@ class Index:
             passages=self.bm25,
             max_characters=self.max_characters,
             limit=self.limit,
+            replace=self.force,
         )
         seconds = time.perf_counter() - begin
         print(skips)
@@ -110,6 +113,8 @@ class Retrieve:
     report: Path | None = None
 
     def run(self) -> None:
+        if self.report is not None:
+            check_writable(self.report)
         retriever, skips = Retriever(self.index, self.retriever), ExclusionCounts()
         read = READERS[self.layout]
         questions = read(self.questions, skips=skips, require_answers=self.answers)

@@ -3,11 +3,12 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
 
+from experiments.preparing import print_summary, watched
 from experiments.reader import TrainedReader
 from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
 from hardem_jax.data.prepared import prepare_split
@@ -23,13 +24,15 @@ def prepare(
     tokenizer: str,
     windows: WindowConfig,
     metric: str,
-    sources: Mapping[str, str],
+    sources: Mapping[str, Any],
     exclusions: ExclusionCounts,
     for_training: bool,
+    force: bool,
+    processes: int | None = None,
 ) -> None:
     """Prepare a split and print its summary; the shared half of every ``prepare`` command."""
     meta = prepare_split(
-        examples,
+        watched(examples),
         out,
         tokenizer=load_tokenizer(tokenizer),
         config=windows,
@@ -37,14 +40,10 @@ def prepare(
         sources=sources,
         exclusions=exclusions,
         keep_without_mention=not for_training,
+        processes=processes,
+        replace=force,
     )
-    for name, count in meta["counts"].items():
-        print(f"{count:>9}  {name}")
-    sizes = meta["solutions per question"]
-    print(f"|Z| per question: mean {sizes['mean']}, median {sizes['median']}, max {sizes['max']}")
-    print(exclusions)
-    if for_training and not meta["counts"]["windows with a mention"]:
-        raise InputError(f"{out}: no question has a mention of its answer; nothing to train on")
+    print_summary(meta, exclusions)
 
 
 @dataclasses.dataclass(frozen=True)

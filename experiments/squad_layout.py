@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.cli import run_command
+from experiments.preparing import determined_by
 from experiments.span_files import Predict, prepare
 from experiments.span_qa import Compare, Evaluate, Train
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
 from hardem_jax.data.qa_hard_em import read_qa_hard_em
-from hardem_jax.data.records import file_digest
 from hardem_jax.data.squad_layout import read_squad_layout
 from hardem_jax.data.windows import WindowConfig
 
@@ -33,6 +33,8 @@ class Prepare:
             "all required" (Quoref), which a single span cannot give and which are left out.
         split: "train" leaves out questions without a mention, "dev" keeps them.
         windows: sizes.
+        processes: that cut windows; the outcome is the same.
+        force: replace the split that is in ``out``.
     """
 
     file: Path
@@ -42,6 +44,8 @@ class Prepare:
     answers_are: Literal["alternatives", "all required"] = "alternatives"
     split: Literal["train", "dev"] = "train"
     windows: WindowConfig = WindowConfig()
+    processes: int = 1
+    force: bool = False
 
     def run(self) -> None:
         exclusions = ExclusionCounts()
@@ -51,9 +55,11 @@ class Prepare:
             tokenizer=self.tokenizer,
             windows=self.windows,
             metric="squad",
-            sources={self.file.name: file_digest(self.file)},
+            sources=determined_by(self),
             exclusions=exclusions,
             for_training=self.split == "train",
+            force=self.force,
+            processes=self.processes,
         )
 
     def _examples(self, exclusions: ExclusionCounts) -> Iterator[ReadingExample]:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.cli import run_command
+from experiments.preparing import determined_by
 from experiments.span_files import Predict, prepare
 from experiments.span_qa import Compare, Evaluate, Train
 from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.records import file_digest
 from hardem_jax.data.triviaqa import read_triviaqa
 from hardem_jax.data.windows import WindowConfig
 
@@ -38,6 +38,8 @@ class Prepare:
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
         split: "train" leaves out questions without a mention, "dev" keeps them.
         windows: sizes.
+        processes: that cut windows; the outcome is the same.
+        force: replace the split that is in ``out``.
     """
 
     qa_file: Path
@@ -46,6 +48,8 @@ class Prepare:
     tokenizer: str = "bert-base-uncased"
     split: Literal["train", "dev"] = "train"
     windows: WindowConfig = WindowConfig()
+    processes: int = 1
+    force: bool = False
 
     def run(self) -> None:
         exclusions = ExclusionCounts()
@@ -55,9 +59,12 @@ class Prepare:
             tokenizer=self.tokenizer,
             windows=self.windows,
             metric="triviaqa",
-            sources={self.qa_file.name: file_digest(self.qa_file)},
+            # Of the evidence, what is read: see "documents" in the meta.json.
+            sources=determined_by(self, evidence=self.evidence.name),
             exclusions=exclusions,
             for_training=self.split == "train",
+            force=self.force,
+            processes=self.processes,
         )
 
 

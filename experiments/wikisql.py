@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.cli import run_command
+from experiments.preparing import determined_by, print_summary, watched
 from experiments.sql_qa import Compare, Evaluate, Predict, Train
 from experiments.trained_parser import annotated_queries
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.queries import prepare_queries, supervised_split
-from hardem_jax.data.records import file_digest
 from hardem_jax.data.table_questions import read_table_questions, write_table_questions
 from hardem_jax.data.wikisql import write_answers
 from hardem_jax.data.wikitablequestions import read_wikitablequestions
@@ -81,6 +81,7 @@ class Prepare:
         split: "train" leaves out questions that no query answers, "dev" keeps them.
         rules: what counts as a query.
         processes: that search at the same time; the outcome is the same.
+        force: replace the split that is in ``out``.
     """
 
     questions: Path
@@ -88,26 +89,25 @@ class Prepare:
     split: Literal["train", "dev"] = "train"
     rules: SqlRules = SqlRules(cap=4096)
     processes: int = 1
+    force: bool = False
 
     def run(self) -> None:
         if self.processes < 1:
             raise InputError(f"--processes: expected at least 1, found {self.processes}")
         exclusions = ExclusionCounts()
         meta = prepare_queries(
-            read_table_questions(self.questions, skips=exclusions),
+            watched(read_table_questions(self.questions, skips=exclusions)),
             self.out,
             rules=self.rules,
-            sources={self.questions.name: file_digest(self.questions)},
+            sources=determined_by(self),
             exclusions=exclusions,
             keep_without_solution=self.split == "dev",
             processes=self.processes,
             denotation=Denotation,
+            replace=self.force,
         )
-        _print_summary(meta)
+        print_summary(meta, exclusions)
         print("(the paper, WikiSQL: mean 346.1, median 5)")
-        print(exclusions)
-        if self.split == "train" and not meta["counts"]["questions"]:
-            raise InputError(f"{self.out}: no query gives any answer; nothing to train on")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,25 +119,22 @@ class Supervise:
         folder: of the official files.
         name: of the split there.
         out: folder to write.
+        force: replace the split that is in ``out``.
     """
 
     data: Path
     folder: Path
     out: Path
     name: str = "train"
+    force: bool = False
 
     def run(self) -> None:
         exclusions = ExclusionCounts()
         golds = annotated_queries(self.folder, self.name)
-        _print_summary(supervised_split(self.data, golds, self.out, exclusions=exclusions))
-        print(exclusions)
-
-
-def _print_summary(meta: dict) -> None:
-    for name, count in meta["counts"].items():
-        print(f"{count:>9}  {name}")
-    sizes = meta["solutions per question"]
-    print(f"|Z| per question: mean {sizes['mean']}, median {sizes['median']}, max {sizes['max']}")
+        meta = supervised_split(
+            self.data, golds, self.out, exclusions=exclusions, replace=self.force
+        )
+        print_summary(meta, exclusions)
 
 
 COMMANDS = {

@@ -31,6 +31,7 @@ from hardem_jax.data.fields import check_kind, distinct, get_field, get_id, get_
 from hardem_jax.data.nq_open import file_stem
 from hardem_jax.data.open_questions import IdCheck, OpenQuestion, defect_of
 from hardem_jax.data.reading import PathLike, Utf8Stream, iter_json_lines, open_bytes
+from hardem_jax.data.records import new_file
 from hardem_jax.errors import InputError
 
 # Warning of `ExclusionCounts`, for questions kept:
@@ -175,7 +176,6 @@ def write_contexts(
         ('q1', 'Rome is old.')
     """
     path = Path(path)
-    partial = path.with_name(path.name + ".partial")
     opened = gzip.open if path.suffix == ".gz" else open
     start, between, end = ("", "", "")
     if path.name.removesuffix(".gz").endswith(".json"):
@@ -183,22 +183,24 @@ def write_contexts(
     count = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with opened(partial, "wt", encoding="utf-8", newline="\n") as file:
-            file.write(start)
-            for question, passages in questions:
-                record = {
-                    "id": question.id,
-                    "question": question.question,
-                    "answers": question.answers,
-                    "ctxs": [_plain(passage) for passage in passages],
-                }
-                file.write((between if count else "") + json.dumps(record, ensure_ascii=False))
-                file.write("\n")
-                count += 1
-            file.write(end)
-        partial.replace(path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    with (
+        new_file(path) as partial,
+        opened(partial, "wt", encoding="utf-8", newline="\n") as file,
+    ):
+        file.write(start)
+        for question, passages in questions:
+            record = {
+                "id": question.id,
+                "question": question.question,
+                "answers": question.answers,
+                "ctxs": [_plain(passage) for passage in passages],
+            }
+            file.write((between if count else "") + json.dumps(record, ensure_ascii=False))
+            file.write("\n")
+            count += 1
+        file.write(end)
     return count
 
 

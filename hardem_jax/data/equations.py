@@ -25,6 +25,7 @@ from hardem_jax.data.records import (
     Codec,
     RecordSource,
     RecordWriter,
+    check_not_empty,
     new_folder,
     read_left_out,
     read_meta,
@@ -41,7 +42,7 @@ from hardem_jax.solutions.equations import (
 )
 from hardem_jax.solutions.numbers import NumberConfig, NumberMention, find_numbers
 
-FORMAT = "equations 1"
+FORMAT = "equations 2"
 NO_SOLUTION = "no equation gives the answer"
 
 
@@ -154,16 +155,17 @@ def prepare_questions(
     *,
     numbers: NumberConfig,
     rules: EquationRules,
-    sources: Mapping[str, str],
+    sources: Mapping[str, Any],
     exclusions: ExclusionCounts,
     keep_without_solution: bool,
     reader: Mapping[str, Any] | None = None,
+    replace: bool = False,
 ) -> dict[str, Any]:
     """Find Z for every example and write the split; memory holds one example at a time.
 
     Args:
         examples: from a reader.
-        folder: to be created; an existing one is replaced if it is a prepared split.
+        folder: to be created; it may exist if it is empty.
         numbers: what counts as a number.
         rules: what counts as an equation.
         sources: name of each source file -> digest, for the record.
@@ -171,9 +173,14 @@ def prepare_questions(
         keep_without_solution: True for data to evaluate on, where a question that no equation
             answers still counts. Training cannot use such a question.
         reader: options of the reader by name, for the record.
+        replace: whether a complete split of this kind is replaced; see
+            `hardem_jax.data.records.new_folder`.
 
     Returns:
         The content of ``meta.json``.
+
+    Raises:
+        InputError: no question can be used, or the folder exists or cannot be written.
     """
     return write_questions(
         (numeric_question(example, numbers, rules) for example in examples),
@@ -184,6 +191,7 @@ def prepare_questions(
         exclusions=exclusions,
         keep_without_solution=keep_without_solution,
         reader=reader,
+        replace=replace,
     )
 
 
@@ -193,15 +201,16 @@ def write_questions(
     *,
     numbers: NumberConfig,
     rules: EquationRules,
-    sources: Mapping[str, str],
+    sources: Mapping[str, Any],
     exclusions: ExclusionCounts,
     keep_without_solution: bool,
     reader: Mapping[str, Any] | None = None,
+    replace: bool = False,
 ) -> dict[str, Any]:
     """Write a prepared split of questions whose Z was found; see `prepare_questions`."""
     set_sizes: list[int] = []
     kept: set[str] = set()
-    with new_folder(folder) as partial:
+    with new_folder(folder, format=FORMAT, replace=replace) as partial:
         writer = RecordWriter(partial / "questions", QUESTIONS)
         for question in questions:
             if exclusions.repeated(question.id):
@@ -213,13 +222,16 @@ def write_questions(
             kept.add(question.id)
             writer.write(question)
         writer.close()
+        check_not_empty(folder, len(set_sizes), keep_without_solution, exclusions)
         write_left_out(partial, exclusions, kept)
         meta = {
             "format": FORMAT,
             "numbers": dataclasses.asdict(numbers),
             "rules": dataclasses.asdict(rules),
+            "content": writer.content,
             "sources": dict(sources),
             "reader": dict(reader or {}),
+            "keep_without_solution": keep_without_solution,
             "counts": {
                 "examples read": len(set_sizes) + exclusions.total,
                 "left out": exclusions.total,

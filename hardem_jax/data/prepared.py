@@ -8,16 +8,19 @@
 ``questions.jsonl``      id, question, golds and |Z| of every question, in order
 ``tokenizer.json``       the tokenizer the windows were made with
 ``meta.json``            configuration, sources, counts, |Z| statistics
+``checksums.json``       size and SHA-256 of the other files
 =======================  =====================================================
 
 The folder appears under its name only when it is complete. ``meta.json`` holds
-everything that determined the content; reading with another configuration is an
-error, never a stale cache.
+everything that determined the content, and a digest of it, so that a run is never
+continued on changed data. A damaged file is named when the folder is opened.
 """
 
 import dataclasses
+import functools
+import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +28,11 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
+from hardem_jax.data.parallel import map_in_order
 from hardem_jax.data.records import (
     RecordSource,
     RecordWriter,
+    check_not_empty,
     load_array,
     new_folder,
     read_left_out,
@@ -38,8 +43,15 @@ from hardem_jax.data.records import (
 )
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.data.windows import WINDOWS, Window, WindowConfig, make_windows
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 
-FORMAT = 2
+FORMAT = "spans 3"
+
+# Reasons of `ExclusionCounts`, for questions left out:
+NO_WORDS = "no words in any document"
+NOT_IN_DOCUMENTS = "answer not in the documents"
+FILTERED = "answer only in windows that TF-IDF left out"
+CUT = "answer cut by every window"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +83,8 @@ class PreparedSplit:
         meta: content of ``meta.json``.
 
     Raises:
-        InputError: if the folder is not a complete prepared split of this format.
+        InputError: the folder is not a complete prepared split of this format, or a file of
+            it is damaged.
     """
 
     def __init__(self, folder: Path):
@@ -138,15 +151,17 @@ def prepare_split(
     tokenizer: Wordpieces,
     config: WindowConfig,
     metric: str,
-    sources: Mapping[str, str],
+    sources: Mapping[str, Any],
     exclusions: ExclusionCounts,
     keep_without_mention: bool,
+    processes: int | None = None,
+    replace: bool = False,
 ) -> dict[str, Any]:
     """Cut every example into windows and write the split; memory holds one example at a time.
 
     Args:
         examples: from one of the readers.
-        folder: to be created; an existing one is replaced if it is a prepared split.
+        folder: to be created; it may exist if it is empty.
         tokenizer: of the encoder.
         config: window sizes.
         metric: "triviaqa", "squad" or "rouge", the official metric of the data.
@@ -155,61 +170,101 @@ def prepare_split(
         exclusions: the readers' count; what drops out here is added to it.
         keep_without_mention: True for data to evaluate on, where a question whose answer is
             not found still counts. Training cannot use such a question.
+        processes: that cut windows, with the same outcome; None for this one only. They are
+            spawned, so that a script that calls this must not run anything when it is imported.
+        replace: whether a complete split of this kind is replaced; see
+            `hardem_jax.data.records.new_folder`.
 
     Returns:
         The content of ``meta.json``.
+
+    Raises:
+        InputError: no question can be used, or the folder exists or cannot be written.
     """
     set_sizes: list[int] = []
     kept: set[str] = set()
-    with new_folder(folder) as partial:
+    documents = hashlib.sha256()
+
+    def unread() -> Iterator[ReadingExample]:
+        for example in examples:
+            if not exclusions.repeated(example.id):
+                for document in example.documents:
+                    documents.update("\0".join((document.id, document.text, "")).encode())
+                yield example
+
+    cut = functools.partial(_cut, tokenizer=tokenizer, config=config, keep=keep_without_mention)
+    with new_folder(folder, format=FORMAT, replace=replace) as partial:
         writers = {n: RecordWriter(partial / n, WINDOWS) for n in ("positives", "negatives")}
         places: dict[str, list[tuple[int, int, int]]] = {name: [] for name in writers}
         with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
-            for example in examples:
-                if exclusions.repeated(example.id):
+            for question, windows, reason in map_in_order(cut, unread(), processes=processes):
+                if reason:
+                    exclusions.add(reason, question.id)
                     continue
-                windows = make_windows(example, tokenizer, config)
-                num_solutions = _num_distinct_solutions(windows)
-                if not windows:
-                    exclusions.add("no words in any document", example.id)
-                    continue
-                if not num_solutions and not keep_without_mention:
-                    exclusions.add("answer not in any window", example.id)
-                    continue
-                for rank, window in enumerate(windows):
-                    kind = "positives" if len(window.solutions) else "negatives"
-                    writers[kind].write(window)
-                    places[kind].append((len(set_sizes), window.document, rank))
-                set_sizes.append(num_solutions)
-                kept.add(example.id)
-                row = Question(example.id, example.question, example.golds, num_solutions)
-                questions.write(json.dumps(dataclasses.asdict(row), ensure_ascii=False) + "\n")
+                for rank, (document, sizes, data) in enumerate(windows):
+                    kind = "positives" if sizes[1] else "negatives"
+                    writers[kind].write_encoded(data, sizes)
+                    places[kind].append((len(set_sizes), document, rank))
+                set_sizes.append(question.num_solutions)
+                kept.add(question.id)
+                row = dataclasses.asdict(question)
+                questions.write(json.dumps(row, ensure_ascii=False) + "\n")
         for writer in writers.values():
             writer.close()
+        check_not_empty(folder, len(set_sizes), keep_without_mention, exclusions)
         all_places = np.array([*places["positives"], *places["negatives"]], np.int32)
         np.save(partial / "places.npy", all_places.reshape(-1, 3))
         write_left_out(partial, exclusions, kept)
         tokenizer.save(partial)
-        sizes = [len(np.load(f"{partial / name}.sizes.npy")) for name in writers]
         meta = {
             "format": FORMAT,
+            "content": [writer.content for writer in writers.values()],
             "windows": dataclasses.asdict(config),
             "metric": metric,
             "tokenizer": tokenizer.fingerprint,
             "sources": dict(sources),
+            "documents": documents.hexdigest()[:16],
+            "keep_without_mention": keep_without_mention,
             "counts": {
                 "examples read": len(set_sizes) + exclusions.total,
                 "left out": exclusions.total,
                 "questions": len(set_sizes),
                 "questions with a mention": sum(size > 0 for size in set_sizes),
-                "windows with a mention": sizes[0],
-                "windows without": sizes[1],
+                "windows with a mention": writers["positives"].num_records,
+                "windows without": writers["negatives"].num_records,
             },
             "excluded": exclusions.as_dict(),
             "solutions per question": size_summary(set_sizes),
         }
         write_json(partial / "meta.json", meta)
     return meta
+
+
+def _cut(
+    example: ReadingExample, tokenizer: Wordpieces, config: WindowConfig, keep: bool
+) -> tuple[Question, list[tuple[int, tuple[int, int], bytes]], str | None]:
+    """The question, (document, sizes, record) of its windows, and why it cannot be used."""
+    windows = make_windows(example, tokenizer, config)
+    question = Question(
+        example.id, example.question, example.golds, _num_distinct_solutions(windows)
+    )
+    if not windows:
+        return question, [], NO_WORDS
+    if not question.num_solutions and not keep:
+        return question, [], _why_no_mention(example, tokenizer, config)
+    records = [(w.document, WINDOWS.sizes(w), WINDOWS.encode(w)) for w in windows]
+    return question, records, None
+
+
+def _why_no_mention(example: ReadingExample, tokenizer: Wordpieces, config: WindowConfig) -> str:
+    every_window = dataclasses.replace(config, max_windows=None)
+    if _num_distinct_solutions(make_windows(example, tokenizer, every_window)):
+        return FILTERED
+    matcher = AliasMatcher(example.aliases)
+    in_text = example.mentions or any(
+        len(enumerate_spans(split_words(document.text), matcher)) for document in example.documents
+    )
+    return CUT if in_text else NOT_IN_DOCUMENTS
 
 
 def _num_distinct_solutions(windows: Sequence[Window]) -> int:

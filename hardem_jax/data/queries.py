@@ -35,7 +35,7 @@ from hardem_jax.data.query_records import (
     QueryQuestion,
     SplitWriter,
 )
-from hardem_jax.data.records import new_folder
+from hardem_jax.data.records import check_not_empty, new_folder
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql import Cell, SqlRules, Table, enumerate_sql, split_words
@@ -130,18 +130,19 @@ def prepare_queries(
     folder: Path,
     *,
     rules: SqlRules,
-    sources: Mapping[str, str],
+    sources: Mapping[str, Any],
     exclusions: ExclusionCounts,
     keep_without_solution: bool,
     reader: Mapping[str, Any] | None = None,
     processes: int | None = None,
     denotation: MakeMatcher | None = None,
+    replace: bool = False,
 ) -> dict[str, Any]:
     """Find Z for every question and write the split; memory holds Z of a few questions at a time.
 
     Args:
         questions: from a reader, those on one table best one after the other.
-        folder: to be created; an existing one is replaced if it is a prepared split.
+        folder: to be created; it may exist if it is empty.
         rules: Z_tot.
         sources: name of each source file -> digest, for the record.
         exclusions: the reader's count; what drops out here is added to it.
@@ -150,6 +151,7 @@ def prepare_queries(
         reader: options of the reader by name, for the record.
         processes: that find Z, with the same outcome; None or 1 for this one alone. They are
             spawned, so that a script that calls this must not run anything when it is imported.
+        replace: whether a complete split of this kind is replaced.
         denotation: see `query_question`; something that can be pickled if ``processes`` is more
             than 1.
 
@@ -157,8 +159,8 @@ def prepare_queries(
         The content of ``meta.json``.
 
     Raises:
-        InputError: two tables have one id, the folder cannot be written, or ``processes`` is less
-            than 1.
+        InputError: two tables have one id, no question can be used, the folder exists or cannot be
+            written, or ``processes`` is less than 1.
     """
     if processes is not None and processes < 1:
         raise InputError(f"processes: expected at least 1, found {processes}")
@@ -171,6 +173,7 @@ def prepare_queries(
         exclusions=exclusions,
         keep_without_solution=keep_without_solution,
         reader=reader,
+        replace=replace,
     )
 
 
@@ -179,17 +182,18 @@ def write_queries(
     folder: Path,
     *,
     rules: SqlRules,
-    sources: Mapping[str, str],
+    sources: Mapping[str, Any],
     exclusions: ExclusionCounts,
     keep_without_solution: bool,
     reader: Mapping[str, Any] | None = None,
+    replace: bool = False,
 ) -> dict[str, Any]:
     """Write a prepared split of questions whose Z was found; see `prepare_queries`.
 
     Args:
         solved: id, the question with its Z or why it has none, and its table.
     """
-    with new_folder(folder) as partial:
+    with new_folder(folder, format=FORMAT, replace=replace) as partial:
         writer = SplitWriter(partial)
         for id, found, table in solved:
             if exclusions.repeated(id):
@@ -207,7 +211,9 @@ def write_queries(
             "rules": dataclasses.asdict(rules),
             "sources": dict(sources),
             "reader": dict(reader or {}),
+            "keep_without_solution": keep_without_solution,
         }
+        check_not_empty(folder, writer.num_questions, keep_without_solution, exclusions)
         return writer.close(meta, exclusions)
 
 

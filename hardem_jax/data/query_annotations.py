@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.query_records import PreparedQueries, QueryQuestion, SplitWriter
-from hardem_jax.data.records import new_folder
+from hardem_jax.data.query_records import FORMAT, PreparedQueries, QueryQuestion, SplitWriter
+from hardem_jax.data.records import check_not_empty, new_folder
 from hardem_jax.solutions.sql import (
     ROW_WIDTH,
     ExecutionError,
@@ -39,6 +39,7 @@ def supervised_split(
     out: Path,
     *,
     exclusions: ExclusionCounts | None = None,
+    replace: bool = False,
 ) -> dict[str, Any]:
     """The same split for full supervision: the annotated query is all of Z.
 
@@ -48,10 +49,11 @@ def supervised_split(
     Args:
         folder: a prepared split.
         gold: annotated query by question id.
-        out: to be created; an existing one is replaced if it is a prepared split.
+        out: to be created; it may exist if it is empty.
         exclusions: counts the questions left out: no annotated query, for columns or operators that
             there are not, with conditions that the rules of the split exclude (more than
             ``max_conditions``, or several on one column), with a value that is no span.
+        replace: whether a complete split of this kind is replaced.
 
     Returns:
         The content of ``meta.json``.
@@ -61,7 +63,7 @@ def supervised_split(
     """
     exclusions = ExclusionCounts() if exclusions is None else exclusions
     split = PreparedQueries(folder)
-    with new_folder(out) as partial:
+    with new_folder(out, format=FORMAT, replace=replace) as partial:
         writer = SplitWriter(partial)
         for question in split.questions:
             table = split.tables[question.table_id]
@@ -70,6 +72,7 @@ def supervised_split(
                 exclusions.add(row, question.id)
                 continue
             writer.write(dataclasses.replace(question, queries=row[None], num_queries=1), table)
+        check_not_empty(out, writer.num_questions, False, exclusions)
         return writer.close(split.meta | {"supervised": True}, exclusions)
 
 

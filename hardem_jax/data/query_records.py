@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from hardem_jax.data.records import (
     Codec,
     RecordSource,
     RecordWriter,
+    read_json,
     read_left_out,
     read_meta,
     size_summary,
@@ -26,7 +26,7 @@ from hardem_jax.data.table_questions import Match
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql import MAX_CONDITIONS, ROW_WIDTH, Cell, SqlRules, Table
 
-FORMAT = "queries 1"
+FORMAT = "queries 2"
 
 # Of the tables used last, read from disk.
 _TABLES_IN_MEMORY = 1024
@@ -102,11 +102,7 @@ class _Tables(Mapping[str, Table]):
     def __init__(self, folder: Path):
         file = folder / "tables.ids.json"
         records = RecordSource(folder / "tables", TABLES)
-        try:
-            ids = json.loads(file.read_text("utf-8"))
-            self._places = dict(zip(ids, range(len(records)), strict=True))
-        except (OSError, ValueError, TypeError) as error:
-            raise InputError(f"{file}: expected the ids of {len(records)} tables") from error
+        self._places = dict(zip(read_json(file), range(len(records)), strict=True))
         self._read = functools.lru_cache(_TABLES_IN_MEMORY)(records.__getitem__)
 
     def __getitem__(self, id: str) -> Table:
@@ -130,6 +126,11 @@ class SplitWriter:
         self._ids: set[str] = set()
         self._found: list[int] = []
         self._kept: list[int] = []
+
+    @property
+    def num_questions(self) -> int:
+        """Written so far."""
+        return len(self._found)
 
     def write(self, question: QueryQuestion, table: Table) -> None:
         """Appends a question, and its table if that is new.
@@ -174,6 +175,7 @@ class SplitWriter:
             "excluded": exclusions.as_dict(),
             "warnings": exclusions.warnings_as_dict(),
         }
-        meta = {"format": FORMAT, **meta, "counts": counts, **left_out, **summary}
+        content = {"content": [self._questions.content, self._tables.content]}
+        meta = {"format": FORMAT, **meta, **content, "counts": counts, **left_out, **summary}
         write_json(self._folder / "meta.json", meta)
         return meta

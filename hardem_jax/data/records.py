@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -16,7 +17,14 @@ import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
 from grain.sources import ArrayRecordDataSource
 
-from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.checksums import (
+    MANIFEST,
+    has_checksums,
+    recorded_files,
+    verify_checksums,
+    write_checksums,
+)
+from hardem_jax.data.examples import REPEATED_ID, ExclusionCounts
 from hardem_jax.errors import InputError
 
 T = TypeVar("T")
@@ -63,20 +71,51 @@ class Codec(Generic[T]):
 
 
 class RecordWriter(Generic[T]):
-    """Appends to ``<stem>.array_record``, and on closing writes ``<stem>.sizes.npy``."""
+    """Appends to ``<stem>.array_record``, and on closing writes ``<stem>.sizes.npy``.
+
+    Attributes:
+        num_records: written so far.
+    """
 
     def __init__(self, stem: Path, codec: Codec[T]):
         self._stem, self._codec = stem, codec
+        self._file = f"{stem}.array_record"
         # One record a group: records are read one by one, in any order.
-        self._writer = ArrayRecordWriter(f"{stem}.array_record", "group_size:1")
+        self._writer = ArrayRecordWriter(self._file, "group_size:1")
         self._sizes: list[tuple[int, int]] = []
+        self._content = hashlib.sha256()
+
+    @property
+    def num_records(self) -> int:
+        return len(self._sizes)
+
+    @property
+    def content(self) -> str:
+        """Digest of the records so far, which unlike the file is the same on every machine."""
+        return self._content.hexdigest()[:16]
 
     def write(self, record: T) -> None:
-        self._writer.write(self._codec.encode(record))
-        self._sizes.append(self._codec.sizes(record))
+        self.write_encoded(self._codec.encode(record), self._codec.sizes(record))
+
+    def write_encoded(self, data: bytes, sizes: tuple[int, int]) -> None:
+        """Appends a record that another process encoded with the codec."""
+        try:
+            self._writer.write(data)
+        except RuntimeError as error:
+            raise InputError(f"{self._file}: cannot be written: {error}") from error
+        self._content.update(len(data).to_bytes(8, "little") + data)
+        self._sizes.append(sizes)
 
     def close(self) -> None:
-        self._writer.close()
+        """Completes the files.
+
+        Raises:
+            InputError: they cannot be written; ArrayRecord reports a full disk here.
+        """
+        try:
+            self._writer.close()
+        except RuntimeError as error:
+            raise InputError(f"{self._file}: cannot be written: {error}") from error
         np.save(f"{self._stem}.sizes.npy", np.array(self._sizes, np.int32).reshape(-1, 2))
 
 
@@ -109,44 +148,222 @@ class RecordSource(Sequence[T]):
 
 
 @contextlib.contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[Path]:
     """A folder to write into, which gets its name only when the block ends without an error.
 
-    An existing folder of that name is replaced if it holds a ``meta.json``, as all
-    complete ones do.
+    It is written as ``<folder>.partial/new``, which is removed after an error or an
+    interruption, and by the next call after a kill. Files are recorded by checksum.
+
+    Args:
+        folder: to be created; it may exist if it is empty.
+        format: of ``meta.json``, which the block writes: a kind and a version.
+        replace: whether a complete folder of the same kind is replaced, when the new one is
+            complete. Anything else is never touched.
 
     Raises:
-        InputError: there is a folder of that name, and it holds something else; or it
-            cannot be made.
+        InputError: ``folder`` exists, another process is writing it, or it cannot be written
+            (no permission, disk full).
     """
-    if folder.exists() and not (folder / "meta.json").is_file():
-        raise InputError(f"{folder}: exists and is not a prepared split; choose another folder")
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
+    if os.path.islink(folder) or folder.name in ("", ".."):
+        folder = folder.resolve()
+    _check_free(folder, format, replace)
+    with work_folder(folder) as work:
+        new = work / "new"
+        new.mkdir()
+        yield new
+        write_checksums(new)
+        _check_free(folder, format, replace)
+        if folder.exists():
+            folder.rename(work / "old")
+        new.rename(folder)
+
+
+@contextlib.contextmanager
+def new_file(file: Path) -> Iterator[Path]:
+    """The name of a file to write, which becomes ``file`` when the block ends without an error.
+
+    It is ``<file>.partial``, which is removed after an error or an interruption, and written
+    over by the next call after a kill.
+
+    Raises:
+        InputError: another process is writing the file, or it cannot be written (no such
+            folder, no permission, disk full).
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with new_file(Path(folder, "a.txt")) as partial:
+        ...         _ = partial.write_text("Rome")
+        ...     Path(folder, "a.txt").read_text()
+        'Rome'
+    """
+    check_writable(file)
+    partial = file.with_name(file.name + ".partial")
+    with writing(file):
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o666))
+        with locked(partial):
+            try:
+                yield partial
+                partial.replace(file)
+            finally:
+                partial.unlink(missing_ok=True)
+
+
+#: What a disk, its permissions or a name answer.
+_CANNOT_WRITE = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES),
+    *(errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EEXIST),
+)
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Within the block, what keeps ``path`` from being written becomes an `InputError`."""
     try:
-        partial.mkdir(parents=True)
+        yield
+    except OSError as error:
+        # Numpy's error for a full disk has a text and no number.
+        if error.errno not in _CANNOT_WRITE and "requested and" not in str(error):
+            raise
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+@contextlib.contextmanager
+def work_folder(folder: Path) -> Iterator[Path]:
+    """``<folder>.partial``, empty and of this process only; removed at the end.
+
+    The block may write ``new`` in it, which takes the name ``folder``, and put ``old`` there,
+    which gets its name back unless ``new`` has it.
+
+    Raises:
+        InputError: another process has it, or it cannot be written.
+    """
+    work = folder.with_name(folder.name + ".partial")
+    with writing(folder):
+        work.mkdir(parents=True, exist_ok=True)
+    with writing(folder), locked(work):
+        if foreign := {entry.name for entry in work.iterdir()} - {"new", "old"}:
+            raise InputError(
+                f"{work}: expected a folder that a killed run left, found {min(foreign)} in it; "
+                "remove it or choose another --out"
+            )
+        try:
+            _recover(folder, work)
+            yield work
+        finally:
+            _recover(folder, work)
+            shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Within the block, no other process has the lock on this file or folder.
+
+    The system gives the lock back when the process ends, however it ends.
+
+    Raises:
+        InputError: another process has it.
+    """
+    busy = f"{path}: another process is writing it"
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(handle), os.stat(path)):
+                raise InputError(busy)
+        except (BlockingIOError, FileNotFoundError) as error:
+            raise InputError(busy) from error
+        except OSError as error:
+            # A network file system without locks (on folders): what is there may be in use.
+            if any(path.iterdir()) if path.is_dir() else os.stat(path).st_size:
+                raise InputError(f"{busy}, or was killed; if so, remove it") from error
+        yield
+    finally:
+        os.close(handle)
+
+
+def _recover(folder: Path, work: Path) -> None:
+    """Removes a half-written folder, and undoes a replacement that was cut short."""
+    shutil.rmtree(work / "new", ignore_errors=True)
+    if (work / "old").exists() and not folder.exists():
+        (work / "old").rename(folder)
+    shutil.rmtree(work / "old", ignore_errors=True)
+
+
+def _check_free(folder: Path, format: str, replace: bool) -> None:
+    """Raises `InputError` unless a folder of this name may be made."""
+    try:
+        if not folder.exists():
+            return
+        if not folder.is_dir():
+            raise InputError(f"{folder}: expected the name of a new folder, found a file")
+        if folder.is_mount():
+            raise InputError(f"{folder}: is a mount point; choose a folder inside it")
+        if not any(folder.iterdir()):
+            return
     except OSError as error:
         raise InputError(f"{folder}: cannot be made ({error.strerror})") from error
-    yield partial
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    if foreign := _not_of_kind(folder, format):
+        raise InputError(f"{folder}: exists and {foreign}; choose another folder")
+    if not replace:
+        raise InputError(f"{folder}: exists; choose another folder, or add --force to replace it")
 
 
-def read_meta(folder: Path, *, format: str | int) -> dict[str, Any]:
-    """``meta.json`` of a prepared folder.
+def _not_of_kind(folder: Path, format: str) -> str | None:
+    """Why a folder is not one that `new_folder` wrote for this kind of format; None if it is."""
+    if not (folder / "meta.json").is_file() or not has_checksums(folder):
+        return "was not written by this command"
+    meta, kind = read_json(folder / "meta.json"), format.rpartition(" ")[0]
+    found = meta.get("format") if isinstance(meta, dict) else None
+    if not isinstance(found, str) or found.rpartition(" ")[0] != kind:
+        return f"holds {found!r} instead of {format!r}"
+    known = recorded_files(folder) | {MANIFEST}
+    paths = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
+    foreign = sorted(str(path) for path in paths if str(path) not in known)
+    return f"holds {foreign[0]}, which this command did not write" if foreign else None
+
+
+def read_meta(
+    folder: Path,
+    *,
+    format: str,
+    what: str = "a prepared split (run `prepare` first)",
+    verify: bool = True,
+) -> dict[str, Any]:
+    """``meta.json`` of a folder that `new_folder` wrote.
+
+    Args:
+        folder: the folder.
+        format: that its ``meta.json`` must have.
+        what: to call the folder in messages.
+        verify: whether every byte of the folder is compared with its checksum, on all cores.
 
     Raises:
-        InputError: it is missing or broken, or its "format" is another one.
+        InputError: the folder is missing or of another format, or a file of it is missing or
+            damaged.
     """
+    # Without a record it may be of an older format, which the message should say.
+    if verify and has_checksums(folder):
+        verify_checksums(folder)
     if not (folder / "meta.json").is_file():
-        raise InputError(
-            f"{folder}: expected a prepared split (run `prepare` first), found no meta.json"
-        )
+        raise InputError(f"{folder}: expected {what}, found no complete one")
     meta = read_json(folder / "meta.json")
     found = meta.get("format") if isinstance(meta, dict) else None
     if found != format:
         raise InputError(f"{folder}: expected format {format}, found {found}; prepare it again")
+    if not has_checksums(folder):
+        raise InputError(f"{folder / MANIFEST}: expected the checksums of the folder, found none")
     return meta
+
+
+def check_not_empty(
+    folder: Path, num_questions: int, for_evaluation: bool, exclusions: ExclusionCounts
+) -> None:
+    """Raises `InputError` if a split would have no question, before it gets its name."""
+    if not num_questions:
+        use = "evaluate" if for_evaluation else "train"
+        why = " ".join(str(exclusions).split())
+        raise InputError(f"{folder}: nothing to {use} on, no question can be used ({why})")
 
 
 def write_left_out(folder: Path, exclusions: ExclusionCounts, kept: Container[str]) -> None:
@@ -158,7 +375,8 @@ def write_left_out(folder: Path, exclusions: ExclusionCounts, kept: Container[st
         kept: ids of the questions of the split. One that occurs again in the file is there.
     """
     left_out: dict[str, str] = {}
-    for id, reason in exclusions.left_out:
+    # Of several reasons the same one, in whatever order several processes found them.
+    for id, reason in sorted(exclusions.left_out, key=lambda one: (one[1] == REPEATED_ID, one[1])):
         if id not in kept:
             left_out.setdefault(id, reason)
     write_json(folder / _LEFT_OUT, left_out)
@@ -245,17 +463,17 @@ def check_writable(file: Path) -> None:
         InputError: ``file`` is a folder, its folder is missing, or either may not be written.
 
     Example:
-        >>> check_writable(Path("no such folder/report.json"))
+        >>> check_writable(Path("none/report.json"))
         Traceback (most recent call last):
         ...
-        hardem_jax.errors.InputError: no such folder/report.json: its folder does not exist
+        hardem_jax.errors.InputError: none/report.json: cannot be written, its folder does not exist
     """
     try:
         if file.is_dir():
             raise InputError(f"{file}: expected the name of a file, found a folder")
         exists, parent = file.exists(), file.parent
         if not parent.exists():
-            raise InputError(f"{file}: its folder does not exist")
+            raise InputError(f"{file}: cannot be written, its folder does not exist")
         if not parent.is_dir():
             raise InputError(f"{file}: expected a folder before the name, found a file")
         # An existing file is written in place; a new one needs an entry in its folder.

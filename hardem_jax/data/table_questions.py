@@ -20,6 +20,7 @@ from typing import Any, Literal, cast, get_args
 from hardem_jax.data.examples import EMPTY_QUESTION, NO_ANSWER, NO_ID, ExclusionCounts
 from hardem_jax.data.fields import check_kind, get_field, get_id, get_strings
 from hardem_jax.data.reading import PathLike, iter_json_lines
+from hardem_jax.data.records import new_file
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql_types import Cell, Table
 
@@ -74,23 +75,18 @@ def write_table_questions(questions: Iterable[TableQuestion], out: PathLike) -> 
         InputError: the file cannot be written, or two tables have one id.
     """
     out = Path(out)
-    partial = out.with_name(out.name + ".partial")
     written: dict[str, Table] = {}
     count = 0
-    try:
-        with partial.open("w", encoding="utf-8") as file:
-            for question in questions:
-                table = question.table
-                if (known := written.get(table.id)) is None:
-                    written[table.id] = table
-                    _write_line(file, {"table": asdict(table)})
-                elif known is not table and known != table:
-                    raise InputError(f"{out}: two tables with the id {table.id!r} that differ")
-                _write_line(file, _record(question))
-                count += 1
-        partial.replace(out)
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written ({error.strerror})") from error
+    with new_file(out) as partial, partial.open("w", encoding="utf-8") as file:
+        for question in questions:
+            table = question.table
+            if (known := written.get(table.id)) is None:
+                written[table.id] = table
+                _write_line(file, {"table": asdict(table)})
+            elif known is not table and known != table:
+                raise InputError(f"{out}: two tables with the id {table.id!r} that differ")
+            _write_line(file, _record(question))
+            count += 1
     return count
 
 

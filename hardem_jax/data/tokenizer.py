@@ -67,7 +67,8 @@ class Wordpieces:
 
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` into ``folder``, readable by `load_tokenizer`."""
-        self._tokenizer.save(str(folder / "tokenizer.json"))
+        text = self._tokenizer.to_str(pretty=True)
+        (folder / "tokenizer.json").write_text(text, encoding="utf-8")
 
     def _special(self, token: str) -> int:
         token_id = self._tokenizer.token_to_id(token)

@@ -30,7 +30,7 @@ from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.store import PassageStore
 from hardem_jax.retrieval.text import TermConfig
 
-FORMAT = "articles 1"
+FORMAT = "articles 2"
 Idf = Literal["smooth", "drqa"]
 
 
@@ -65,14 +65,16 @@ def build_article_index(
     config: ArticleConfig | None = None,
     *,
     block_size: int = 1000,
+    replace: bool = False,
 ) -> ArticleIndex:
     """Index title and all texts of every article.
 
     Args:
         store: the passages.
-        folder: to write; it gets its name when it is complete.
+        folder: to write; it may exist if it is empty.
         config: terms.
         block_size: articles in memory at a time; the index does not depend on it.
+        replace: whether a complete index is replaced.
 
     Example:
         >>> import tempfile
@@ -90,7 +92,7 @@ def build_article_index(
     """
     config = config or ArticleConfig()
     count = config.counter()
-    with new_folder(folder) as partial:
+    with new_folder(folder, format=FORMAT, replace=replace) as partial:
         writer = PostingsWriter(partial, num_columns=config.buckets)
         articles = counted(store.articles(), "articles", total=store.num_articles)
         for texts in _blocks(articles, block_size):
@@ -100,7 +102,7 @@ def build_article_index(
         writer.close()
         meta = {"format": FORMAT, "content": store.content, "articles": store.num_articles}
         write_json(partial / "meta.json", meta | {"config": asdict(config)})
-    return ArticleIndex(folder, store)
+    return ArticleIndex(folder, store, verify=False)
 
 
 class ArticleIndex:
@@ -110,13 +112,16 @@ class ArticleIndex:
         folder: the index.
         store: the passages it was built from.
         idf: "smooth" or "drqa", see above.
+        verify: whether every byte is compared with its checksum, on all cores.
 
     Raises:
-        InputError: the folder is missing, incomplete, or of another store or format.
+        InputError: the folder is missing or of another store or format, or a file is damaged.
     """
 
-    def __init__(self, folder: Path, store: PassageStore, *, idf: Idf = "smooth"):
-        meta = index_meta(folder, store, format=FORMAT)
+    def __init__(
+        self, folder: Path, store: PassageStore, *, idf: Idf = "smooth", verify: bool = True
+    ):
+        meta = index_meta(folder, store, format=FORMAT, verify=verify)
         fields = meta["config"]
         config = ArticleConfig(**(fields | {"terms": TermConfig(**fields["terms"])}))
         self._count = config.counter()

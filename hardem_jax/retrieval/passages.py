@@ -27,7 +27,7 @@ from hardem_jax.retrieval.store import PassageStore
 from hardem_jax.retrieval.strings import StringTable, StringWriter
 from hardem_jax.retrieval.text import TermConfig
 
-FORMAT = "bm25 1"
+FORMAT = "bm25 2"
 
 # The library asks for its messages for debugging, which then reach the terminal.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
@@ -55,14 +55,19 @@ class PassageConfig:
 
 
 def build_passage_index(
-    store: PassageStore, folder: Path, config: PassageConfig | None = None
+    store: PassageStore,
+    folder: Path,
+    config: PassageConfig | None = None,
+    *,
+    replace: bool = False,
 ) -> PassageIndex:
     """Index every passage. Memory holds all terms of all passages while bm25s counts them.
 
     Args:
         store: the passages.
-        folder: to write; it gets its name when it is complete.
+        folder: to write; it may exist if it is empty.
         config: terms and parameters.
+        replace: whether a complete index is replaced.
 
     Raises:
         InputError: no passage has a term, or a parameter is out of range.
@@ -87,7 +92,7 @@ def build_passage_index(
     vocabulary, passages = _numbered_terms(store, config)
     if not vocabulary:
         raise InputError(f"{store.folder}: expected passages with words, found none")
-    with new_folder(folder) as partial:
+    with new_folder(folder, format=FORMAT, replace=replace) as partial:
         index = bm25s.BM25(k1=config.k1, b=config.b, method="lucene")
         index.index(Tokenized(passages, vocabulary), create_empty_token=False, show_progress=False)
         for name in ("data", "indices", "indptr"):
@@ -97,7 +102,7 @@ def build_passage_index(
                 terms.write(term)
         meta = {"format": FORMAT, "content": store.content, "passages": len(store)}
         write_json(partial / "meta.json", meta | {"config": asdict(config)})
-    return PassageIndex(folder, store)
+    return PassageIndex(folder, store, verify=False)
 
 
 def _numbered_terms(
@@ -116,12 +121,17 @@ def _numbered_terms(
 class PassageIndex:
     """BM25 over the passages of a store, from a folder that `build_passage_index` wrote.
 
+    Args:
+        folder: the index.
+        store: the passages it was built from.
+        verify: whether every byte is compared with its checksum, on all cores.
+
     Raises:
-        InputError: the folder is missing, incomplete, or of another store or format.
+        InputError: the folder is missing or of another store or format, or a file is damaged.
     """
 
-    def __init__(self, folder: Path, store: PassageStore):
-        meta = index_meta(folder, store, format=FORMAT)
+    def __init__(self, folder: Path, store: PassageStore, *, verify: bool = True):
+        meta = index_meta(folder, store, format=FORMAT, verify=verify)
         fields = meta["config"]
         self.config = PassageConfig(**(fields | {"terms": TermConfig(**fields["terms"])}))
         self._terms = {term: i for i, term in enumerate(StringTable(folder / "terms"))}

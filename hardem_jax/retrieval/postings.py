@@ -8,6 +8,7 @@ weights.npy     [P] float32
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -204,4 +205,9 @@ def _new_array(file: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
     if shape == (0,):  # an array without elements cannot be mapped
         np.save(file, np.zeros(shape, dtype))
         return np.zeros(shape, dtype)
-    return np.lib.format.open_memmap(file, "w+", dtype, shape)
+    array = np.lib.format.open_memmap(file, "w+", dtype, shape)
+    # A full disk has to be an error here; where a mapped file is written, it kills the process.
+    if hasattr(os, "posix_fallocate"):  # not on macOS
+        with open(file, "r+b") as stream:
+            os.posix_fallocate(stream.fileno(), 0, file.stat().st_size)
+    return array

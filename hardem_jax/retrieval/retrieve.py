@@ -23,12 +23,14 @@ import numpy as np
 from hardem_jax.data.contexts import Passage
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.open_questions import OpenQuestion
+from hardem_jax.data.records import new_folder, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.articles import ArticleConfig, ArticleIndex, Idf, build_article_index
 from hardem_jax.retrieval.passages import PassageConfig, PassageIndex, build_passage_index
 from hardem_jax.retrieval.postings import top_k
 from hardem_jax.retrieval.store import PassageStore, build_store
 
+FORMAT = "index 1"
 Method = Literal["combined", "articles", "bm25"]
 
 
@@ -84,62 +86,73 @@ def build_indices(
     passages: PassageConfig | None = None,
     max_characters: int = 1_000_000,
     limit: int | None = None,
+    replace: bool = False,
 ) -> PassageStore:
     """Store and indices of a passage file, in ``folder``: `store`, `articles` and `bm25`.
 
     Args:
         source: see `hardem_jax.retrieval.passage_files`.
-        folder: to write into; each of the three gets its name when it is complete, and an
-            index of other passages is refused when it is opened.
+        folder: to write; it may exist if it is empty. An index of other passages is refused
+            when it is opened.
         skips: counts passages left out.
         articles: options of the article index.
         passages: options of the passage index.
         max_characters: of a passage's text.
         limit: only the first so many passages.
+        replace: whether a complete folder of this kind is replaced.
 
     Raises:
         InputError: as `build_store` and the functions that build an index.
     """
-    store = build_store(
-        source, folder / "store", skips=skips, max_characters=max_characters, limit=limit
-    )
-    build_article_index(store, folder / "articles", articles)
-    build_passage_index(store, folder / "bm25", passages)
-    return store
+    with new_folder(folder, format=FORMAT, replace=replace) as new:
+        store = build_store(
+            source, new / "store", skips=skips, max_characters=max_characters, limit=limit
+        )
+        build_article_index(store, new / "articles", articles)
+        build_passage_index(store, new / "bm25", passages)
+        write_json(new / "meta.json", {"format": FORMAT, "content": store.content})
+    return PassageStore(folder / "store", verify=False)
 
 
 class Retriever:
     """Retrieves from a folder that `build_indices` wrote.
+
+    Args:
+        folder: with ``store``, ``articles`` and ``bm25``.
+        config: what is retrieved.
+        verify: whether every byte that is used is compared with its checksum, on all cores.
 
     Attributes:
         store: the passages.
         config: what is retrieved.
 
     Raises:
-        InputError: something is missing, incomplete, of another format, or the indices are
+        InputError: something is missing, damaged or of another format, or the indices are
             not those of the store.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as name:
-        ...     folder = Path(name)
+        ...     source, folder = Path(name, "a.tsv"), Path(name, "index")
         ...     rows = ["id_text_title", "7_It is old._Rome", "9_It is not._Bonn"]
-        ...     _ = (folder / "a.tsv").write_text("\\n".join(rows).replace("_", "\\t"))
-        ...     _ = build_indices(folder / "a.tsv", folder, skips=ExclusionCounts())
+        ...     _ = source.write_text("\\n".join(rows).replace("_", "\\t"))
+        ...     _ = build_indices(source, folder, skips=ExclusionCounts())
         ...     retriever = Retriever(folder, RetrieverConfig(passages=1))
         ...     (found,) = retriever([OpenQuestion("q1", "how far is Bonn", ())])
         ...     [passage.id for passage in retriever.passages(found)]
         ['9']
     """
 
-    def __init__(self, folder: Path, config: RetrieverConfig | None = None):
+    def __init__(self, folder: Path, config: RetrieverConfig | None = None, *, verify: bool = True):
         self.config = config or RetrieverConfig()
         self.config.check()
-        self.store = PassageStore(folder / "store")
-        self._passages = PassageIndex(folder / "bm25", self.store)
+        self.store = PassageStore(folder / "store", verify=verify)
+        self._passages = PassageIndex(folder / "bm25", self.store, verify=verify)
         self._articles = None
         if self.config.method != "bm25":
-            self._articles = ArticleIndex(folder / "articles", self.store, idf=self.config.idf)
+            self._articles = ArticleIndex(
+                folder / "articles", self.store, idf=self.config.idf, verify=verify
+            )
 
     def __call__(self, questions: Iterable[OpenQuestion]) -> Iterator[Retrieved]:
         """The passages of each question, one after the other: memory does not grow.

@@ -6,6 +6,7 @@
     article_of.npy      [N] int32, the article of every passage
     by_article.npy      [N] int32, the passages article by article, each in the file's order
     article_ends.npy    [A] int64, where the passages of an article end in by_article
+    checksums.json      size and SHA-256 of the other files
 
 Passages with the same title form an article (Min et al., 2019, section 4.1: articles are
 retrieved, and their paragraphs ranked); one without a title is an article by itself.
@@ -29,7 +30,7 @@ from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.strings import StringTable, StringWriter
 
-FORMAT = "passages 1"
+FORMAT = "passages 2"
 
 
 def build_store(
@@ -39,6 +40,7 @@ def build_store(
     skips: ExclusionCounts,
     max_characters: int = 1_000_000,
     limit: int | None = None,
+    replace: bool = False,
 ) -> PassageStore:
     """Build a store from a passage file; the folder gets its name when it is complete.
 
@@ -47,10 +49,11 @@ def build_store(
 
     Args:
         source: see `hardem_jax.retrieval.passage_files`.
-        folder: to write; a complete one of that name is replaced.
+        folder: to write; it may exist if it is empty.
         skips: counts passages left out, as `read_passages` does.
         max_characters: of a passage's text.
         limit: only the first so many passages; None for all.
+        replace: whether a complete store is replaced.
 
     Raises:
         InputError: as `read_passages`; no passage is left; the folder is something else.
@@ -66,7 +69,7 @@ def build_store(
         (Passage(id='9', title='Rome', text='It has hills.', score=None, has_answer=None), [0, 1])
     """
     digest = file_digest(source)
-    with new_folder(folder) as partial:
+    with new_folder(folder, format=FORMAT, replace=replace) as partial:
         content, articles = _write_strings(source, partial, skips, max_characters, limit)
         if not articles:
             raise InputError(f"{source}: expected passages, found none that can be used ({skips})")
@@ -83,7 +86,7 @@ def build_store(
             "left_out": skips.as_dict(),
         }
         write_json(partial / "meta.json", meta)
-    return PassageStore(folder)
+    return PassageStore(folder, verify=False)
 
 
 def _write_strings(
@@ -116,6 +119,10 @@ def _write_strings(
 class PassageStore(Sequence[Passage]):
     """The passages of a folder that `build_store` wrote, by index.
 
+    Args:
+        folder: the store.
+        verify: whether every byte is compared with its checksum, on all cores.
+
     Attributes:
         folder: where they are.
         meta: what ``meta.json`` holds.
@@ -124,12 +131,14 @@ class PassageStore(Sequence[Passage]):
         article_of: ``[N]`` int32, the article of every passage.
 
     Raises:
-        InputError: the folder is missing, incomplete or of another format.
+        InputError: the folder is missing or of another format, or a file of it is damaged.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, verify: bool = True):
         self.folder = folder
-        self.meta: dict[str, Any] = _store_meta(folder)
+        self.meta: dict[str, Any] = read_meta(
+            folder, format=FORMAT, what="a folder of passages", verify=verify
+        )
         self.content: str = self.meta["content"]
         self.num_articles: int = self.meta["articles"]
         self._ids = StringTable(folder / "ids")
@@ -175,9 +184,3 @@ class PassageStore(Sequence[Passage]):
         for article in range(self.num_articles):
             texts = (self._texts[int(index)] for index in self.passages_of(article))
             yield "\n".join((self._titles[article], *texts))
-
-
-def _store_meta(folder: Path) -> dict[str, Any]:
-    if not (folder / "meta.json").is_file():
-        raise InputError(f"{folder}: expected a folder of passages, found no complete one")
-    return read_meta(folder, format=FORMAT)

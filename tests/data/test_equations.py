@@ -29,6 +29,7 @@ from hardem_jax.solutions.equations import (
     execute_equation,
 )
 from hardem_jax.solutions.numbers import NumberConfig
+from tests.damages import DAMAGES
 
 S = len(SPECIAL_NUMBERS)
 PASSAGE_TEXT = "Longwell threw 41 yards, Favre 38 and Ryan 40."
@@ -179,7 +180,7 @@ def test_what_the_reader_counted_stays_counted(tmp_path):
     file.write_text(json.dumps({"p": {"passage": "Nothing " + "1" * 400, "qa_pairs": pairs}}))
     exclusions = ExclusionCounts()
     meta = prepare_questions(
-        read_drop(file, skips=exclusions),
+        [*read_drop(file, skips=exclusions), example("z")],
         tmp_path / "train",
         numbers=NumberConfig(),
         rules=EquationRules(),
@@ -193,8 +194,9 @@ def test_what_the_reader_counted_stays_counted(tmp_path):
         "passage without numbers",
         "text with numbers too large for float64",
     }
-    assert meta["solutions per question"] == {"mean": None, "median": None, "max": None}
-    assert len(PreparedQuestions(tmp_path / "train").questions) == 0
+    split = PreparedQuestions(tmp_path / "train")
+    assert [question.id for question in split.questions] == ["z"]
+    assert list(split.left_out) == ["a", "b", "c"]
 
 
 def test_the_true_equation_becomes_its_index_in_z():
@@ -218,8 +220,8 @@ def test_a_question_that_is_only_asked_has_no_z():
     ("content", "culprit"),
     [
         ("{", "expected JSON"),
-        ("[]", "expected format equations 1, found None"),
-        (json.dumps({"format": 1}), "expected format equations 1, found 1; prepare it again"),
+        ("[]", "expected format equations 2, found None"),
+        (json.dumps({"format": 1}), "expected format equations 2, found 1; prepare it again"),
         (json.dumps({"format": "equations 0"}), "found equations 0"),
     ],
 )
@@ -230,16 +232,18 @@ def test_another_format_is_refused_in_one_line(tmp_path, content, culprit):
     assert "\n" not in str(refused.value) and str(tmp_path) in str(refused.value)
 
 
-def test_a_folder_without_its_records_is_refused_in_one_line(tmp_path):
-    with pytest.raises(InputError, match="found no meta.json"):
+def test_every_damaged_file_is_named(tmp_path):
+    with pytest.raises(InputError, match="expected a prepared split .*, found no complete one"):
         PreparedQuestions(tmp_path / "nowhere")
     prepare(tmp_path / "dev", keep=True)
-    (tmp_path / "dev" / "questions.array_record").unlink()
-    with pytest.raises(InputError, match="questions.array_record: expected a file"):
-        PreparedQuestions(tmp_path / "dev")
-    (tmp_path / "dev" / "questions.sizes.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(InputError, match="questions.sizes.npy: expected an array"):
-        PreparedQuestions(tmp_path / "dev")
+    for file in sorted((tmp_path / "dev").iterdir()):
+        content = file.read_bytes()
+        for kind, damage in DAMAGES.items():
+            damage(file)
+            with pytest.raises(InputError) as refused:
+                PreparedQuestions(tmp_path / "dev")
+            assert str(refused.value).startswith(str(file)), (file, kind)
+            file.write_bytes(content)
 
 
 def test_a_split_is_complete_or_absent(tmp_path):
@@ -251,14 +255,14 @@ def test_a_split_is_complete_or_absent(tmp_path):
         prepare(tmp_path / "dev", keep=True, examples=breaks_off())
     assert not (tmp_path / "dev").exists()
     prepare(tmp_path / "dev", keep=True)
-    prepare(tmp_path / "dev", keep=True, examples=EXAMPLES[:1])  # replaces what was prepared
+    prepare(tmp_path / "dev", keep=True, examples=EXAMPLES[:1], replace=True)
     assert len(PreparedQuestions(tmp_path / "dev").questions) == 1
     assert [entry.name for entry in tmp_path.iterdir()] == ["dev"]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="file/dev: cannot be made"):
+    with pytest.raises(InputError, match="file/dev: cannot be written"):
         prepare(tmp_path / "file" / "dev", keep=True)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
 from hardem_jax.data.prepared import (
+    CUT,
+    FILTERED,
+    NOT_IN_DOCUMENTS,
     Concatenated,
     PreparedSplit,
     _num_distinct_solutions,
@@ -18,6 +22,7 @@ from hardem_jax.data.records import file_digest
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.data.windows import WindowConfig, make_windows
 from hardem_jax.errors import InputError
+from tests.damages import DAMAGES
 
 CONFIG = WindowConfig(max_tokens=10, stride=2, max_question_tokens=2, max_windows=None)
 
@@ -43,7 +48,7 @@ EXAMPLES = [
 ]
 
 
-def prepare(folder, tokenizer, examples=EXAMPLES, keep=False, config=CONFIG):
+def prepare(folder, tokenizer, examples=EXAMPLES, keep=False, config=CONFIG, **options):
     exclusions = ExclusionCounts()
     meta = prepare_split(
         examples,
@@ -54,6 +59,7 @@ def prepare(folder, tokenizer, examples=EXAMPLES, keep=False, config=CONFIG):
         sources={"file": "digest"},
         exclusions=exclusions,
         keep_without_mention=keep,
+        **options,
     )
     return meta, exclusions
 
@@ -61,7 +67,7 @@ def prepare(folder, tokenizer, examples=EXAMPLES, keep=False, config=CONFIG):
 def test_training_leaves_out_and_counts_what_it_cannot_use(tmp_path, tokenizer):
     meta, exclusions = prepare(tmp_path / "train", tokenizer)
     assert exclusions.as_dict() == meta["excluded"] == {
-        "answer not in any window": 1,
+        "answer not in the documents": 1,
         "no words in any document": 1,
     }  # fmt: skip
     split = PreparedSplit(tmp_path / "train")
@@ -95,6 +101,71 @@ def test_evaluation_keeps_questions_without_a_mention(tmp_path, tokenizer):
     assert list(PreparedSplit(tmp_path / "dev").questions) == ["q0", "q1", "q3"]
 
 
+def test_why_an_answer_is_not_found(tmp_path, tokenizer):
+    config = dataclasses.replace(CONFIG, max_windows=1)
+    long = " ".join(["b"] * 9)
+    meta, exclusions = prepare(
+        tmp_path / "train",
+        tokenizer,
+        [
+            EXAMPLES[3],
+            example(4, "c c c"),
+            # Only the windows at the end have the answer; all are as unlike the question.
+            example(5, "c c c c c c c c c c c c b"),
+            example(6, f"c {long} c", alias=long),
+        ],
+        config=config,
+    )
+    assert exclusions.left_out == [
+        ("q4", NOT_IN_DOCUMENTS),
+        ("q5", FILTERED),
+        ("q6", CUT),
+    ]
+    assert meta["counts"]["examples read"] == 4
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_split_without_a_question_is_not_written(tmp_path, tokenizer, keep):
+    folder = tmp_path / "split"
+    prepare(folder, tokenizer)
+    before = {file: file.read_bytes() for file in folder.iterdir()}
+    use = "evaluate" if keep else "train"
+    with pytest.raises(InputError, match=f"split: nothing to {use} on, no question can be used"):
+        prepare(folder, tokenizer, [EXAMPLES[2]], keep=keep, replace=True)
+    assert {file: file.read_bytes() for file in folder.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["split"]
+
+
+def test_other_documents_give_another_meta(tmp_path, tokenizer):
+    meta, _ = prepare(tmp_path / "a", tokenizer, [example(0, "a b c")])
+    same, _ = prepare(tmp_path / "b", tokenizer, [example(0, "a b c")])
+    other, _ = prepare(tmp_path / "c", tokenizer, [example(0, "c b a")])
+    assert meta == same != other
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_files_do_not_depend_on_the_number_of_processes(tmp_path, tokenizer, keep):
+    many = [example(n, f"c c a c c c c c {'b' if n % 3 else 'c'} c") for n in range(40)]
+    many += [EXAMPLES[2], example(7, "again"), example(2, "b")]
+    for processes in (1, 2):
+        prepare(tmp_path / str(processes), tokenizer, many, keep=keep, processes=processes)
+    files = [{f.name: f.read_bytes() for f in (tmp_path / n).iterdir()} for n in "12"]
+    assert files[0] == files[1] and len(files[0]) == 10
+
+
+def test_every_damaged_file_is_named(tmp_path, tokenizer):
+    prepare(tmp_path / "whole", tokenizer)
+    for name in sorted(file.name for file in (tmp_path / "whole").iterdir()):
+        for kind, damage in DAMAGES.items():
+            folder = tmp_path / f"{name}-{kind}"
+            shutil.copytree(tmp_path / "whole", folder)
+            damage(folder / name)
+            with pytest.raises(InputError) as refused:
+                PreparedSplit(folder)
+            message = str(refused.value)
+            assert message.startswith(str(folder / name)) and "\n" not in message, (name, kind)
+
+
 def test_a_mention_in_overlapping_windows_counts_once(tokenizer):
     windows = make_windows(example(0, "c c c b c c c c"), tokenizer, CONFIG)
     assert sum(len(w.solutions) for w in windows) > 1
@@ -118,22 +189,26 @@ def test_a_split_is_complete_or_absent(tmp_path, tokenizer):
 def test_a_folder_that_is_something_else_is_not_overwritten(tmp_path, tokenizer):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.txt").write_text("years of work")
-    with pytest.raises(InputError, match="not a prepared split"):
-        prepare(tmp_path / "thesis", tokenizer)
+    with pytest.raises(InputError, match="thesis: exists and was not written by this command"):
+        prepare(tmp_path / "thesis", tokenizer, replace=True)
     assert (tmp_path / "thesis" / "chapter1.txt").exists()
 
 
 def test_preparing_again_replaces_and_gives_the_same_bytes(tmp_path, tokenizer):
     prepare(tmp_path / "a", tokenizer)
     before = {f.name: f.read_bytes() for f in (tmp_path / "a").iterdir() if f.suffix != ""}
-    prepare(tmp_path / "a", tokenizer)
+    prepare(tmp_path / "a", tokenizer, replace=True)
     after = {f.name: f.read_bytes() for f in (tmp_path / "a").iterdir() if f.suffix != ""}
     assert before.keys() == after.keys()
-    assert all(before[name] == after[name] for name in before if "array_record" not in name)
+    assert before == after
 
 
 @pytest.mark.parametrize(
-    ("content", "culprit"), [("{", "expected JSON"), (json.dumps({"format": 0}), "format 2")]
+    ("content", "culprit"),
+    [
+        ("{", "expected JSON"),
+        (json.dumps({"format": 2}), "expected format spans 3, found 2; prepare it again"),
+    ],
 )
 def test_foreign_meta_files_are_named(tmp_path, content, culprit):
     (tmp_path / "meta.json").write_text(content)

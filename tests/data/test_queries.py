@@ -28,6 +28,7 @@ from hardem_jax.solutions.sql import (
     enumerate_sql,
     split_words,
 )
+from tests.damages import DAMAGES
 
 RULES = SqlRules()
 ROWS = (("ann", 7, "o'hara"), ("bo", 9.5, None), ("cy", None, "'; drop table t; --"))
@@ -272,7 +273,7 @@ def test_a_reader_that_breaks_off_leaves_nothing_behind(tmp_path):
     ("content", "culprit"),
     [
         ("{", "expected JSON"),
-        (json.dumps({"format": "equations 1"}), "expected format queries 1, found equations 1"),
+        (json.dumps({"format": "equations 1"}), "expected format queries 2, found equations 1"),
     ],
 )
 def test_another_format_is_refused_in_one_line(tmp_path, content, culprit):
@@ -282,30 +283,23 @@ def test_another_format_is_refused_in_one_line(tmp_path, content, culprit):
     assert "\n" not in str(refused.value) and str(tmp_path) in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["questions.array_record", "tables.array_record"])
-def test_a_folder_without_its_records_is_refused_in_one_line(tmp_path, name):
+def test_every_damaged_file_is_named(tmp_path):
     prepare(tmp_path / "dev")
-    (tmp_path / "dev" / name).unlink()
-    with pytest.raises(InputError, match=f"{name}: expected a file"):
-        PreparedQueries(tmp_path / "dev")
+    for file in sorted((tmp_path / "dev").iterdir()):
+        content = file.read_bytes()
+        for kind, damage in DAMAGES.items():
+            damage(file)
+            with pytest.raises(InputError) as refused:
+                PreparedQueries(tmp_path / "dev")
+            assert str(refused.value).startswith(str(file)), (file, kind)
+            file.write_bytes(content)
 
 
-@pytest.mark.parametrize("ids", [None, "{", "3", '["1-1"]', '[["1-1"], "b", "c"]'])
-def test_tables_without_their_ids_are_refused_in_one_line(tmp_path, ids):
-    prepare(tmp_path / "dev")
-    file = tmp_path / "dev" / "tables.ids.json"
-    file.unlink()
-    if ids is not None:
-        file.write_text(ids)
-    with pytest.raises(InputError, match="tables.ids.json: expected the ids of 3 tables"):
-        PreparedQueries(tmp_path / "dev")
-
-
-def test_nothing_to_write_is_an_empty_split(tmp_path):
-    meta, _ = prepare(tmp_path / "train", questions=[], keep=False)
-    split = PreparedQueries(tmp_path / "train")
-    assert len(split.questions) == len(split.tables) == 0
-    assert meta["solutions per question"] == {"mean": None, "median": None, "max": None}
+@pytest.mark.parametrize(("keep", "use"), [(False, "train"), (True, "evaluate")])
+def test_a_split_without_a_question_is_not_written(tmp_path, keep, use):
+    with pytest.raises(InputError, match=f"nothing to {use} on, no question can be used"):
+        prepare(tmp_path / "split", questions=[], keep=keep)
+    assert not list(tmp_path.iterdir())
 
 
 def test_real_questions_are_prepared_without_their_queries(tmp_path, shared_dir):

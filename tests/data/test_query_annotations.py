@@ -112,10 +112,13 @@ def supervise(tmp_path, gold, rules=None):
         sources={"train.jsonl": "digest"},
         exclusions=ExclusionCounts(),
         keep_without_solution=False,
+        replace=True,
     )
     exclusions = ExclusionCounts()
     gold = {id: query for id, query in gold.items() if query is not None}
-    meta = supervised_split(tmp_path / "train", gold, tmp_path / "gold", exclusions=exclusions)
+    meta = supervised_split(
+        tmp_path / "train", gold, tmp_path / "gold", exclusions=exclusions, replace=True
+    )
     return meta, exclusions, PreparedQueries(tmp_path / "gold")
 
 
@@ -193,6 +196,7 @@ def test_what_the_rules_of_the_split_allow_is_allowed(tmp_path):
     _, _, split = supervise(tmp_path, gold, SqlRules(shared_columns=True))
     assert [q.id for q in split.questions] == ["shared", "two"]
     assert split.questions[0].queries[0, 3:].tolist() == [1, 1, 4, 4, 1, 1, 7, 7, 1, 2, 4, 4]
+    gold["one"] = Query(0, 0, (SEVEN,))
     _, exclusions, _ = supervise(tmp_path, gold, SqlRules(max_conditions=1))
     assert exclusions.as_dict() == {OUTSIDE_RULES: 2}
 

@@ -71,12 +71,13 @@ def meta_of(folder):
 def test_prepared_splits_tell_what_they_hold(root, capsys):
     train, dev = meta_of(root / "train"), meta_of(root / "dev")
     assert train["metric"] == "rouge" and train["counts"]["questions"] == NUM_DOCUMENTS
-    assert train["excluded"] == {"answer not in any window": NUM_DOCUMENTS}
+    assert train["excluded"] == {"answer not in the documents": NUM_DOCUMENTS}
     # The person is named three times, each time exactly as in the answer.
     assert train["solutions per question"] == {"mean": 3.0, "median": 3.0, "max": 3}
     assert dev["counts"]["questions"] == 2 * NUM_DOCUMENTS and dev["excluded"] == {}
     assert dev["counts"]["questions with a mention"] == NUM_DOCUMENTS
-    assert train["sources"][QUESTIONS] == dev["sources"][QUESTIONS]
+    assert train["sources"]["folder"] == dev["sources"]["folder"]
+    assert set(train["sources"]["folder"]) == {QUESTIONS, SUMMARIES}
 
 
 def test_rules_decide_what_is_in_z(root, tmp_path, capsys):

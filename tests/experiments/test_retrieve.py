@@ -103,3 +103,33 @@ def test_mistakes_become_one_line(files, tmp_path, capsys):
     line = fails(retrieve, capsys, "index", "--passages", files / "psgs.tsv.gz", "--out",
                  tmp_path / "index", "--limit", 0)  # fmt: skip
     assert "--limit: expected 1 or more, found 0" in line
+
+
+def test_what_cannot_be_written_is_found_before_the_work(files, tmp_path, capsys):
+    questions = ("--questions", files / "NQ-open.dev.jsonl", "--out", tmp_path / "dev.jsonl")
+    report = tmp_path / "none" / "report.json"
+    line = fails(retrieve, capsys, "retrieve", "--index", files / "index", *questions,
+                 "--report", report)  # fmt: skip
+    assert f"{report}: cannot be written, its folder does not exist" in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_index_is_replaced_only_if_asked(files, tmp_path, capsys):
+    flags = ("index", "--passages", files / "psgs.tsv.gz", "--out", tmp_path / "index")
+    flags += ("--articles.buckets", 64)
+    (tmp_path / "index").mkdir()  # empty
+    call(retrieve, *flags)
+    assert "index: exists; choose another folder, or add --force" in fails(retrieve, capsys, *flags)
+    call(retrieve, *flags, "--force")
+    (tmp_path / "index" / "thesis.txt").write_text("precious")
+    assert "holds thesis.txt" in fails(retrieve, capsys, *flags, "--force")
+
+
+def test_a_retrieval_that_is_interrupted_leaves_nothing(files, tmp_path, monkeypatch):
+    def interrupt(self, question):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(retrieve.Retriever, "passages", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(files, tmp_path / "dev.jsonl", "--questions", files / "NQ-open.dev.jsonl")
+    assert not list(tmp_path.iterdir())

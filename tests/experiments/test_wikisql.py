@@ -133,7 +133,7 @@ def test_bad_input_is_one_line(root, tmp_path, capsys):
     question = json.loads(lines[1]) | {"answer": ["nowhere in the table"]}
     unanswerable.write_text(f"{lines[0]}\n{json.dumps(question)}\n")
     line = fails(capsys, "prepare", "--questions", unanswerable, "--out", tmp_path / "data")
-    assert "no query gives any answer" in line
+    assert "nothing to train on" in line and "no query gives the answer" in line
     unanswerable.write_text("{")
     assert "answers.jsonl: line 1" in fails(
         capsys, "prepare", "--questions", unanswerable, "--out", tmp_path / "data"

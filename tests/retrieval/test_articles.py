@@ -81,7 +81,9 @@ def test_the_index_does_not_depend_on_the_block_size(tmp_path, store):
     config = ArticleConfig(buckets=ENOUGH)
     found = []
     for size in (1, 7, 1000):
-        index = build_article_index(store, tmp_path / "articles", config, block_size=size)
+        index = build_article_index(
+            store, tmp_path / "articles", config, block_size=size, replace=True
+        )
         found.append(np.stack([index.score_all(question) for question in QUESTIONS]))
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
@@ -113,6 +115,7 @@ def test_a_build_that_fails_leaves_nothing_that_looks_finished(tmp_path, store, 
         build_article_index(store, tmp_path / "articles", ArticleConfig(buckets=ENOUGH))
     with pytest.raises(InputError, match="articles: expected an index, found no complete one"):
         ArticleIndex(tmp_path / "articles", store)
+    assert not list(tmp_path.glob("articles*"))
 
 
 def test_an_index_of_other_passages_is_refused(tmp_path, store):

@@ -1,5 +1,7 @@
 """The line from questions to passages, and what is counted of them."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from hardem_jax.retrieval.recall import AnswerFinder, RecallCounts
 from hardem_jax.retrieval.retrieve import Retriever, RetrieverConfig, build_indices
 from hardem_jax.retrieval.store import PassageStore
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from tests.damages import DAMAGES
 from tests.retrieval.corpora import WORDS, rows_of, save
 
 METHODS = ("combined", "articles", "bm25")
@@ -19,8 +22,8 @@ METHODS = ("combined", "articles", "bm25")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("index")
-    source = save(folder / "a.tsv", rows_of(np.random.default_rng(0), 90))
+    folder = tmp_path_factory.mktemp("retrieve") / "index"
+    source = save(folder.parent / "a.tsv", rows_of(np.random.default_rng(0), 90))
     build_indices(source, folder, skips=ExclusionCounts(), articles=ArticleConfig(buckets=2**16))
     return folder
 
@@ -95,8 +98,10 @@ def test_results_do_not_depend_on_what_else_is_asked(folder, questions, method):
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_small_collection_never_gives_an_empty_result(tmp_path, method, idf, number):
     source = save(tmp_path / "a.tsv", [(str(i), f"{WORDS[i]} city", "") for i in range(number)])
-    build_indices(source, tmp_path, skips=ExclusionCounts(), articles=ArticleConfig(buckets=64))
-    retriever = Retriever(tmp_path, RetrieverConfig(method=method, idf=idf))
+    build_indices(
+        source, tmp_path / "index", skips=ExclusionCounts(), articles=ArticleConfig(buckets=64)
+    )
+    retriever = Retriever(tmp_path / "index", RetrieverConfig(method=method, idf=idf))
     asked = [OpenQuestion("a", f"{WORDS[0]} city", ()), OpenQuestion("b", "xyz", ())]
     for found in retriever(asked):
         assert len(found.passages) == number and found.passages[0] == 0
@@ -155,3 +160,40 @@ def test_recall_counts_the_first_mention():
     recall.add(["rome"], ["no", "no", "no"])
     recall.add(["rome"], [])
     assert [recall.at(n) for n in (1, 2, 3, 80)] == [1 / 4, 2 / 4, 2 / 4, 2 / 4]
+
+
+def test_every_damaged_file_of_an_index_is_named(folder, tmp_path):
+    files = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]
+    read = [file for file in files if file.parts[0] in ("store", "articles", "bm25")]
+    assert len(read) == len(files) - 2
+    for index, file in enumerate(sorted(read)):
+        copy = tmp_path / str(index)
+        shutil.copytree(folder, copy)
+        for kind, damage in DAMAGES.items():
+            content = (copy / file).read_bytes()
+            damage(copy / file)
+            with pytest.raises(InputError) as refused:
+                Retriever(copy)
+            assert str(refused.value).startswith(str(copy / file)), (file, kind)
+            (copy / file).write_bytes(content)
+
+
+def test_an_index_does_not_mix_with_other_files(tmp_path):
+    source = save(tmp_path / "a.tsv", rows_of(np.random.default_rng(0), 9))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("precious")
+
+    def build(name, **options):
+        config = ArticleConfig(buckets=64)
+        build_indices(source, tmp_path / name, skips=ExclusionCounts(), articles=config, **options)
+
+    with pytest.raises(InputError, match="mine: exists and was not written by this command"):
+        build("mine", replace=True)
+    build("index")
+    with pytest.raises(InputError, match="index: exists; choose another folder, or add --force"):
+        build("index")
+    build("index", replace=True)
+    (tmp_path / "index" / "store" / "notes.txt").write_text("precious")
+    with pytest.raises(InputError, match="index: exists and holds store/notes.txt"):
+        build("index", replace=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tsv", "index", "mine"]

@@ -10,6 +10,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.retrieval import store as store_module
 from hardem_jax.retrieval.store import PassageStore, build_store
 from hardem_jax.retrieval.strings import StringTable, StringWriter
+from tests.damages import DAMAGES
 from tests.retrieval.corpora import rows_of, save, store_of
 
 ROWS = [
@@ -54,7 +55,8 @@ def test_what_was_left_out_is_recorded(tmp_path):
 def test_the_checksum_is_that_of_the_content(tmp_path):
     def content(rows, name="a.tsv"):
         source = save(tmp_path / name, rows)
-        return build_store(source, tmp_path / "store", skips=ExclusionCounts()).content
+        store = build_store(source, tmp_path / "store", skips=ExclusionCounts(), replace=True)
+        return store.content
 
     first = content(ROWS)
     assert content(ROWS, "b.tsv.gz") == first
@@ -85,35 +87,25 @@ def test_a_killed_build_leaves_nothing_that_looks_finished(tmp_path, monkeypatch
         build_store(source, tmp_path / "store", skips=ExclusionCounts())
     with pytest.raises(InputError, match="store: expected a folder of passages, found no complete"):
         PassageStore(tmp_path / "store")
-    # Even under its final name.
-    (tmp_path / "store.partial").rename(tmp_path / "store")
-    with pytest.raises(InputError, match="store: expected a folder of passages, found no complete"):
-        PassageStore(tmp_path / "store")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
 
 
-def test_a_damaged_or_foreign_store_is_refused(tmp_path):
+def test_a_store_of_another_format_is_refused(tmp_path):
+    (tmp_path / "meta.json").write_text('{"format": "passages 1"}')
+    with pytest.raises(InputError, match="expected format passages 2, found passages 1; prepare"):
+        PassageStore(tmp_path)
+
+
+def test_every_damaged_file_is_named(tmp_path):
     store_of(tmp_path, ROWS)
-
-    def damaged(change, message):
-        folder = tmp_path / "damaged"
-        shutil.copytree(tmp_path / "store", folder)
-        change(folder)
-        with pytest.raises(InputError, match=message):
-            PassageStore(folder)
-        shutil.rmtree(folder)
-
-    size = sum(len(text.encode()) for _, text, _ in ROWS)
-    damaged(
-        lambda f: (f / "texts.txt").write_bytes(b"x"), f"texts.txt: expected {size} bytes, found 1"
-    )
-    damaged(lambda f: (f / "titles.ends.npy").unlink(), "titles.ends.npy: expected an array")
-    damaged(lambda f: (f / "article_of.npy").write_bytes(b"x"), "article_of.npy: expected an array")
-    damaged(
-        lambda f: np.save(f / "article_of.npy", np.zeros(3, np.int32)), "do not belong together"
-    )
-    damaged(
-        lambda f: (f / "meta.json").write_text('{"format": "passages 0"}'), "expected format passag"
-    )
+    for name in sorted(file.name for file in (tmp_path / "store").iterdir()):
+        for kind, damage in DAMAGES.items():
+            folder = tmp_path / f"{name}-{kind}"
+            shutil.copytree(tmp_path / "store", folder)
+            damage(folder / name)
+            with pytest.raises(InputError) as refused:
+                PassageStore(folder)
+            assert str(refused.value).startswith(str(folder / name)), (name, kind)
 
 
 def test_strings_of_all_kinds(tmp_path):
