@@ -27,11 +27,11 @@ from tyro.conf import subcommand
 
 from experiments import equation_text, span_files
 from experiments.cli import run_command
+from experiments.preparing import print_summary, sizes
 from hardem_jax.data import builders
 from hardem_jax.data.builders.prepare import add_left_out, source_of
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
 from hardem_jax.data.windows import WindowConfig
-from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.equations import EquationRules
 from hardem_jax.solutions.spans import execute_span
@@ -88,7 +88,7 @@ class BuildDataSet:
         for split, counts in build.meta["splits"].items():
             print(f"{counts['questions']:>9}  questions in {split}")
             print(f"{counts['questions with a solution']:>9}  of them with a solution")
-            print(_sizes(counts["solutions per question"]))
+            print(sizes(counts["solutions per question"]))
             for reason, count in (counts["excluded"] | counts["warnings"]).items():
                 note = "left out: " if reason in counts["excluded"] else "kept: "
                 print(f"{count:>9}  {note}{reason}")
@@ -167,6 +167,8 @@ class Prepare:
         tokenizer: for reading, Hugging Face name or folder of the encoder's checkpoint.
         windows: for reading, sizes; ``max_windows`` is 16 by default, and None (all windows) is
             what the open data sets take.
+        processes: for reading, that cut windows; the outcome is the same.
+        force: replace the split that is in ``out``.
     """
 
     folder: Path
@@ -175,6 +177,8 @@ class Prepare:
     keep_without_solution: bool | None = None
     tokenizer: str = "bert-base-uncased"
     windows: WindowConfig = WindowConfig()
+    processes: int = 1
+    force: bool = False
 
     def run(self) -> None:
         build = builders.open_build(self.folder)
@@ -193,24 +197,21 @@ class Prepare:
                 sources=source_of(build, self.split),
                 exclusions=exclusions,
                 for_training=not keep,
+                force=self.force,
+                processes=self.processes,
             )
             return
         numeric = build.kind == "numeric"
         prepare = builders.prepare_numeric if numeric else builders.prepare_queries
         meta = prepare(
-            build, self.split, self.out, exclusions=exclusions, keep_without_solution=keep
+            build,
+            self.split,
+            self.out,
+            exclusions=exclusions,
+            keep_without_solution=keep,
+            replace=self.force,
         )
-        for name, count in meta["counts"].items():
-            print(f"{count:>9}  {name}")
-        print(_sizes(meta["solutions per question"]))
-        print(exclusions)
-        if not keep and not meta["counts"]["questions"]:
-            raise InputError(f"{self.out}: no question has a solution; nothing to train on")
-
-
-def _sizes(summary: dict[str, Any]) -> str:
-    figures = (f"{name} {summary[name]}" for name in ("mean", "median", "max"))
-    return f"|Z| per question: {', '.join(figures)}"
+        print_summary(meta, exclusions)
 
 
 COMMANDS = {"build": BuildDataSet, "show": Show, "prepare": Prepare}

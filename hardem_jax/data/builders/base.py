@@ -6,6 +6,7 @@ A build lies in ``{data_dir}/{name}/{fingerprint}/{version}/``:
 ``{name}-{split}.array_...`` shards of records, in the order of the source
 ``build.json``               what determined the content, counts, |Z| statistics
 ``dataset_info.json`` ...    what TFDS needs to read it back
+``checksums.json``           size and SHA-256 of the other files
 ===========================  ==========================================================
 
 The fingerprint is of the code's format, the options, and the content of every source file. If one
@@ -29,6 +30,7 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download.checksums import load_url_infos
 from tensorflow_datasets.core.splits import SplitDict, SplitInfo
 
+from hardem_jax.checksums import write_checksums
 from hardem_jax.data.builders.beam import write_with_beam
 from hardem_jax.data.builders.features import features_of
 from hardem_jax.data.builders.shards import Shard, cut, write_here
@@ -36,7 +38,7 @@ from hardem_jax.data.builders.solvers import Solver
 from hardem_jax.data.builders.sources import Release, digests, download
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.reading import PathLike
-from hardem_jax.data.records import size_summary, write_json
+from hardem_jax.data.records import locked, size_summary, write_json, writing
 from hardem_jax.errors import InputError
 
 #: Of records and their order. To be raised with any change in what a build of the same files holds.
@@ -99,7 +101,8 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         config = tfds.core.BuilderConfig(name=fingerprint(self.identity))
         # Absolute, since workers may have another current folder.
         data_dir = Path(data_dir).absolute()
-        super().__init__(data_dir=data_dir, config=config, file_format="array_record")
+        with writing(data_dir):
+            super().__init__(data_dir=data_dir, config=config, file_format="array_record")
         self._original_state = {
             "data_dir": data_dir,
             "folder": folder,
@@ -107,6 +110,25 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
             "splits": splits,
             "shard_size": shard_size,
         }
+
+    def download_and_prepare(self, **options: Any) -> None:
+        """Builds the data set, unless the folder of this fingerprint is there.
+
+        Args:
+            options: of TFDS, such as ``download_config``.
+
+        Raises:
+            InputError: another process is building it, or the folder cannot be written.
+        """
+        parent = Path(self.data_dir).parent
+        with writing(Path(self._data_dir_root)):
+            if Path(self.data_dir).exists():
+                return
+            parent.mkdir(parents=True, exist_ok=True)
+            with locked(parent):
+                for left in parent.glob("incomplete.*"):  # by a process that was killed
+                    shutil.rmtree(left)
+                super().download_and_prepare(**options)
 
     @abc.abstractmethod
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
@@ -172,6 +194,10 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         )
         write_json(Path(self.data_dir, BUILD_FILE), self._meta(plan))
         shutil.rmtree(Path(self.data_dir, _WORK))
+        # As TFDS does afterwards, with the same content.
+        self.info.download_size = dl_manager.downloaded_size
+        self.info.write_to_directory(self.data_dir)
+        write_checksums(Path(self.data_dir))
 
     def _files(self, split: str, count: int) -> list[Path]:
         template = self._get_filename_template(split)

@@ -1,4 +1,4 @@
-"""Shards written by Apache Beam (``pip install hardem-jax[beam]``), on one machine or on many.
+"""Shards written by Apache Beam (``pip install '.[beam]'``), on one machine or on many.
 
 The pipeline has one step, which writes a shard. `write_shard` is a pure function of its shard, so
 that the files are those of a build in a single process, whatever the runner and the number of
@@ -52,7 +52,7 @@ def beam_config(options: Sequence[str] = ()) -> tfds.download.DownloadConfig:
         from apache_beam.options.pipeline_options import PipelineOptions  # pyright: ignore
     except ImportError as error:
         raise InputError(
-            "Apache Beam: expected the package apache-beam (pip install hardem-jax[beam]), "
+            "Apache Beam: expected the package apache-beam (pip install '.[beam]' in a checkout), "
             "found none"
         ) from error
     flags = pipeline_flags(options)

@@ -108,7 +108,10 @@ class NarrativeQA(SolutionBuilder):
 
 @dataclasses.dataclass(frozen=True)
 class OpenOptions:
-    """Of questions with retrieved passages.
+    """Questions with passages: ``train.jsonl``, ``dev.jsonl``, ``test.jsonl`` in the folder.
+
+    ``python -m experiments.retrieve`` writes them, as do other retrievers; ``.json`` and ``.gz``
+    are read as well.
 
     Attributes:
         train_passages: the first so many of each training question (paper: 20).
@@ -123,12 +126,12 @@ class OpenOptions:
 
 @dataclasses.dataclass(frozen=True)
 class NQOpenOptions(OpenOptions):
-    """Of NQ-open, see `OpenOptions`."""
+    __doc__ = OpenOptions.__doc__
 
 
 @dataclasses.dataclass(frozen=True)
 class TriviaQAOpenOptions(OpenOptions):
-    """Of TriviaQA-open, see `OpenOptions`."""
+    __doc__ = OpenOptions.__doc__
 
 
 class NQOpen(SolutionBuilder):

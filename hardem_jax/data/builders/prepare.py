@@ -40,15 +40,17 @@ def prepare_numeric(
     *,
     exclusions: ExclusionCounts,
     keep_without_solution: bool,
+    replace: bool = False,
 ) -> dict[str, Any]:
     """The prepared split of `hardem_jax.data.equations`.
 
     Args:
         build: of the kind "numeric".
         split: of the build.
-        folder: to be created; an existing one is replaced if it is a prepared split.
+        folder: to be created; it may exist if it is empty.
         exclusions: what drops out is added to it.
         keep_without_solution: True for data to evaluate on.
+        replace: whether a complete split of this kind is replaced.
 
     Returns:
         The content of ``meta.json``.
@@ -65,6 +67,7 @@ def prepare_numeric(
         sources=source_of(build, split),
         exclusions=exclusions,
         keep_without_solution=keep_without_solution,
+        replace=replace,
         reader={"max_words": options["max_words"]},
     )
 
@@ -76,6 +79,7 @@ def prepare_queries(
     *,
     exclusions: ExclusionCounts,
     keep_without_solution: bool,
+    replace: bool = False,
 ) -> dict[str, Any]:
     """The prepared split of `hardem_jax.data.queries`; see `prepare_numeric`."""
     _check(build, "queries")
@@ -88,6 +92,7 @@ def prepare_queries(
         sources=source_of(build, split),
         exclusions=exclusions,
         keep_without_solution=keep_without_solution,
+        replace=replace,
     )
 
 

@@ -18,7 +18,8 @@ import grain
 import jax
 import tensorflow_datasets as tfds
 
-from hardem_jax.data.builders.base import BUILD_FILE, FORMAT, fingerprint
+from hardem_jax.checksums import MANIFEST, has_checksums, verify_checksums
+from hardem_jax.data.builders.base import BUILD_FILE, FORMAT
 from hardem_jax.data.builders.features import (
     Kind,
     to_numeric_question,
@@ -28,7 +29,6 @@ from hardem_jax.data.builders.features import (
 from hardem_jax.data.reading import PathLike
 from hardem_jax.errors import InputError
 
-_IDENTITY = ("format", "data set", "options", "sources", "shard_size")
 _FROM_RECORD: dict[Kind, Callable[[Mapping[str, Any]], Any]] = {
     "reading": to_reading_example,
     "numeric": to_numeric_question,
@@ -91,17 +91,24 @@ def open_build(folder: PathLike) -> Build:
 
     Raises:
         InputError: there is none that is complete, there are several, it is of another format, or
-            its ``build.json`` was changed.
+            a file of it is damaged.
     """
     folder = Path(folder)
-    if (folder / BUILD_FILE).is_file():
+    # Either is enough to recognise a build, one file of which may be lost.
+    marks = (BUILD_FILE, MANIFEST)
+    if any((folder / name).is_file() for name in marks):
         found = [folder]
     else:
         # incomplete.* is what a build that was killed leaves.
+        files = (file for name in marks for file in folder.glob(f"**/{name}"))
         found = sorted(
-            file.parent
-            for file in folder.glob(f"**/{BUILD_FILE}")
-            if not any(part.startswith("incomplete.") for part in file.relative_to(folder).parts)
+            {
+                file.parent
+                for file in files
+                if not any(
+                    part.startswith("incomplete.") for part in file.relative_to(folder).parts
+                )
+            }
         )
     if len(found) != 1:
         listing = ": " + ", ".join(map(str, found)) if found else ""
@@ -111,11 +118,14 @@ def open_build(folder: PathLike) -> Build:
 
 
 def read_build_file(folder: Path) -> dict[str, Any]:
-    """``build.json`` of a build, checked.
+    """``build.json`` of a build, every byte of which is compared with its checksum.
 
     Raises:
         InputError: see `open_build`.
     """
+    # Without a record it may be of an older format, which the message should say.
+    if has_checksums(folder):
+        verify_checksums(folder)
     file = folder / BUILD_FILE
     try:
         meta: Any = json.loads(file.read_text("utf-8"))
@@ -124,8 +134,8 @@ def read_build_file(folder: Path) -> dict[str, Any]:
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         found = meta.get("format") if isinstance(meta, dict) else None
         raise InputError(f"{file}: expected format {FORMAT}, found {found}; build it again")
-    if meta.get("fingerprint") != fingerprint({name: meta.get(name) for name in _IDENTITY}):
-        raise InputError(f"{file}: expected its own fingerprint; it was changed")
+    if not has_checksums(folder):
+        raise InputError(f"{folder / MANIFEST}: expected the checksums of the build, found none")
     return meta
 
 

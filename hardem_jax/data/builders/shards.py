@@ -22,6 +22,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 
 from hardem_jax.data.builders.features import Record, num_solutions, serialize
 from hardem_jax.data.builders.solvers import Solver
+from hardem_jax.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,11 +82,14 @@ def write_shard(shard: Shard, path: Path) -> None:
     # One record a group: records are read one by one, in any order.
     writer = ArrayRecordWriter(str(partial), "group_size:1")
     try:
-        for _, record in shard():
-            writer.write(serialize(kind, record))
-            sizes.append(num_solutions(kind, record))
-    finally:
-        writer.close()
+        try:
+            for _, record in shard():
+                writer.write(serialize(kind, record))
+                sizes.append(num_solutions(kind, record))
+        finally:
+            writer.close()
+    except RuntimeError as error:  # of ArrayRecord, which notices a full disk when it closes
+        raise InputError(f"{path}: cannot be written: {error}") from error
     os.replace(partial, path)
     partial.write_text(json.dumps(sizes))
     os.replace(partial, shard.sizes_file)

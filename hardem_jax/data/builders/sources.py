@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tarfile
 import zipfile
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
 from tensorflow_datasets.core.download.util import DownloadError
 
+from hardem_jax.data.records import work_folder
 from hardem_jax.errors import InputError
 
 
@@ -113,17 +113,18 @@ def unpack(archive: Path, folder: Path) -> None:
     Raises:
         InputError: it is no archive, or broken, or holds names that lead out of the folder.
     """
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as content:
-                content.extractall(partial)  # strips what leads out of the folder
-        else:
-            with tarfile.open(archive) as content:
-                content.extractall(partial, filter="data")
-    except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise InputError(f"{archive}: expected an archive, cannot be unpacked: {error}") from error
-    partial.rename(folder)
+    with work_folder(folder) as work:
+        new = work / "new"
+        new.mkdir()
+        try:
+            if zipfile.is_zipfile(archive):
+                with zipfile.ZipFile(archive) as content:
+                    content.extractall(new)  # strips what leads out of the folder
+            else:
+                with tarfile.open(archive) as content:
+                    content.extractall(new, filter="data")
+        except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+            raise InputError(
+                f"{archive}: expected an archive, cannot be unpacked: {error}"
+            ) from error
+        new.rename(folder)

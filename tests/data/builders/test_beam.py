@@ -66,5 +66,5 @@ def test_an_unknown_option_is_an_error(beam):
 
 def test_without_beam_it_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
-    with pytest.raises(InputError, match=r"pip install hardem-jax\[beam\]"):
+    with pytest.raises(InputError, match=r"pip install '.\[beam\]'"):
         builders.beam_config()

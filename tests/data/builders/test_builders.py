@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -19,10 +20,12 @@ from hardem_jax.data.builders import base, shards
 from hardem_jax.data.builders.features import query_record, serialize
 from hardem_jax.data.builders.solvers import QuerySolver, SpanSolver
 from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.records import locked
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations import EquationRules
 from hardem_jax.solutions.sql import Table
+from tests.damages import DAMAGES
 from tests.data.builders import inputs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -177,6 +180,7 @@ def test_a_build_that_is_killed_is_made_again_with_the_same_bytes(root, tmp_path
     subprocess.run([*command, "go on"], cwd=ROOT, capture_output=True, check=True)
     here = built("drop", root, tmp_path / "here", shard_size=2)
     assert contents(builders.open_build(tmp_path / "killed").folder) == contents(here.folder)
+    assert not list((tmp_path / "killed").rglob("incomplete.*"))
 
 
 def test_a_folder_that_is_not_yet_named_is_no_build(root, tmp_path):
@@ -197,19 +201,53 @@ def test_keys_are_positions_in_the_split(root, tmp_path):
     ]
 
 
-def test_a_build_that_was_changed_is_refused(root, tmp_path):
-    build = built("drop", root, tmp_path)
-    file = build.folder / "build.json"
-    meta = json.loads(file.read_text())
-    file.write_text(json.dumps(meta | {"options": {}}))
-    with pytest.raises(InputError, match="it was changed"):
+def test_a_build_of_another_format_is_refused(tmp_path):
+    (tmp_path / "build.json").write_text('{"format": "build 1"}')
+    with pytest.raises(InputError, match="expected format build 2, found build 1; build it again"):
         builders.open_build(tmp_path)
-    file.write_text(json.dumps(meta | {"format": "build 0"}))
-    with pytest.raises(InputError, match="expected format build 2, found build 0"):
-        builders.open_build(tmp_path)
-    file.write_text("{")
-    with pytest.raises(InputError, match="cannot be read"):
-        builders.open_build(tmp_path)
+
+
+def test_every_damaged_file_is_named(root, tmp_path):
+    folder = built("drop", root, tmp_path, shard_size=4).folder
+    files = sorted(file.name for file in folder.iterdir())
+    assert {"build.json", "dataset_info.json", "features.json", "checksums.json"} < set(files)
+    for name in files:
+        content = (folder / name).read_bytes()
+        for kind, damage in DAMAGES.items():
+            damage(folder / name)
+            with pytest.raises(InputError) as refused:
+                builders.open_build(folder)
+            assert str(refused.value).startswith(str(folder / name)), (name, kind)
+            (folder / name).write_bytes(content)
+
+
+def test_two_processes_do_not_build_one_data_set(root, tmp_path):
+    builder = inputs.make("drop", root, tmp_path)
+    folder = Path(builder.data_dir).parent
+    folder.mkdir(parents=True)
+    with locked(folder), pytest.raises(InputError, match="another process is writing it"):
+        builder.download_and_prepare()
+    builder.download_and_prepare()
+    assert builders.open_build(tmp_path).folder == Path(builder.data_dir)
+
+
+@pytest.mark.parametrize("out", ["file", "file/built", "x" * 300])
+def test_a_folder_that_cannot_be_made_is_one_line(root, tmp_path, out):
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(InputError, match=f"{out}: cannot be written"):
+        inputs.make("drop", root, tmp_path / out).download_and_prepare()
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(root, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    builder = inputs.make("drop", root, tmp_path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, hard))
+    try:
+        with pytest.raises(InputError, match="cannot be written"):
+            builder.download_and_prepare()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 def test_of_several_builds_one_is_to_be_named(root, tmp_path):
