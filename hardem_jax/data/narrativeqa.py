@@ -12,13 +12,12 @@ mentions: `add_rouge_mentions` finds the spans nearest to them (Min et al., 2019
 
 from __future__ import annotations
 
-import concurrent.futures
 import csv
 import dataclasses
+import functools
 import itertools
-import multiprocessing
 import zlib
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import cast
@@ -31,6 +30,7 @@ from hardem_jax.data.examples import (
     ExclusionCounts,
     ReadingExample,
 )
+from hardem_jax.data.parallel import map_in_order
 from hardem_jax.data.reading import PathLike, not_utf8, open_bytes
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.rouge import RougeRules, RougeSpans, enumerate_rouge_spans
@@ -40,8 +40,6 @@ SUMMARIES = "third_party/wikipedia/summaries.csv"
 
 _ANSWERS = ("answer1_tokenized", "answer2_tokenized")
 _SETS = ("train", "valid", "test")
-# So many documents are given out for each process, which bounds what waits in memory.
-_AHEAD = 4
 
 
 def read_narrativeqa(
@@ -136,22 +134,10 @@ def add_rouge_mentions(
         ['a pirate radio .']
     """
     rules = rules or RougeRules()
-    if processes is not None and processes < 1:
-        raise InputError(f"processes: expected at least 1, found {processes}")
     groups = (list(some) for _, some in itertools.groupby(examples, key=_only_document))
-    if processes is None:
-        for group in groups:
-            yield from _with_mentions(group, rules)
-        return
-    spawn = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=spawn) as pool:
-        waiting: deque[concurrent.futures.Future[list[ReadingExample]]] = deque()
-        for group in groups:
-            waiting.append(pool.submit(_with_mentions, group, rules))
-            if len(waiting) > _AHEAD * processes:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
+    with_mentions = functools.partial(_with_mentions, rules=rules)
+    for group in map_in_order(with_mentions, groups, processes=processes, chunk_size=1):
+        yield from group
 
 
 def _only_document(example: ReadingExample) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import concurrent.futures.process
 import itertools
 import multiprocessing
 import os
@@ -63,6 +64,11 @@ def map_in_order(
                     yield from waiting.popleft().result()
             while waiting:
                 yield from waiting.popleft().result()
+        except concurrent.futures.process.BrokenProcessPool as error:
+            raise InputError(
+                f"--processes {processes}: one of them was killed, for want of memory perhaps; "
+                "try fewer"
+            ) from error
         finally:
             pool.shutdown(cancel_futures=True)
 

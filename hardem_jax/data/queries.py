@@ -18,16 +18,14 @@ bound to compare with, and measuring.
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import dataclasses
 import functools
-import itertools
-import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.parallel import map_in_order
 from hardem_jax.data.query_annotations import gold_in_solutions, supervised_split
 from hardem_jax.data.query_records import (
     FORMAT,
@@ -162,11 +160,9 @@ def prepare_queries(
         InputError: two tables have one id, no question can be used, the folder exists or cannot be
             written, or ``processes`` is less than 1.
     """
-    if processes is not None and processes < 1:
-        raise InputError(f"processes: expected at least 1, found {processes}")
     solve = functools.partial(_solve, rules=rules, denotation=denotation)
     return write_queries(
-        _in_order(solve, questions, processes or 1),
+        _in_order(solve, questions, processes),
         folder,
         rules=rules,
         sources=sources,
@@ -218,52 +214,29 @@ def write_queries(
 
 
 def _solve(
-    questions: Sequence[TableQuestion], rules: SqlRules, denotation: MakeMatcher | None
-) -> list[QueryQuestion | str]:
-    """Questions with Z, or a message in place of what cannot have any."""
-    found: list[QueryQuestion | str] = []
-    for question in questions:
-        try:
-            found.append(query_question(question, rules, denotation))
-        except InputError as error:
-            found.append(str(error))
-    return found
+    question: TableQuestion, rules: SqlRules, denotation: MakeMatcher | None
+) -> QueryQuestion | str:
+    """The question with Z, or a message in place of what cannot have any."""
+    try:
+        return query_question(question, rules, denotation)
+    except InputError as error:
+        return str(error)
 
 
 def _in_order(
-    solve: Callable[[Sequence[TableQuestion]], list[QueryQuestion | str]],
+    solve: Callable[[TableQuestion], QueryQuestion | str],
     questions: Iterable[TableQuestion],
-    processes: int,
+    processes: int | None,
 ) -> Iterator[tuple[str, QueryQuestion | str, Table]]:
-    """Ids, what `solve` makes of the questions, tables; a bounded number waits for the slowest."""
-    if processes == 1:
+    """Id, what `solve` makes of it, and table of every question."""
+    asked: collections.deque[TableQuestion] = collections.deque()
+
+    def remembered() -> Iterator[TableQuestion]:
         for question in questions:
-            yield from _with_tables([question], solve([question]))
-        return
-    # Forking would copy locks that threads of this process may hold.
-    spawn = multiprocessing.get_context("spawn")
-    waiting: collections.deque = collections.deque()
-    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=spawn) as pool:
-        try:
-            for chunk in _chunks(questions):
-                waiting.append((chunk, pool.submit(solve, chunk)))
-                if len(waiting) > 4 * processes:
-                    chunk, future = waiting.popleft()
-                    yield from _with_tables(chunk, future.result())
-            for chunk, future in waiting:
-                yield from _with_tables(chunk, future.result())
-        finally:
-            pool.shutdown(cancel_futures=True)
+            asked.append(question)
+            yield question
 
-
-def _with_tables(
-    questions: Sequence[TableQuestion], found: Sequence[QueryQuestion | str]
-) -> Iterator[tuple[str, QueryQuestion | str, Table]]:
-    for question, solved in zip(questions, found, strict=True):
+    found = map_in_order(solve, remembered(), processes=processes, chunk_size=_CHUNK)
+    for solved in found:
+        question = asked.popleft()
         yield question.id, solved, question.table
-
-
-def _chunks(questions: Iterable[TableQuestion]) -> Iterator[list[TableQuestion]]:
-    iterator = iter(questions)
-    while chunk := list(itertools.islice(iterator, _CHUNK)):
-        yield chunk
