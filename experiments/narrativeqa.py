@@ -73,14 +73,14 @@ class Prepare:
     def run(self) -> None:
         exclusions = ExclusionCounts()
         examples = read_narrativeqa(self.folder, self.split, skips=exclusions, lower=self.lower)
-        files = [self.folder / name for name in (QUESTIONS, SUMMARIES)]
+        digests = {name: file_digest(self.folder / name) for name in (QUESTIONS, SUMMARIES)}
         prepare(
             add_rouge_mentions(examples, self.rules, self.processes),
             self.out,
             tokenizer=self.tokenizer,
             windows=self.windows,
             metric="rouge",
-            sources=determined_by(self, folder={file.name: file_digest(file) for file in files}),
+            sources=determined_by(self, folder=digests),
             exclusions=exclusions,
             for_training=self.split == "train",
             force=self.force,

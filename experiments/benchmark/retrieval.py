@@ -145,11 +145,13 @@ def build(source: Path, folder: Path, limit: int | None) -> dict[str, Any]:
     """Store and both indices: seconds of each, memory and size on disk."""
     folder.mkdir(exist_ok=True)
     begin, cpu = time.perf_counter(), time.process_time()
-    store = build_store(source, folder / "store", skips=ExclusionCounts(), limit=limit)
+    store = build_store(
+        source, folder / "store", skips=ExclusionCounts(), limit=limit, replace=True
+    )
     stored = time.perf_counter()
-    build_article_index(store, folder / "articles")
+    build_article_index(store, folder / "articles", replace=True)
     by_article = time.perf_counter()
-    build_passage_index(store, folder / "bm25")
+    build_passage_index(store, folder / "bm25", replace=True)
     end = time.perf_counter()
     files = [file for file in folder.rglob("*") if file.is_file()]
     return {
