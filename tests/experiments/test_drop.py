@@ -298,10 +298,10 @@ def test_what_a_person_got_wrong_is_one_line(root, capsys, flags, culprit, monke
     assert not (tmp_path / "x").exists()
 
 
-def test_data_without_questions_is_named(root, capsys, tmp_path):
+def test_data_without_questions_is_named(capsys, tmp_path):
     (tmp_path / "drop.json").write_text(json.dumps({"p": {"passage": "41", "qa_pairs": []}}))
-    prepare(tmp_path, "empty", "dev")
-    flags = train_flags(root, tmp_path / "run", dev=tmp_path / "empty")
-    assert "empty: expected questions to evaluate on, found none" in fails(capsys, *flags)
-    line = fails(capsys, "evaluate", "--run-dir", root / "run", "--data", tmp_path / "empty")
-    assert "empty: expected questions, found none" in line
+    flags = ("--file", tmp_path / "drop.json", "--out", tmp_path / "empty")
+    for split, use in (("train", "train"), ("dev", "evaluate")):
+        line = fails(capsys, "prepare", *flags, "--split", split)
+        assert f"empty: nothing to {use} on, no question can be used" in line
+    assert not (tmp_path / "empty").exists()
