@@ -5,8 +5,9 @@
     evidence/web/**/*.txt      files of `SearchResults`
 
 The list that names a file decides its folder, in the Wikipedia files, the web files
-(which list both kinds) and the unfiltered files alike. `Domain` stands after `Data`,
-where a stream meets it too late, and is not needed.
+(which list both kinds) and the unfiltered files alike. `Domain` decides what is scored: a
+question with all of its documents ("Wikipedia"), or each document of a question on its
+own (any other domain), under the key ``QuestionId--Filename``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import ijson
 
 from hardem_jax.data.examples import (
     EMPTY_DOCUMENT,
@@ -35,7 +38,13 @@ from hardem_jax.data.fields import (
     get_strings,
 )
 from hardem_jax.data.open_questions import IdCheck, OpenQuestion, defect_of
-from hardem_jax.data.reading import PathLike, iter_json_items, read_text
+from hardem_jax.data.reading import (
+    PathLike,
+    Utf8Stream,
+    iter_json_items,
+    open_bytes,
+    read_text,
+)
 from hardem_jax.errors import InputError
 
 _FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
@@ -48,7 +57,12 @@ def read_triviaqa(
     skips: ExclusionCounts,
     require_answers: bool = True,
 ) -> Iterator[ReadingExample]:
-    """Streams the questions of a TriviaQA file, each with all of its evidence documents.
+    """Streams the examples of a TriviaQA file, as the official evaluator tells them apart.
+
+    In the Wikipedia domain (and in a file that names no domain) an example is a question with
+    all of its documents, and its id the question's. In any other domain an example is a
+    question with one document, and its id ``QuestionId--Filename``. `Domain` follows the
+    questions, so the file is streamed twice.
 
     `golds` are those of the official evaluator, `NormalizedAliases` and `HumanAnswers`, as
     they stand (the metric normalises them); `aliases` are the distinct ones of them.
@@ -59,8 +73,9 @@ def read_triviaqa(
     Args:
         qa_file: `qa/*.json`, or the same with `.gz`.
         evidence_dir: the folder that holds `wikipedia/` or `web/` or both.
-        skips: counts what is left out. Left out, with the question's id: no id, empty
-            question, no answer given, no document left. Warned of, with the question kept:
+        skips: counts what is left out. Left out, with the example's id: no id, empty
+            question, no answer given, no document left; where an example has one document,
+            evidence file missing and empty document. Warned of, with the question kept:
             each evidence file that is missing, not named at all, or empty.
         require_answers: True leaves out questions without an answer. False, for prediction
             on the test files, yields them with `aliases=()` and `golds=()`.
@@ -87,11 +102,10 @@ def read_triviaqa(
     if not any(os.path.isdir(evidence / name) for name in _FOLDERS.values()):
         found = "neither" if os.path.isdir(evidence) else "no such folder"
         raise InputError(f"{evidence}: expected a folder with wikipedia/ or web/, found {found}")
+    one_document = _has_one_document_each(qa_file)
     for index, record in iter_json_items(qa_file, "Data"):
         place = f"{qa_file}: item {index} of 'Data'"
-        example = _example(record, place, evidence, skips, require_answers)
-        if example is not None:
-            yield example
+        yield from _examples(record, place, evidence, skips, require_answers, one_document)
 
 
 def read_triviaqa_questions(
@@ -137,28 +151,58 @@ def read_triviaqa_questions(
         yield OpenQuestion(question_id, question, golds)
 
 
-def _example(
+def _has_one_document_each(qa_file: PathLike) -> bool:
+    """Whether each document of a question is scored on its own, as `Domain` says."""
+    with open_bytes(qa_file) as stream:
+        try:
+            domains = list(ijson.items(Utf8Stream(stream, str(qa_file)), "Domain"))
+        except ijson.JSONError:
+            return False  # Reading the questions reports where the file is broken.
+    for domain in domains:
+        check_kind(domain, str, f"{qa_file}: expected 'Domain' to be")
+    return bool(domains) and domains[-1] != "Wikipedia"
+
+
+def _examples(
     record: dict[str, Any],
     place: str,
     evidence: Path,
     skips: ExclusionCounts,
     require_answers: bool,
-) -> ReadingExample | None:
+    one_document: bool,
+) -> Iterator[ReadingExample]:
     question_id = get_id(record, "QuestionId", place)
     if question_id is None:
-        return skips.add(NO_ID, place)
+        skips.add(NO_ID, place)
+        return
     place = f"{place} ({question_id})"
     question = get_field(record, "Question", str, place) or ""
     golds = _golds(record, place)
     aliases = distinct(golds)
+    defect = None
     if not question.strip():
-        return skips.add(EMPTY_QUESTION, question_id)
-    if require_answers and not aliases:
-        return skips.add(NO_ANSWER, question_id)
-    documents = tuple(_documents(record, place, question_id, evidence, skips))
-    if not documents:
-        return skips.add(NO_DOCUMENT, question_id)
-    return ReadingExample(question_id, question, documents, aliases, golds)
+        defect = EMPTY_QUESTION
+    elif require_answers and not aliases:
+        defect = NO_ANSWER
+    documents = []
+    for folder, name in _pages(record, place) if one_document or not defect else ():
+        key = f"{question_id}--{name}"
+        found = defect or _document(evidence / folder, name, place)
+        if isinstance(found, Document) and one_document:
+            yield ReadingExample(key, question, (found,), aliases, golds)
+        elif isinstance(found, Document):
+            documents.append(found)
+        elif one_document and name:
+            skips.add(found, key)
+        else:
+            # The unfiltered files list search results without a file name as well.
+            skips.warn(found, f"{question_id}: {folder}/{name}")
+    if one_document:
+        return
+    if defect or not documents:
+        skips.add(defect or NO_DOCUMENT, question_id)
+    else:
+        yield ReadingExample(question_id, question, tuple(documents), aliases, golds)
 
 
 def _golds(record: dict[str, Any], place: str) -> tuple[str, ...]:
@@ -167,28 +211,25 @@ def _golds(record: dict[str, Any], place: str) -> tuple[str, ...]:
     return normalized + get_strings(answer, "HumanAnswers", place)
 
 
-def _documents(
-    record: dict[str, Any], place: str, question_id: str, evidence: Path, skips: ExclusionCounts
-) -> Iterator[Document]:
+def _pages(record: dict[str, Any], place: str) -> Iterator[tuple[str, str]]:
+    """(folder, file name) of every page listed, each once; the name is empty if there is none."""
     seen = set()
     for key, folder in _FOLDERS.items():
         for page in get_field(record, key, list, place) or []:
             page = check_kind(page, dict, f"{place}: expected each element of {key!r} to be")
             name = get_field(page, "Filename", str, place) or ""
-            document_id = f"{folder}/{name}"
-            path = _inside(evidence / folder, name, place)
-            # The unfiltered files list search results without a file name as well.
-            if not os.path.isfile(path):
-                skips.warn(MISSING_EVIDENCE, f"{question_id}: {document_id}")
-                continue
-            if document_id in seen:  # the same page found twice adds no evidence
-                continue
-            seen.add(document_id)
-            text = read_text(path)
-            if text.strip():
-                yield Document(document_id, text)
-            else:
-                skips.warn(EMPTY_DOCUMENT, f"{question_id}: {document_id}")
+            if (folder, name) not in seen:  # the same page found twice adds no evidence
+                seen.add((folder, name))
+                yield folder, name
+
+
+def _document(folder: Path, name: str, place: str) -> Document | str:
+    """A page, or why it cannot be used."""
+    path = _inside(folder, name, place)
+    if not os.path.isfile(path):
+        return MISSING_EVIDENCE
+    text = read_text(path)
+    return Document(f"{folder.name}/{name}", text) if text.strip() else EMPTY_DOCUMENT
 
 
 def _inside(folder: Path, name: str, place: str) -> Path:

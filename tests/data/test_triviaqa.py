@@ -8,7 +8,7 @@ import tracemalloc
 
 import pytest
 
-from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.examples import Document, ExclusionCounts
 from hardem_jax.data.reading import Utf8Stream, parse_json_items
 from hardem_jax.data.triviaqa import read_triviaqa
 from hardem_jax.errors import InputError
@@ -300,3 +300,62 @@ def test_real_files(shared_dir, split, count, pages):
     assert sum(len(example.documents) for example in examples) == pages
     assert skips.total == 0 and skips.warnings_as_dict() == {}
     assert all(example.aliases and example.golds for example in examples)
+
+
+def web_file(*records):
+    return json.dumps({"Data": records, "Domain": "Web", "VerifiedEval": False}).encode()
+
+
+def official_web_keys(raw):
+    """Key -> answer as the official evaluator has them outside the Wikipedia domain."""
+    keys = {}
+    for datum in json.loads(raw)["Data"]:
+        for page in datum.get("EntityPages", []) + datum.get("SearchResults", []):
+            keys["{}--{}".format(datum["QuestionId"], page["Filename"])] = datum["Answer"]
+    return keys
+
+
+def test_each_document_of_a_web_question_is_an_example(read):
+    raw = web_file(
+        question("q1", SearchResults=[page("33/33_1.txt"), page("Nowhere.txt")]),
+        question("q2", EntityPages=[page("Rome.txt"), page("blank.txt"), page("Rome.txt")]),
+        question("q3", EntityPages=[], SearchResults=[]),
+        question("q4", Question=" "),
+    )
+    examples, skips = read(raw=raw)
+    assert [(example.id, example.documents) for example in examples] == [
+        ("q1--Rome.txt", (Document("wikipedia/Rome.txt", "Rome is ålder.\r\nRoma!"),)),
+        ("q1--33/33_1.txt", (Document("web/33/33_1.txt", "A page on Rome."),)),
+        ("q2--Rome.txt", (Document("wikipedia/Rome.txt", "Rome is ålder.\r\nRoma!"),)),
+    ]
+    assert all(example.golds == ("rome", "roma") for example in examples)
+    # Every key of the official evaluator is an example or is counted as left out; a question
+    # without pages has no key.
+    left_out = {reason: skips.ids(reason) for reason in skips.as_dict()}
+    assert left_out == {
+        "evidence file missing": ("q1--Nowhere.txt",),
+        "empty document": ("q2--blank.txt",),
+        "empty question": ("q4--Rome.txt",),
+    }
+    assert skips.total == 3 and skips.warnings_as_dict() == {}
+    keys = {example.id for example in examples}.union(*left_out.values())
+    assert keys == set(official_web_keys(raw))
+
+
+def test_a_web_page_without_a_file_name_has_no_key(read):
+    examples, skips = read(raw=web_file(question("q1", SearchResults=[{"Title": "no name"}])))
+    assert [example.id for example in examples] == ["q1--Rome.txt"]
+    assert skips.total == 0
+    assert skips.ids("evidence file missing") == ("q1: web/",)
+
+
+@pytest.mark.parametrize(("domain", "ids"), [("Wikipedia", ["q1"]), (None, ["q1"])])
+def test_other_files_have_one_example_to_a_question(read, domain, ids):
+    content = {"Data": [question("q1", SearchResults=[page("33/33_1.txt")])]}
+    examples, _ = read(raw=json.dumps(content | ({"Domain": domain} if domain else {})).encode())
+    assert [example.id for example in examples] == ids
+
+
+def test_the_domain_has_to_be_a_string(read):
+    with pytest.raises(InputError, match="expected 'Domain' to be a string, found an integer"):
+        read(raw=json.dumps({"Data": [question()], "Domain": 3}).encode())
