@@ -113,7 +113,10 @@ def read_triviaqa_questions(
 ) -> Iterator[OpenQuestion]:
     """Streams the questions of a TriviaQA file without evidence, for TriviaQA-open.
 
-    Answers are the `golds` of `read_triviaqa`. Evidence files are not looked for.
+    Answers are the `Aliases` as people write them, and `HumanAnswers`, as DPR and FiD have
+    them. In `NormalizedAliases` punctuation became spaces, but the metric of the open task
+    deletes it: "O'Neill" in a passage would not equal the gold "o neill". They are used where
+    a question has no `Aliases`. Evidence files are not looked for.
 
     Args:
         qa_file: as for `read_triviaqa`; TriviaQA-open takes those of the unfiltered release.
@@ -127,12 +130,12 @@ def read_triviaqa_questions(
 
     Example:
         >>> import json, tempfile
-        >>> data = {"Question": "Which city?", "QuestionId": "q1", "Answer": {
-        ...     "NormalizedAliases": ["rome"]}, "EntityPages": [{"Filename": "Rome.txt"}]}
+        >>> data = {"Question": "Which jockey?", "QuestionId": "q1", "Answer": {
+        ...     "Aliases": ["Jonjo O'Neill"], "NormalizedAliases": ["jonjo o neill"]}}
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "qa.json").write_text(json.dumps({"Data": [data]}))
         ...     list(read_triviaqa_questions(Path(folder, "qa.json"), skips=ExclusionCounts()))
-        [OpenQuestion(id='q1', question='Which city?', answers=('rome',))]
+        [OpenQuestion(id='q1', question='Which jockey?', answers=("Jonjo O'Neill",))]
     """
     check = IdCheck(skips)
     for index, record in iter_json_items(qa_file, "Data"):
@@ -143,12 +146,12 @@ def read_triviaqa_questions(
             continue
         place = f"{place} ({question_id})"
         question = get_field(record, "Question", str, place) or ""
-        golds = _golds(record, place)
-        if reason := defect_of(question, golds, require_answers=require_answers):
+        answers = _answers_as_written(record, place)
+        if reason := defect_of(question, answers, require_answers=require_answers):
             skips.add(reason, question_id)
             continue
         check(question_id)
-        yield OpenQuestion(question_id, question, golds)
+        yield OpenQuestion(question_id, question, answers)
 
 
 def _has_one_document_each(qa_file: PathLike) -> bool:
@@ -209,6 +212,13 @@ def _golds(record: dict[str, Any], place: str) -> tuple[str, ...]:
     answer = get_field(record, "Answer", dict, place) or {}
     normalized = get_strings(answer, "NormalizedAliases", place)
     return normalized + get_strings(answer, "HumanAnswers", place)
+
+
+def _answers_as_written(record: dict[str, Any], place: str) -> tuple[str, ...]:
+    answer = get_field(record, "Answer", dict, place) or {}
+    aliases = get_strings(answer, "Aliases", place)
+    aliases = aliases or get_strings(answer, "NormalizedAliases", place)
+    return aliases + get_strings(answer, "HumanAnswers", place)
 
 
 def _pages(record: dict[str, Any], place: str) -> Iterator[tuple[str, str]]:
