@@ -123,6 +123,16 @@ def test_negatives_change_from_epoch_to_epoch():
     assert len(first & second) < 20
 
 
+def test_lengths_are_mixed_within_an_epoch_and_in_another_order_in_the_next():
+    steps = plan(num_positives=200, num_steps=150)
+    epochs = np.array([step.num_tokens for step in steps]).reshape(3, 50)
+    for lengths in epochs:
+        assert set(lengths) == {16, 32, 64}
+        # Were they in the order of their buckets, the two halves would have none in common.
+        assert set(lengths[:25]) == set(lengths[25:])
+    assert len({tuple(lengths) for lengths in epochs}) == 3
+
+
 @pytest.mark.parametrize("config", [{}, PACKED])
 def test_a_plan_is_a_pure_function_of_seed_and_step(config):
     one, two, other = plan(**config), plan(**config), plan(seed=4, **config)

@@ -67,6 +67,25 @@ def test_windows_cover_every_token_and_hold_every_short_mention(tokenizer):
     assert starts == sorted(starts) and len(set(starts)) == len(starts)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # Pieces 0 to 12 and 5 to 17; one mention at 4 and 5, one at 12 and 13.
+        ("xxxx Bo yyyyyy Bo zzzz", [[(4, 5)], [(12, 13)]]),
+        # At the very edges: 5 and 6, 11 and 12.
+        ("xxxxx Bo yyyy Bo zzzzz", [[(5, 6), (11, 12)], [(5, 6), (11, 12)]]),
+    ],
+)
+def test_a_mention_that_crosses_the_edge_of_a_window_is_not_in_it(tokenizer, text, expected):
+    windows = make_windows(example(text), tokenizer, SMALL)
+    pieces = [w.solutions - w.context_start + 5 * i for i, w in enumerate(windows)]
+    assert [list(map(tuple, found.tolist())) for found in pieces] == expected
+    for window in windows:
+        assert [window.span_text(*span) for span in window.solutions] == ["Bo"] * len(
+            window.solutions
+        )
+
+
 def test_the_last_window_is_not_a_rest_of_the_one_before(tokenizer):
     windows = make_windows(example("a" * 13), tokenizer, SMALL)
     assert len(windows) == 1  # 20 - 4 - 3 = 13 fit exactly

@@ -67,6 +67,12 @@ def test_within_keeps_scores_and_takes_the_rest_away(example):
         restricted.start, np.where(inner, np.asarray(spans.start), -np.inf)
     )
     assert int(restricted.top(1, max_length=9)[0][0].max()) < 4
+    np.testing.assert_array_equal(restricted.where, inner)
+    # A wider mask gives nothing back, and what was normalised stays normalised.
+    wider = restricted.within(jnp.ones_like(inner))
+    np.testing.assert_array_equal(wider.where, inner)
+    np.testing.assert_array_equal(wider.start, restricted.start)
+    np.testing.assert_array_equal(wider.log_partitions, spans.log_partitions)
 
 
 def test_no_gradient_outside_the_allowed_positions_and_none_is_nan(example):

@@ -48,6 +48,8 @@ A, B = Condition(0, 0, "Duke"), Condition(2, 1, 1996)
         (Query(1, 0, (B, A)), Query(1, 0, (A, B)), 1, 0),
         (Query(1, 0, (A, A)), Query(1, 0, (A,)), 1, 0),  # sets, as in the official evaluator
         (Query(1, 0, (A,)), Query(1, 0, (A, B)), 0, 0),
+        (Query(1, 0, (A, B)), Query(1, 0, (A,)), 0, 0),  # superfluous conditions
+        (Query(1, 0, (A,)), Query(1, 0), 0, 0),
         (Query(2, 0, (A, B)), Query(1, 0, (A, B)), 0, 0),
         (Query(1, 3, (A, B)), Query(1, 0, (A, B)), 0, 0),
         (Query(1, 0), Query(1, 0), 1, 1),

@@ -10,6 +10,7 @@ from hardem_jax.solutions.spans import (
     enumerate_spans,
     execute_span,
     split_words,
+    trim_span,
 )
 
 
@@ -61,6 +62,25 @@ def test_whole_numbers_are_found_beside_separators():
         "1,000",
         "1964",
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    [
+        (4, 16, (8, 16)),  # without the article
+        (8, 13, (8, 13)),  # exactly a word
+        (8, 16, (8, 16)),
+        (9, 16, (14, 16)),  # a word cut at its start
+        (8, 15, (8, 13)),  # and at its end
+        (9, 13, None),
+        (8, 12, None),
+        (0, 17, (0, 16)),
+        (7, 14, (8, 13)),
+        (4, 7, None),
+    ],
+)
+def test_a_mention_is_trimmed_to_the_words_wholly_inside(start, end, expected):
+    assert trim_span(split_words("See the Daily It."), start, end) == expected
 
 
 def brute_force(text, aliases):

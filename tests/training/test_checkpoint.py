@@ -1,5 +1,6 @@
 """What comes back from disk, and what a wrong checkpoint says."""
 
+import dataclasses
 import os
 
 import jax
@@ -47,6 +48,19 @@ def saved(folder, state, data=None, progress=PROGRESS, settings=SETTINGS):
 def test_nothing_to_restore(tmp_path):
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
         assert checkpoints.restore(make_state(), toy.batches()) is None
+
+
+def test_the_average_is_loaded_where_a_state_holds_one(tmp_path):
+    params = toy.init_params()
+    optimizer = make_optimizer(OptimizerConfig(ema_decay=0.9), params, 10)
+    state = init_state(params, optimizer, 0, data_mesh(1))
+    average = jax.tree.map(lambda x: x + 1, state.params)
+    *others, last = state.opt_state
+    state = dataclasses.replace(state, opt_state=(*others, last._replace(average=average)))
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        checkpoints.save_last(state, toy.batches(), PROGRESS)
+    loaded = load_params(tmp_path / "last", toy.init_params())
+    assert_same(loaded, average)
 
 
 @pytest.mark.parametrize("num_devices", [1, 8])

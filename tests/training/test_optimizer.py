@@ -38,6 +38,9 @@ BERT_NAMES = {
     "head.kernel": True,
     "head.bias": False,
     "words.word_vectors": False,
+    # Neither part of a normalisation gives away what it is by the other's name.
+    "blocks.0.scale": False,
+    "blocks.0.norm.weight": False,
 }
 
 
@@ -86,14 +89,25 @@ def test_one_update_is_adamw_by_the_formula(container):
         lr, warmup_fraction=0.0, weight_decay=wd, clip_norm=None, b1=0.9, b2=0.99, eps=eps
     )
     # Stacked biases of a scanned encoder: rank 2, and still not decayed.
-    params = {"kernel": jnp.array([[1.0, 3.0]]), "bias": jnp.array([[3.0], [4.0]])}
-    grads = {"kernel": jnp.array([[0.5, 0.25]]), "bias": jnp.array([[2.0], [-1.0]])}
+    params = {
+        "kernel": jnp.array([[1.0, 3.0]]),
+        "bias": jnp.array([[3.0], [4.0]]),
+        "scale": jnp.array([1.0, 2.0]),
+        "norm_weight": jnp.array([1.0, 2.0]),
+    }
+    grads = {
+        "kernel": jnp.array([[0.5, 0.25]]),
+        "bias": jnp.array([[2.0], [-1.0]]),
+        "scale": jnp.array([0.5, -0.5]),
+        "norm_weight": jnp.array([0.5, -0.5]),
+    }
     optimizer = make_optimizer(config, container(params), num_steps=10)
     state = optimizer.init(container(params))
     updates, state = optimizer.update(container(grads), state, container(params))
     updates = named_leaves(updates)
     # First step: the bias-corrected moments are g and g^2.
-    for name, decay in (("kernel", wd), ("bias", 0.0)):
+    assert updates.keys() == params.keys()
+    for name, decay in (("kernel", wd), ("bias", 0.0), ("scale", 0.0), ("norm_weight", 0.0)):
         g, p = grads[name], params[name]
         expected = -lr * (g / (jnp.sqrt(g**2) + eps) + decay * p)
         np.testing.assert_allclose(updates[name], expected, rtol=1e-5)
