@@ -30,9 +30,10 @@ from experiments.runs import (
     read_run_config,
 )
 from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.drop import NumericExample
+from hardem_jax.data.drop import OUTSIDE_DROP_NUM, NumericExample
 from hardem_jax.data.equations import NumericQuestion, PreparedQuestions, numeric_question
 from hardem_jax.data.reading import read_text
+from hardem_jax.data.records import json_text
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import drop
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
@@ -92,8 +93,12 @@ class EquationSetting(Setting):
             place=placing(mesh),
         )
 
+        left_out = len(left_out_of_drop_num(dev)) if self.dev_questions is None else 0
+
         def score(params: Any) -> dict[str, float]:
-            return evaluate(task, params, dev_questions, dev_inputs, dev_inputs.sizes)[0]
+            return evaluate(
+                task, params, dev_questions, dev_inputs, dev_inputs.sizes, left_out=left_out
+            )[0]
 
         def save(run_dir: Path) -> dict[str, Any]:
             content = {name: split.meta[name] for name in ("rules", "numbers")}
@@ -174,12 +179,26 @@ class Evaluate(EvaluateCommand):
         if not questions:
             raise InputError(f"{self.data}: expected questions, found none")
         task, inputs = trained.ready(questions, self.batch_size, decoding=self.decoding)
-        scores, answers = evaluate(task, trained.params, questions, inputs, inputs.sizes)
+        left_out = left_out_of_drop_num(split)
+        scores, answers = evaluate(
+            task,
+            trained.params,
+            questions,
+            inputs,
+            inputs.sizes,
+            left_out=len(left_out),
+            progress=self.progress(len(questions), "questions"),
+        )
         rows = [
             {"id": question.id, "question": question.question, "answer": answer}
             for question, answer in zip(questions, answers, strict=True)
         ]
-        return Scored(len(questions), scores, rows)
+        return Scored(len(questions), left_out, scores, json_text(rows))
+
+
+def left_out_of_drop_num(split: PreparedQuestions) -> dict[str, str]:
+    """Id and reason of the questions of DROP_num, those about numbers, that the split lacks."""
+    return {id: why for id, why in split.left_out.items() if why not in OUTSIDE_DROP_NUM}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,11 +7,15 @@ files of the model's vocabulary, ``metrics.jsonl`` and the checkpoints ``best`` 
 """
 
 import abc
+import collections
 import dataclasses
+import functools
+import hashlib
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import grain
 import jax
@@ -22,11 +26,14 @@ from rich.table import Table
 
 from experiments.cli import flags, peak_mib
 from experiments.devices import OnDevices, say, whole_rows
+from hardem_jax.checksums import MANIFEST
 from hardem_jax.data.batches import Batch, BatchConfig, Pad
 from hardem_jax.data.plans import Plan, TrainingPlan, example_batches, training_batches
-from hardem_jax.data.records import write_json
+from hardem_jax.data.records import check_writable, file_digest, write_json, write_text
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
+from hardem_jax.retrieval.progress import counted
+from hardem_jax.tasks.shared import Progress
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.processes import is_primary
@@ -187,19 +194,35 @@ class Scored:
     """A trained model on a split.
 
     Attributes:
-        num_questions: of the split.
+        num_questions: read with the model.
+        left_out: id and reason of every other question of the data set; they count 0.
         scores: by name, in percent.
-        predictions: as the file of predictions holds them.
+        predictions: content of the file of predictions.
     """
 
     num_questions: int
+    left_out: Mapping[str, str]
     scores: Mapping[str, float]
-    predictions: Any
+    predictions: str
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Questions of the data set, how many were left out, and why."""
+        return {
+            "questions": self.num_questions + len(self.left_out),
+            "left out": len(self.left_out),
+            "reasons": dict(collections.Counter(self.left_out.values()).most_common()),
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateCommand(OnDevices, abc.ABC):
     """Score a trained model with the official metric.
+
+    Questions that were left out when the split was prepared count 0. Scores go to
+    ``scores-<split>-<digest>.json`` in the run's folder, together with the options, the split and
+    the checkpoint that they belong to. The digest is of these three, so that another evaluation
+    has another file.
 
     Attributes:
         run_dir: folder of the run.
@@ -208,6 +231,11 @@ class EvaluateCommand(OnDevices, abc.ABC):
         predictions: write the answers here, as JSON.
         batch_size: inputs read at once, rounded up to a multiple of the devices.
     """
+
+    #: Options that scores do not depend on, but for rounding. All others tell evaluations apart.
+    IMMATERIAL: ClassVar[frozenset[str]] = frozenset(
+        {"run_dir", "data", "predictions", "batch_size", "num_devices", "fsdp", "distributed"}
+    )
 
     run_dir: Path
     data: Path
@@ -219,20 +247,65 @@ class EvaluateCommand(OnDevices, abc.ABC):
     def score(self, mesh: Mesh) -> Scored:
         """Read the split with the run's model on these devices."""
 
+    def outputs(self) -> tuple[Path, ...]:
+        """Files to write besides the scores."""
+        return () if self.predictions is None else (self.predictions,)
+
+    def progress(self, total: int, unit: str) -> Progress:
+        """A bar on stderr, or a line where it is not a terminal."""
+        if not is_primary():
+            return iter
+        if not Console(stderr=True).is_terminal:
+            print(f"{self.data.name}: reading {total} {unit}", file=sys.stderr, flush=True)
+            return iter
+        return functools.partial(counted, label=f"{self.data.name}, {unit}", total=total)
+
     def run(self) -> None:
-        scored = self.score(self.mesh())
+        mesh = self.mesh()
+        evaluation = self._evaluation()
+        digest = hashlib.sha256(json.dumps(evaluation, sort_keys=True).encode()).hexdigest()[:8]
+        name = self.data.absolute().name
+        file = self.run_dir / f"scores-{name}-{digest}.json"
+        for output in (file, *self.outputs()):
+            check_writable(output)
+        scored = self.score(mesh)
         if not is_primary():
             return
-        table = Table(title=f"{self.data.name}: {scored.num_questions} questions")
+        counts = scored.counts
+        table = Table(title=f"{name}: {counts['questions']} questions")
         table.add_column("metric")
         table.add_column("%", justify="right")
-        for name, value in scored.scores.items():
-            table.add_row(name, f"{value:.1f}")
+        for metric, value in scored.scores.items():
+            table.add_row(metric, f"{value:.1f}")
         Console().print(table)
+        if scored.left_out:
+            reasons = "; ".join(f"{count} {reason}" for reason, count in counts["reasons"].items())
+            print(f"{counts['left out']} of them were left out of the split and count 0: {reasons}")
         print(f"peak memory: {peak_mib():.0f} MiB")
-        write_json(self.run_dir / f"scores-{self.data.name}.json", dict(scored.scores))
+        evaluation["split"] |= {"path": str(self.data.resolve())}
+        write_json(file, {**evaluation, "counts": counts, "scores": dict(scored.scores)})
+        print(f"scores: {file}")
         if self.predictions is not None:
-            write_json(self.predictions, scored.predictions)
+            write_text(self.predictions, scored.predictions)
+
+    def _evaluation(self) -> dict[str, Any]:
+        """What the scores depend on: options, checkpoint, split."""
+        manifest, meta = self.data / MANIFEST, self.data / "meta.json"
+        if not meta.is_file():
+            raise InputError(f"{self.data}: expected a prepared split, found no meta.json")
+        record = manifest if manifest.is_file() else meta
+        read_run_config(self.run_dir)
+        immaterial = self.IMMATERIAL | {"type"}
+        return {
+            "options": {n: value for n, value in flags(self).items() if n not in immaterial},
+            "checkpoint": {"name": self.checkpoint, "number": self._number()},
+            "split": {"name": self.data.absolute().name, "digest": file_digest(record)},
+        }
+
+    def _number(self) -> int | None:
+        """The folder of the checkpoint; None if there is none, which loading it reports."""
+        entries = (self.run_dir / self.checkpoint).glob("*")
+        return max((int(entry.name) for entry in entries if entry.name.isdigit()), default=None)
 
 
 def read_run_config(run_dir: Path) -> dict[str, Any]:

@@ -30,9 +30,11 @@ from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.batches import BatchConfig, Chosen
 from hardem_jax.data.grouped import GroupedPlan, Scope
 from hardem_jax.data.prepared import PreparedSplit, Question, all_windows
+from hardem_jax.data.records import json_text
 from hardem_jax.data.windows import pad_windows
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
+from hardem_jax.tasks.shared import Progress
 from hardem_jax.tasks.span_qa import (
     METRICS,
     Answer,
@@ -145,7 +147,7 @@ class Subset:
 
     Args:
         split: a prepared split.
-        count: number of questions; None for all.
+        count: number of questions; None for all, and then those that were left out count 0.
         num_documents: windows of the first so many documents of each question; None for all.
     """
 
@@ -155,6 +157,7 @@ class Subset:
         self.metric: str = split.meta["metric"]
         chosen = list(split.questions)[:count]
         self.questions: dict[str, Question] = {i: split.questions[i] for i in chosen}
+        self.left_out: dict[str, str] = split.left_out if count is None else {}
         windows, question, document = split.windows(), split.places[:, 0], split.places[:, 1]
         wanted = question < len(chosen)
         if num_documents is not None:
@@ -162,10 +165,24 @@ class Subset:
         self._windows = Chosen(windows, np.flatnonzero(wanted))
         self._sizes = windows.sizes[wanted]
 
-    def evaluate(self, task: SpanQA, params: Any) -> tuple[dict[str, float], dict[str, Answer]]:
+    @property
+    def num_windows(self) -> int:
+        """Windows to read."""
+        return len(self._sizes)
+
+    def evaluate(
+        self, task: SpanQA, params: Any, progress: Progress = iter
+    ) -> tuple[dict[str, float], dict[str, Answer]]:
         """See `tasks.span_qa.evaluate`."""
         return evaluate(
-            task, params, self._windows, self._sizes, self.questions, metric=self.metric
+            task,
+            params,
+            self._windows,
+            self._sizes,
+            self.questions,
+            metric=self.metric,
+            left_out=self.left_out,
+            progress=progress,
         )
 
 
@@ -222,7 +239,9 @@ class Evaluate(EvaluateCommand):
     """Score a trained reader with the official metric.
 
     Attributes:
-        predictions: write the answers here, as the JSON object that official evaluators read.
+        predictions: write the answers here, as a JSON object from question id to answer, which
+            the evaluators of SQuAD and TriviaQA read (TriviaQA's web domain has
+            ``QuestionId--Filename`` for ids).
         scope: what spans compete in, see `InferenceConfig`; None for as the run has it.
         num_documents: read only the first so many documents of each question; None for all.
         sweep: also score answers from the first so many documents alone, for each number given.
@@ -247,9 +266,17 @@ class Evaluate(EvaluateCommand):
         if trained.tokenizer.fingerprint != split.tokenizer.fingerprint:
             raise InputError(f"{self.data}: prepared with another tokenizer than {self.run_dir}")
         subset = Subset(split, num_documents=self.num_documents)
-        scores, answers = subset.evaluate(trained.task, trained.params)
-        texts = {example_id: answer.text for example_id, answer in answers.items()}
-        return Scored(len(split.questions), scores, texts)
+        progress = self.progress(subset.num_windows, "windows")
+        scores, answers = subset.evaluate(trained.task, trained.params, progress)
+        predictions = self.predictions_text(subset.questions, answers)
+        return Scored(len(subset.questions), subset.left_out, scores, predictions)
+
+    def predictions_text(
+        self, questions: Mapping[str, Question], answers: Mapping[str, Answer]
+    ) -> str:
+        """Content of the file of predictions."""
+        del questions
+        return json_text({example_id: answer.text for example_id, answer in answers.items()})
 
 
 def _check_tokenizers(splits: list[PreparedSplit], dev: PreparedSplit) -> None:

@@ -21,7 +21,7 @@ from experiments.trained_parser import TrainedParser, annotated_queries, officia
 from hardem_jax.analysis.query_differences import RightAnswer, differences_page
 from hardem_jax.data.batches import BatchConfig, Chosen
 from hardem_jax.data.queries import PreparedQueries, QueryQuestion, query_question
-from hardem_jax.data.records import write_text
+from hardem_jax.data.records import json_text, write_text
 from hardem_jax.data.table_file import read_csv_table
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError
@@ -108,7 +108,14 @@ class SqlSetting(Setting):
         def score(params: Any) -> dict[str, float]:
             sizes = dev_inputs.sizes
             return evaluate(
-                task, params, dev_questions, dev.tables, dev_inputs, sizes, golds=golds
+                task,
+                params,
+                dev_questions,
+                dev.tables,
+                dev_inputs,
+                sizes,
+                golds=golds,
+                left_out=dev.left_out if self.dev_questions is None else (),
             )[0]
 
         def save(run_dir: Path) -> dict[str, Any]:
@@ -195,6 +202,12 @@ class Evaluate(EvaluateCommand):
     differences: Path | None = None
     decoding: Literal["query", "execution-guided", "greedy"] | None = None
 
+    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"differences"}
+
+    def outputs(self) -> tuple[Path, ...]:
+        page = () if self.differences is None else (self.differences,)
+        return (*super().outputs(), *page)
+
     def score(self, mesh: Mesh) -> Scored:
         if self.differences is not None and self.gold is None:
             raise InputError("--differences: expected annotated queries (--gold), found none")
@@ -205,7 +218,13 @@ class Evaluate(EvaluateCommand):
         trained = TrainedParser(self.run_dir, self.checkpoint, mesh)
         golds = None if self.gold is None else annotated_queries(self.gold, self.gold_split)
         scores, answers = trained.evaluate(
-            questions, split.tables, self.batch_size, decoding=self.decoding, golds=golds
+            questions,
+            split.tables,
+            self.batch_size,
+            decoding=self.decoding,
+            golds=golds,
+            left_out=split.left_out,
+            progress=self.progress(len(questions), "questions"),
         )
         rows = [
             {
@@ -219,7 +238,7 @@ class Evaluate(EvaluateCommand):
         if self.differences is not None and golds is not None and is_primary():
             rights = _right_answers(questions, split.tables, answers, golds)
             write_text(self.differences, differences_page(rights))
-        return Scored(len(questions), scores, rows)
+        return Scored(len(questions), split.left_out, scores, json_text(rows))
 
 
 def _right_answers(

@@ -1,7 +1,7 @@
 """A trained parser found again in the folder of its run, and how queries and results are shown."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from hardem_jax.data.query_inputs import QueryInputs
 from hardem_jax.data.wikisql import read_wikisql
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql import Cell, Query, SqlRules, Table
+from hardem_jax.tasks.shared import Progress
 from hardem_jax.tasks.sql_qa import InferenceConfig, QueryAnswer, SqlQA, evaluate
 from hardem_jax.training.checkpoint import load_params
 
@@ -79,12 +80,24 @@ class TrainedParser:
         *,
         decoding: str | None = None,
         golds: Mapping[str, Query] | None = None,
+        left_out: Collection[str] = (),
+        progress: Progress = iter,
     ) -> tuple[dict[str, float], list[QueryAnswer | None]]:
         """See `hardem_jax.tasks.sql_qa.evaluate`."""
         changes = {} if decoding is None else {"decoding": decoding}
         task, inputs = self.ready(questions, tables, batch_size, **changes)
         sizes = inputs.sizes
-        return evaluate(task, self.params, questions, tables, inputs, sizes, golds=golds)
+        return evaluate(
+            task,
+            self.params,
+            questions,
+            tables,
+            inputs,
+            sizes,
+            golds=golds,
+            left_out=left_out,
+            progress=progress,
+        )
 
 
 def annotated_queries(folder: Path, split: str) -> dict[str, Query]:

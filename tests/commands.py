@@ -1,5 +1,7 @@
 """Commands of the experiment modules, called as from a command line."""
 
+import json
+
 import pytest
 
 from experiments.cli import run_command
@@ -19,3 +21,10 @@ def fails(module, capsys, *arguments):
     [line] = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("error: ")
     return line
+
+
+def evaluation(printed):
+    """The file that an ``evaluate`` names at the end of what it printed."""
+    [line] = [line for line in printed.splitlines() if line.startswith("scores: ")]
+    with open(line.removeprefix("scores: "), encoding="utf-8") as file:
+        return json.load(file)

@@ -36,6 +36,8 @@ ONE_SPAN = "answer is a text span"
 DATE = "answer is a date"
 NOT_A_NUMBER = "answer is not a number"
 TOO_LARGE = "answer too large for float64"
+#: Of these, questions that are not about numbers; all others belong to DROP_num and its scores.
+OUTSIDE_DROP_NUM = frozenset({ONE_SPAN, SEVERAL_SPANS, DATE, NO_ANSWER})
 # and warnings, for questions kept:
 CUT = "passage cut to its first words"
 NO_NUMBERS = "passage without numbers"

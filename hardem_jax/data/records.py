@@ -439,7 +439,12 @@ def write_json(file: Path, content: Any) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    write_text(file, json.dumps(content, indent=2, sort_keys=True) + "\n")
+    write_text(file, json_text(content))
+
+
+def json_text(content: Any) -> str:
+    """``content`` indented and in a stable order, as files hold it."""
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
 def write_text(file: Path, text: str) -> None:

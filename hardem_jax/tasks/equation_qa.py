@@ -29,6 +29,7 @@ from hardem_jax.solutions.equations import (
 )
 from hardem_jax.tasks.shared import (
     SPARSITY_THRESHOLDS,
+    Progress,
     make_loss,
     percentages,
     read_rows,
@@ -171,6 +172,9 @@ def evaluate(
     questions: Sequence[NumericQuestion],
     inputs: Sequence,
     sizes: np.ndarray,
+    *,
+    left_out: int = 0,
+    progress: Progress = iter,
 ) -> tuple[dict[str, float], list[str | None]]:
     """Scores of a split, and the answer to each question, in order.
 
@@ -180,18 +184,22 @@ def evaluate(
         questions: with their golds.
         inputs: of the model, one for each question.
         sizes: ``[N, 2]`` int, tokens and solutions of each.
+        left_out: questions of the data set that are not in ``questions``; each counts 0.
+        progress: wraps the iterator over questions.
 
     Returns:
-        ``em`` and ``f1`` in percent of all questions, a question without answer counting 0;
-        ``em |Z|=...`` by size of Z; ``top in Z``, percent of questions with a Z where the
-        likeliest equation is in it (EM counts a right value from outside Z too); ``P<0.001`` and
-        ``P<0.0001``, percent of all equations of all Z with less probability (the paper's
-        sparsity); where the true equation is known, ``true z``, percent of questions with several
-        in Z where the likeliest of them is the true one.
+        ``em`` and ``f1`` in percent of all questions, those left out and those without an answer
+        counting 0. Of the questions read, ``em |Z|=...`` by size of Z, and ``top in Z``, percent
+        of those with a Z where the most likely equation is in it (EM counts a right value from
+        outside Z too). ``P<0.001`` and ``P<0.0001``, percent of all equations of all Z with less
+        probability (the paper's sparsity). Where the true equation is known, ``true z``, percent
+        of questions with several in Z where the most likely of them is the true one.
     """
     answers: list[str | None] = [None] * len(questions)
     groups = defaultdict(list)
-    for index, reading in task.read(params, inputs, sizes):
+    for name in ("em", "f1"):
+        groups[name] += [0.0] * left_out
+    for index, reading in progress(task.read(params, inputs, sizes)):
         question = questions[index]
         answer = answers[index] = task.answer(question, reading)
         right = 0.0 if answer is None else drop.exact_match(answer, question.golds)

@@ -14,6 +14,8 @@ from hardem_jax.models.packing import real_token_share
 from hardem_jax.objectives import Objective
 
 Array = jax.Array
+#: Wraps an iterator whose items show how far an evaluation has come.
+Progress = Callable[[Iterator[Any]], Iterator[Any]]
 
 #: The paper's measure of sparsity is the share of Z below such probabilities (appendix C).
 SPARSITY_THRESHOLDS = (1e-3, 1e-4)

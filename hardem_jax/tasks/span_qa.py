@@ -6,7 +6,7 @@ at test:  windows of a question -> the one the selector likes best -> its likeli
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -25,7 +25,7 @@ from hardem_jax.metrics.text import COUNTS
 from hardem_jax.models.packing import real_token_share
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import Objective
-from hardem_jax.tasks.shared import size_group
+from hardem_jax.tasks.shared import Progress, size_group
 from hardem_jax.tasks.span_reading import Answer, AnswerPool, InferenceConfig, SpanQA
 
 __all__ = [
@@ -168,23 +168,36 @@ def evaluate(
     questions: Mapping[str, Question],
     *,
     metric: str,
+    left_out: Collection[str] = (),
+    progress: Progress = iter,
 ) -> tuple[dict[str, float], dict[str, Answer]]:
     """Scores of a split, and the answer to each question.
 
+    Args:
+        task: a reader and how to read it.
+        params: of the reader.
+        windows: of the questions.
+        sizes: ``[N, 2]`` int, tokens and solutions of each window.
+        questions: with their golds, by id.
+        metric: key of `METRICS`.
+        left_out: ids of questions of the data set that are not in ``questions``; each counts 0.
+        progress: wraps the iterator over windows.
+
     Returns:
         The metric's own scores (``em`` and ``f1``, or ``rouge_l`` and others) in percent of all
-        questions, a question without answer counting 0; the first of them by number of mentions,
-        ``em |Z|=...``; ``selector``, percent of windows whose selector is right; where the true
-        mention is annotated, ``true z``, percent of windows with several mentions where the
-        likeliest is the true one, and ``true z, not first``, the same where the true mention is
-        not the first. With a ``sweep``, the metric's first score from the first n documents alone,
-        ``em n=...``, and ``recall n=...``, percent of questions with a mention in one of them.
+        questions, those left out and those without an answer counting 0. The first of them by
+        number of mentions, ``em |Z|=...``, in percent of the questions read. ``selector``, percent
+        of windows whose selector is right. Where the true mention is annotated, ``true z``, percent
+        of windows with several mentions where the most likely is the true one, and ``true z, not
+        first``, the same where the true mention is not the first. With a ``sweep``, the metric's
+        first score from the first n documents, ``em n=...``, and ``recall n=...``, percent of all
+        questions with a mention in one of them.
     """
     # What is kept of a question does not grow with its windows.
     pools = defaultdict(lambda: defaultdict(lambda: AnswerPool(task.config, keep=1)))
     first_mention: dict[str, int] = {}
     rights = defaultdict(list)
-    for _, window, reading in task.read(params, windows, sizes):
+    for _, window, reading in progress(task.read(params, windows, sizes)):
         for limit in (None, *task.config.sweep):
             if limit is None or window.document < limit:
                 pools[limit][window.example_id].add(reading)
@@ -199,7 +212,8 @@ def evaluate(
             if window.true_solution > 0:
                 rights["true z, not first"].append(right)
     answers = {limit: _first_answers(pools[limit]) for limit in (None, *task.config.sweep)}
-    golds = {question.id: question.golds for question in questions.values()}
+    golds: dict[str, Sequence[str]] = dict.fromkeys(left_out, ())
+    golds |= {question.id: question.golds for question in questions.values()}
     texts = {limit: {i: a.text for i, a in found.items()} for limit, found in answers.items()}
     total = METRICS[metric].score(texts[None], golds)
     scores: dict[str, float] = {n: value for n, value in total.items() if n not in COUNTS}
@@ -207,7 +221,7 @@ def evaluate(
     for limit in task.config.sweep:
         scores[f"{main} n={limit}"] = METRICS[metric].score(texts[limit], golds)[main]
         within = sum(document < limit for document in first_mention.values())
-        scores[f"recall n={limit}"] = 100 * within / len(questions)
+        scores[f"recall n={limit}"] = 100 * within / len(golds)
     scores |= _by_set_size(texts[None], questions, metric)
     scores |= {name: 100 * float(np.mean(right)) for name, right in rights.items()}
     return scores, answers[None]

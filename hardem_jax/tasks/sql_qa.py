@@ -7,7 +7,7 @@ at test:  batch -> SQLova -> the likeliest query of Z_tot -> its result on the t
 import dataclasses
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
@@ -25,6 +25,7 @@ from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.sql import Cell, ExecutionError, Query, Semantics, Table, execute_sql
 from hardem_jax.tasks.shared import (
     SPARSITY_THRESHOLDS,
+    Progress,
     make_loss,
     percentages,
     read_rows,
@@ -188,6 +189,8 @@ def evaluate(
     sizes: np.ndarray,
     *,
     golds: Mapping[str, Query] | None = None,
+    left_out: Collection[str] = (),
+    progress: Progress = iter,
 ) -> tuple[dict[str, float], list[QueryAnswer | None]]:
     """Scores of a split, and the answer to each question, in order.
 
@@ -199,19 +202,25 @@ def evaluate(
         inputs: of the model, one for each question.
         sizes: ``[N, 2]`` int, tokens and solutions of each.
         golds: annotated query by question id, to measure with; None if there are none.
+        left_out: ids of questions of the data set that are not in ``questions``; they are wrong.
+        progress: wraps the iterator over questions.
 
     Returns:
-        In percent: ``accuracy``, questions whose result is the answer, by the official
-        metric of their data set; ``non-empty accuracy``, the same where the result is not empty;
-        ``accuracy |Z|=...`` by size of Z; ``in Z``, questions with a Z where the likeliest query is
-        in it; ``P<0.001`` and ``P<0.0001``, queries of all Z with less probability (the paper's
-        sparsity). With ``golds`` also ``logical form``; ``annotated if right``, the same among
-        right answers; ``gold in Z``; and ``hit@1`` to ``hit@5``, questions with the annotated query
-        in Z where it is among the so many likeliest of Z.
+        In percent of all questions, those left out counting 0: ``accuracy``, questions whose
+        result is the answer, by the official metric of their data set; ``non-empty accuracy``, the
+        same where the result is not empty; with ``golds``, ``logical form``, of all questions that
+        have one. In percent of the questions read: ``accuracy |Z|=...`` by size of Z; ``in Z``,
+        questions with a Z where the most likely query is in it; ``P<0.001`` and ``P<0.0001``,
+        queries of all Z with less probability (the paper's sparsity). With ``golds`` also
+        ``annotated if right``, right answers whose query is the annotated one; ``gold in Z``; and
+        ``hit@1`` to ``hit@5``, questions with the annotated query in Z where it ranks that high.
     """
     answers: list[QueryAnswer | None] = [None] * len(questions)
     groups = defaultdict(list)
-    for index, reading in task.read(params, inputs, sizes):
+    for name in ("accuracy", "non-empty accuracy"):
+        groups[name] += [False] * len(left_out)
+    groups["logical form"] += [False] * len(set(left_out) & set(golds or ()))
+    for index, reading in progress(task.read(params, inputs, sizes)):
         question = questions[index]
         answer = answers[index] = task.answer(question, tables[question.table_id], reading)
         right = answer is not None and is_answer(question, answer.result)

@@ -110,15 +110,31 @@ def test_a_finished_run_evaluates(root, capsys, tmp_path):
         *("--checkpoint", "last"),
         *("--predictions", predictions, "--decoding", "equation"),
     )
-    assert "top in Z" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "top in Z" in printed
     rows = json.loads(predictions.read_text())
     assert [row["id"] for row in rows] == [f"q{i}-{j}" for i in range(NUM_PASSAGES) for j in (0, 1)]
     lines = [json.loads(x) for x in (root / "run" / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in lines if line["kind"] == "eval"][-1]
-    scores = json.loads((root / "run" / "scores-dev.json").read_text())
+    evaluation = commands.evaluation(printed)
+    scores = evaluation["scores"]
+    # Questions about spans are no part of DROP_num.
+    assert evaluation["counts"] == {"questions": 2 * NUM_PASSAGES, "left out": 0, "reasons": {}}
+    assert evaluation["options"] == {"checkpoint": "last", "decoding": "equation"}
     # What was measured while training is what the saved parameters give.
     assert last["step"] == 4 and {"em", "f1", "top in Z", "P<0.001"} <= set(scores)
     assert {name: last[name] for name in scores} == pytest.approx(scores)
+
+
+def test_questions_of_drop_num_that_cannot_be_read_are_counted(root, tmp_path):
+    content = json.loads((root / "drop.json").read_text())
+    game = content["game_0"]["qa_pairs"]
+    game[0]["answer"] = drop_answer("12 yards")
+    game[1]["question"] = " "
+    (tmp_path / "drop.json").write_text(json.dumps(content))
+    prepare(tmp_path, "dev", "dev")
+    left_out = equation_qa.left_out_of_drop_num(PreparedQuestions(tmp_path / "dev"))
+    assert left_out == {"q0-0": "answer is not a number", "q0-1": "empty question"}
 
 
 def test_predict_shows_the_answer_and_where_it_comes_from(ask):

@@ -115,7 +115,7 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
         assert [row["id"] for row in json.loads(predictions.read_text())] == [
             f"q{i}-{n}" for i in range(6) for n in range(3)
         ]
-        scores = json.loads((root / "run" / "scores-dev.json").read_text())
+        scores = commands.evaluation(capsys.readouterr().out)["scores"]
         lines = (root / "run" / "metrics.jsonl").read_text().splitlines()
         last = [json.loads(line) for line in lines if json.loads(line)["kind"] == "eval"][-1]
         # Evaluated in the run and read back from disk: the same averaged parameters.

@@ -82,13 +82,13 @@ def test_the_number_of_passages_is_chosen_out_of_one_reading(root, capsys):
     call(*command, "--sweep", 1, 2)
     printed = capsys.readouterr().out
     assert "peak memory: " in printed
-    scores = json.loads((root / "run" / "scores-dev.json").read_text())
+    scores = commands.evaluation(printed)["scores"]
     assert scores["recall n=1"] == 0 and scores["recall n=2"] == 75
     assert scores["em n=2"] == scores["em"]
     best = best_number(scores, (1, 2))
     assert f"best number of passages: {best}" in printed
     call(*command, "--num-documents", 1)
-    alone = json.loads((root / "run" / "scores-dev.json").read_text())
+    alone = commands.evaluation(capsys.readouterr().out)["scores"]
     assert alone["em"] == scores["em n=1"]
 
 

@@ -13,8 +13,9 @@ from experiments.reader import TrainedReader
 from experiments.span_qa import Train
 from hardem_jax import HardEM
 from hardem_jax.errors import InputError
-from tests.commands import call, fails
-from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
+from hardem_jax.metrics import triviaqa as official
+from tests.commands import call, evaluation, fails
+from tests.tiny import PEOPLE, PLACES, write_checkpoint, write_squad_layout, write_triviaqa
 
 WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
 WINDOWS += ["--windows.max-question-tokens", "8"]
@@ -60,11 +61,12 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
         *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
         *("--predictions", predictions),
     )
-    assert "em |Z|=3-4" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "em |Z|=3-4" in printed
     assert set(json.loads(predictions.read_text())) == {f"q{i}" for i in range(24)}
     lines = (root / "run" / "metrics.jsonl").read_text().splitlines()
     last = [json.loads(line) for line in lines if json.loads(line)["kind"] == "eval"][-1]
-    scores = json.loads((root / "run" / "scores-dev.json").read_text())
+    scores = evaluation(printed)["scores"]
     assert last["step"] == 4 and {"em", "f1", "selector"} <= set(scores)
     document = tmp_path / "mine.txt"
     document.write_text("Eve lives in Oslo and Bo lives in Rome.")
@@ -75,6 +77,154 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
     )
     answers = capsys.readouterr().out.strip().splitlines()
     assert len(answers) == 6 and "mine.txt" in answers[1]
+
+
+def write_defective_triviaqa(folder, domain):
+    """A dev file in which evidence, a question text, answers and documents are missing."""
+    pages = folder / "evidence"
+    names = ["wikipedia/a.txt", "wikipedia/b.txt", "web/1/1_1.txt", "web/1/1_2.txt"]
+    for i, name in enumerate(names):
+        (pages / name).parent.mkdir(parents=True, exist_ok=True)
+        (pages / name).write_text(f"{PEOPLE[i]} lives in {PLACES[i]}. {PEOPLE[i + 1]} ran.")
+
+    def question(number, entities, results, **changes):
+        everybody = [word.lower() for word in PEOPLE + PLACES]
+        record = {
+            "QuestionId": f"tc_{number}",
+            "Question": f"Who lives in {PLACES[number]}?",
+            "EntityPages": [{"Filename": name} for name in entities],
+            "SearchResults": [{"Filename": name} for name in results],
+            "Answer": {"NormalizedAliases": everybody, "HumanAnswers": ["saw Zed"]},
+        }
+        return record | changes
+
+    data = [
+        question(0, ["a.txt"], ["1/1_1.txt", "1/1_2.txt"]),
+        question(1, ["b.txt", "missing.txt"], []),
+        question(2, ["missing.txt"], []),
+        question(3, ["a.txt"], ["1/1_1.txt"], Question=""),
+        question(4, ["b.txt"], ["1/1_2.txt"], Answer={"NormalizedAliases": []}),
+        question(5, ["b.txt"], ["1/1_2.txt"], Answer={"NormalizedAliases": ["yards"]}),
+    ]
+    file = folder / f"{domain.lower()}-dev.json"
+    file.write_text(json.dumps({"Data": data, "Domain": domain, "VerifiedEval": False}))
+    return file
+
+
+def official_scores(qa_file, predictions):
+    """What the official evaluator makes of two files: its keys, and 0 without a prediction."""
+    dataset = json.loads(qa_file.read_text())
+    golds = {}
+    for datum in dataset["Data"]:
+        answer = datum["Answer"]
+        accepted = answer["NormalizedAliases"] + answer.get("HumanAnswers", [])
+        pages = datum["EntityPages"] + datum["SearchResults"]
+        keys = ["{}--{}".format(datum["QuestionId"], page["Filename"]) for page in pages]
+        if dataset["Domain"] == "Wikipedia":
+            keys = [datum["QuestionId"]]
+        golds |= dict.fromkeys(keys, accepted)
+    assert set(predictions) <= set(golds)
+    scores = {}
+    for name, metric in (("em", official.exact_match), ("f1", official.f1)):
+        total = sum(metric(text, golds[key]) for key, text in predictions.items())
+        scores[name] = 100 * total / len(golds)
+    return scores, len(golds)
+
+
+@pytest.mark.parametrize(
+    ("domain", "questions", "left_out"),
+    [
+        ("Wikipedia", 6, {"no document left": 1, "empty question": 1, "no answer given": 1}),
+        ("Web", 12, {"evidence file missing": 2, "empty question": 2, "no answer given": 2}),
+    ],
+)
+def test_scores_are_those_of_the_official_evaluator_on_the_predictions(
+    root, tmp_path, capsys, domain, questions, left_out
+):
+    qa_file = write_defective_triviaqa(tmp_path, domain)
+    call(
+        triviaqa,
+        *("prepare", "--qa-file", qa_file, "--evidence", tmp_path / "evidence", "--split", "dev"),
+        *("--tokenizer", root / "bert", "--out", tmp_path / "dev", *WINDOWS),
+    )
+    predictions = tmp_path / "predictions.json"
+    capsys.readouterr()
+    call(
+        triviaqa,
+        *("evaluate", "--num-devices", 1, "--run-dir", root / "run"),
+        *("--data", tmp_path / "dev", "--predictions", predictions),
+    )
+    printed = capsys.readouterr().out
+    found = evaluation(printed)
+    expected, count = official_scores(qa_file, json.loads(predictions.read_text()))
+    assert count == questions and expected["f1"] > 0
+    assert {name: found["scores"][name] for name in expected} == pytest.approx(expected)
+    missing = sum(left_out.values())
+    assert found["counts"] == {"questions": count, "left out": missing, "reasons": left_out}
+    assert f"dev: {count} questions" in printed
+    assert f"{missing} of them were left out of the split and count 0: " in printed
+    assert all(f"{number} {reason}" in printed for reason, number in left_out.items())
+
+
+def evaluate_flags(root, *more):
+    return [
+        "evaluate",
+        "--num-devices",
+        1,
+        "--run-dir",
+        root / "run",
+        "--data",
+        root / "dev",
+        *more,
+    ]
+
+
+def test_other_evaluations_have_other_files(root, tmp_path, capsys):
+    call(
+        triviaqa,
+        *("prepare", "--qa-file", write_triviaqa(tmp_path, questions=3), "--split", "dev"),
+        *("--evidence", tmp_path / "evidence", "--tokenizer", root / "bert"),
+        *("--out", tmp_path / "dev", *WINDOWS),
+    )
+    capsys.readouterr()
+    commands = {
+        "plain": [],
+        "options": ["--num-documents", 1, "--checkpoint", "last"],
+        "split": ["--data", tmp_path / "dev"],
+        "again": ["--data", root / "dev", "--batch-size", 32],
+    }
+    files, contents = {}, {}
+    for name, more in commands.items():
+        call(triviaqa, *evaluate_flags(root), *more)
+        printed = capsys.readouterr().out
+        contents[name] = evaluation(printed)
+        [files[name]] = [line for line in printed.splitlines() if line.startswith("scores: ")]
+    assert len(set(files.values())) == 3 and files["again"] == files["plain"]
+    plain = contents["plain"]
+    assert plain["options"]["num_documents"] is None and plain["options"]["scope"] is None
+    [best] = [int(folder.name) for folder in (root / "run" / "best").iterdir()]
+    assert plain["checkpoint"] == {"name": "best", "number": best}
+    assert plain["split"]["path"] == str(root / "dev") and plain["split"]["name"] == "dev"
+    assert plain["split"]["digest"] != contents["split"]["split"]["digest"]
+    assert plain["counts"] == {"questions": 24, "left out": 0, "reasons": {}}
+    assert contents["options"]["options"]["num_documents"] == 1
+    assert contents["options"]["checkpoint"] == {"name": "last", "number": 4}
+
+
+def test_a_file_that_cannot_be_written_is_named_before_the_evaluation(root, tmp_path, capsys):
+    # A line about windows read would come before the error.
+    for file in (tmp_path / "new" / "p.json", tmp_path):
+        line = fails(triviaqa, capsys, *evaluate_flags(root, "--predictions", file))
+        assert str(file) in line
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_evaluation_shows_how_far_it_is(root, capsys, monkeypatch):
+    call(triviaqa, *evaluate_flags(root))
+    assert capsys.readouterr().err == "dev: reading 48 windows\n"
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
+    call(triviaqa, *evaluate_flags(root))
+    assert "dev, windows" in capsys.readouterr().err
 
 
 def test_the_same_command_again_finds_the_run_finished(root, capsys):

@@ -248,9 +248,9 @@ def fixed_task(module, questions, *, rules=RULES, **config):
     return task, params, inputs, sizes
 
 
-def scores_of(module, questions, **options):
+def scores_of(module, questions, left_out=0, **options):
     task, params, inputs, sizes = fixed_task(module, questions, **options)
-    return evaluate(task, params, questions, inputs, sizes)
+    return evaluate(task, params, questions, inputs, sizes, left_out=left_out)
 
 
 FOUR = "41 and 38, then 40 and 37"  # 3 = 41 - 38 = 40 - 37
@@ -293,6 +293,11 @@ def test_evaluation_of_a_distribution_made_by_hand():
     assert list(scores) == list(expected)
     for name, value in expected.items():
         assert scores[name] == pytest.approx(100 * value), name
+    # Questions of the data set that are not in the split count 0 where all questions count.
+    of_all, _ = scores_of(Fixed(tags), questions, left_out=2)
+    for name, value in expected.items():
+        share = 4 / 6 if name in ("em", "f1") else 1
+        assert of_all[name] == pytest.approx(100 * value * share), name
 
 
 def test_readings_hold_the_likeliest_equations_and_all_of_z():

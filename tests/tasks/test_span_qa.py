@@ -326,6 +326,8 @@ def test_fewer_documents_are_scored_out_of_the_same_reading(reader):
     # Only q1 has a document 0, and its mention is not there; q2's document is the second.
     assert got["em n=1"] == pytest.approx(100 / 3) and got["recall n=1"] == 0
     assert got["recall n=2"] == pytest.approx(200 / 3)
+    of_all, _ = evaluate(swept, reader[1], moved, SIZES, questions, metric="squad", left_out=["q4"])
+    assert of_all["em n=1"] == pytest.approx(25) and of_all["recall n=2"] == pytest.approx(50)
     assert got["em n=2"] == got["em"] and answers == scores(moved, task(reader))[1]
 
 
@@ -342,6 +344,14 @@ def test_evaluation_counts_every_question(reader):
     questions["q1"] = dataclasses.replace(questions["q1"], golds=(answers["q1"].text,))
     scores, _ = evaluate(span_qa, reader[1], WINDOWS, SIZES, questions, metric="squad")
     assert scores["em"] == pytest.approx(100 / 3) and scores["em |Z|=2"] == 100
+    # Questions of the data set that are not in the split count 0, and have no |Z|.
+    of_all, _ = evaluate(
+        span_qa, reader[1], WINDOWS, SIZES, questions, metric="squad", left_out=["q4", "q5"]
+    )
+    assert of_all["em"] == pytest.approx(100 / 5) and of_all["f1"] == pytest.approx(100 / 5)
+    assert {n: of_all[n] for n in scores if n not in ("em", "f1")} == {
+        n: scores[n] for n in scores if n not in ("em", "f1")
+    }
     # Two windows have an annotated mention, one of them with a choice to make.
     [(_, _, first)] = span_qa.read(reader[1], WINDOWS[:1], SIZES[:1])
     assert scores["true z"] == scores["true z, not first"] == 100 * (first.best_solution == 1)

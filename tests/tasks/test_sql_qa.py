@@ -60,7 +60,7 @@ def question(answer=("ann",), **changes) -> QueryQuestion:
     return query_question(asked, SqlRules(), lambda texts, values: None)
 
 
-def run(models, questions, golds=None, **config):
+def run(models, questions, golds=None, left_out=(), **config):
     graphdef, params = nnx.split(Given(models), nnx.Param)
     num_solutions = max(len(q.queries) for q in questions)
 
@@ -88,7 +88,7 @@ def run(models, questions, golds=None, **config):
     )
     sizes = np.array([[4, len(q.queries)] for q in questions])
     inputs, tables = list(range(len(questions))), {TABLE.id: TABLE}
-    return evaluate(task, params, questions, tables, inputs, sizes, golds=golds)
+    return evaluate(task, params, questions, tables, inputs, sizes, golds=golds, left_out=left_out)
 
 
 def test_scores_are_what_they_say():
@@ -117,6 +117,15 @@ def test_scores_are_what_they_say():
     assert 0 < scores["P<0.0001"] <= scores["P<0.001"] < 100
     without, _ = run([right], [question()])
     assert not {"logical form", "gold in Z", "hit@1"} & set(without)
+
+
+def test_questions_left_out_are_wrong():
+    gold = Query(0, 0, (Condition(1, 0, "7"),))
+    golds = {"q": gold, "cut": gold}
+    scores, _ = run([logits(**WHO, **SEVEN)], [question()], golds, left_out=["cut", "bare", "x"])
+    assert scores["accuracy"] == scores["non-empty accuracy"] == 25
+    assert scores["logical form"] == 50  # of those with an annotated query
+    assert scores["accuracy |Z|=3-4"] == scores["gold in Z"] == scores["annotated if right"] == 100
 
 
 def test_execution_guided_decoding_passes_over_empty_results():
