@@ -16,9 +16,43 @@ The development split is retrieved with ``--retriever.passages 80`` and prepared
 as they are.
 """
 
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from experiments import open_qa
 from experiments.cli import run_command
-from experiments.open_qa import Compare, Evaluate, Prepare, Train
+from experiments.open_qa import Compare, Prepare, Train
 from experiments.span_files import Predict
+from hardem_jax.data.prepared import Question
+from hardem_jax.tasks.span_qa import Answer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(open_qa.Evaluate):
+    """Score a trained reader, and choose how many passages to read.
+
+    On the development split, ``--sweep 10 20 40 80`` scores every number out of one reading and
+    names the best; on the test split, ``--num-documents`` reads that many.
+
+    Attributes:
+        predictions: write the answers here, as JSON lines with the ``question`` and its
+            ``prediction``, which the official evaluator reads, and the ``id`` of the split.
+    """
+
+    predictions: Path | None = None
+
+    def predictions_text(
+        self, questions: Mapping[str, Question], answers: Mapping[str, Answer]
+    ) -> str:
+        # The official files have no ids: their evaluator finds a question by its text.
+        rows = [
+            {"id": id, "question": questions[id].question, "prediction": answer.text}
+            for id, answer in answers.items()
+        ]
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
 
 COMMANDS = {
     "prepare": Prepare,

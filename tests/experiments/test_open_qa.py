@@ -113,5 +113,24 @@ def test_bad_files_and_settings_are_one_line(root, tmp_path, capsys):
     assert "at least 1" in fails(capsys, *evaluate, "--num-documents", 0)
 
 
+def test_predictions_are_what_the_official_evaluators_read(root, tmp_path):
+    flags = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
+    lines, by_id = tmp_path / "nq.jsonl", tmp_path / "triviaqa.json"
+    call(*flags, "--predictions", lines)
+    commands.call(triviaqa_open, *flags, "--predictions", by_id)
+    texts = json.loads(by_id.read_text())
+    asked = {
+        record["id"]: record["question"] for record in json.loads((root / "fid.json").read_text())
+    }
+    # NQ-open has no ids: its evaluator looks for the question.
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert {row["id"]: row["prediction"] for row in rows} == texts and len(rows) == 16
+    assert all(row["question"] == asked[row["id"]] for row in rows)
+
+
 def test_both_data_sets_have_the_same_commands():
-    assert nq_open.COMMANDS == triviaqa_open.COMMANDS
+    assert nq_open.COMMANDS.keys() == triviaqa_open.COMMANDS.keys()
+    different = {
+        n for n, command in nq_open.COMMANDS.items() if triviaqa_open.COMMANDS[n] != command
+    }
+    assert different == {"evaluate"}
