@@ -97,7 +97,13 @@ class EquationSetting(Setting):
 
         def score(params: Any) -> dict[str, float]:
             return evaluate(
-                task, params, dev_questions, dev_inputs, dev_inputs.sizes, left_out=left_out
+                task,
+                params,
+                dev_questions,
+                dev_inputs,
+                dev_inputs.sizes,
+                left_out=left_out,
+                repeated=dev.repeated,
             )[0]
 
         def save(run_dir: Path) -> dict[str, Any]:
@@ -187,13 +193,15 @@ class Evaluate(EvaluateCommand):
             inputs,
             inputs.sizes,
             left_out=len(left_out),
+            repeated=split.repeated,
             progress=self.progress(len(questions), "questions"),
         )
         rows = [
             {"id": question.id, "question": question.question, "answer": answer}
             for question, answer in zip(questions, answers, strict=True)
         ]
-        return Scored(len(questions), left_out, scores, json_text(rows))
+        count = len(questions) + sum(split.repeated.values())
+        return Scored(count, left_out, scores, json_text(rows))
 
 
 def left_out_of_drop_num(split: PreparedQuestions) -> dict[str, str]:

@@ -194,7 +194,7 @@ class Scored:
     """A trained model on a split.
 
     Attributes:
-        num_questions: read with the model.
+        num_questions: read with the model, one that the data set repeats as often as it does.
         left_out: id and reason of every other question of the data set; they count 0.
         scores: by name, in percent.
         predictions: content of the file of predictions.

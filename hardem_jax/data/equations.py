@@ -11,6 +11,7 @@ It holds texts, no tokens: every model cuts them up in its own way when it is
 trained. What does not depend on the model, Z above all, is found once, here.
 """
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hardem_jax.data.drop import NumericExample
-from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.examples import REPEATED_ID, ExclusionCounts
 from hardem_jax.data.records import (
     Codec,
     RecordSource,
@@ -134,6 +135,8 @@ class PreparedQuestions:
         questions: `NumericQuestion` by index.
         rules: that Z follows.
         left_out: see `hardem_jax.data.records.read_left_out`.
+        repeated: id -> how often the source file repeats the question, which is here once. The
+            official evaluator counts every repetition.
         meta: content of ``meta.json``.
 
     Raises:
@@ -147,6 +150,7 @@ class PreparedQuestions:
         self.numbers = NumberConfig(**self.meta["numbers"])
         self.questions = RecordSource(folder / "questions", QUESTIONS)
         self.left_out = read_left_out(folder)
+        self.repeated: dict[str, int] = self.meta["repeated"]
 
 
 def prepare_questions(
@@ -224,6 +228,7 @@ def write_questions(
         writer.close()
         check_not_empty(folder, len(set_sizes), keep_without_solution, exclusions)
         write_left_out(partial, exclusions, kept)
+        again = [id for id, why in exclusions.left_out if why == REPEATED_ID and id in kept]
         meta = {
             "format": FORMAT,
             "numbers": dataclasses.asdict(numbers),
@@ -239,6 +244,7 @@ def write_questions(
                 "questions with a solution": sum(size > 0 for size in set_sizes),
             },
             "excluded": exclusions.as_dict(),
+            "repeated": collections.Counter(again),
             "warnings": exclusions.warnings_as_dict(),
             "solutions per question": size_summary(set_sizes),
         }

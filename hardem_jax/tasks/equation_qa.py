@@ -174,6 +174,7 @@ def evaluate(
     sizes: np.ndarray,
     *,
     left_out: int = 0,
+    repeated: Mapping[str, int] | None = None,
     progress: Progress = iter,
 ) -> tuple[dict[str, float], list[str | None]]:
     """Scores of a split, and the answer to each question, in order.
@@ -185,6 +186,7 @@ def evaluate(
         inputs: of the model, one for each question.
         sizes: ``[N, 2]`` int, tokens and solutions of each.
         left_out: questions of the data set that are not in ``questions``; each counts 0.
+        repeated: id -> how often the data set repeats a question; ``em`` and ``f1`` count each.
         progress: wraps the iterator over questions.
 
     Returns:
@@ -203,8 +205,9 @@ def evaluate(
         question = questions[index]
         answer = answers[index] = task.answer(question, reading)
         right = 0.0 if answer is None else drop.exact_match(answer, question.golds)
-        groups["em"].append(right)
-        groups["f1"].append(0.0 if answer is None else drop.f1(answer, question.golds))
+        times = 1 + (repeated or {}).get(question.id, 0)
+        groups["em"] += times * [right]
+        groups["f1"] += times * [0.0 if answer is None else drop.f1(answer, question.golds)]
         groups[f"em |Z|={size_group(len(question.equations), SIZE_BOUNDS)}"].append(right)
         if len(question.equations):
             found = [(question.equations == best).all(axis=1) for best in reading.equations[:1]]

@@ -131,10 +131,14 @@ def test_questions_of_drop_num_that_cannot_be_read_are_counted(root, tmp_path):
     game = content["game_0"]["qa_pairs"]
     game[0]["answer"] = drop_answer("12 yards")
     game[1]["question"] = " "
+    content["game_1"]["qa_pairs"] *= 3
     (tmp_path / "drop.json").write_text(json.dumps(content))
     prepare(tmp_path, "dev", "dev")
-    left_out = equation_qa.left_out_of_drop_num(PreparedQuestions(tmp_path / "dev"))
+    split = PreparedQuestions(tmp_path / "dev")
+    left_out = equation_qa.left_out_of_drop_num(split)
     assert left_out == {"q0-0": "answer is not a number", "q0-1": "empty question"}
+    # The official evaluator counts each question as often as the file has it.
+    assert split.repeated == {"q1-0": 2, "q1-1": 2}
 
 
 def test_predict_shows_the_answer_and_where_it_comes_from(ask):
@@ -236,7 +240,7 @@ def test_folders_of_something_else_are_named(root, capsys, tmp_path):
         *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
         *("--predictions", tmp_path / "nowhere" / "p.json"),
     )
-    assert "nowhere/p.json: cannot be written" in line
+    assert "nowhere/p.json: its folder does not exist" in line
 
 
 @pytest.mark.parametrize(

@@ -248,9 +248,9 @@ def fixed_task(module, questions, *, rules=RULES, **config):
     return task, params, inputs, sizes
 
 
-def scores_of(module, questions, left_out=0, **options):
+def scores_of(module, questions, left_out=0, repeated=None, **options):
     task, params, inputs, sizes = fixed_task(module, questions, **options)
-    return evaluate(task, params, questions, inputs, sizes, left_out=left_out)
+    return evaluate(task, params, questions, inputs, sizes, left_out=left_out, repeated=repeated)
 
 
 FOUR = "41 and 38, then 40 and 37"  # 3 = 41 - 38 = 40 - 37
@@ -298,6 +298,20 @@ def test_evaluation_of_a_distribution_made_by_hand():
     for name, value in expected.items():
         share = 4 / 6 if name in ("em", "f1") else 1
         assert of_all[name] == pytest.approx(100 * value * share), name
+
+
+def test_a_question_counts_as_often_as_the_data_set_has_it():
+    right, wrong = (
+        dataclasses.replace(make_question(FOUR, answer), id=id)
+        for id, answer in (("right", 3.0), ("wrong", 999.0))
+    )
+    tags = np.array([[PLUS_, MINUS_, IDLE, IDLE]] * 2)
+    once, _ = scores_of(Fixed(tags), [right, wrong])
+    often, _ = scores_of(Fixed(tags), [right, wrong], repeated={"right": 2, "elsewhere": 5})
+    assert once["em"] == once["f1"] == 50 and often["em"] == often["f1"] == 75
+    assert {n: v for n, v in once.items() if n not in ("em", "f1")} == {
+        n: v for n, v in often.items() if n not in ("em", "f1")
+    }
 
 
 def test_readings_hold_the_likeliest_equations_and_all_of_z():
