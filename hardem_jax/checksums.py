@@ -8,7 +8,7 @@ hold, so checkpoints, prepared splits, passage stores and indices share them.
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,17 @@ from typing import Any
 from hardem_jax.errors import InputError
 
 MANIFEST = "checksums.json"
+_PARTIAL = f"{MANIFEST}.partial"
 
 
-def write_checksums(folder: Path) -> None:
+def write_checksums(folder: Path, files: Iterable[Path] | None = None) -> None:
     """Records every file below ``folder``; call it last, before the folder gets its name.
 
     Of a folder below it that has a record, only that record is recorded.
+
+    Args:
+        folder: gets the record.
+        files: below it, for a folder that also holds files that change; None for all.
 
     Raises:
         OSError: a file cannot be read, or the record cannot be written.
@@ -38,12 +43,17 @@ def write_checksums(folder: Path) -> None:
         ...
         hardem_jax.errors.InputError: ...array.bin: damaged, its checksum differs from...
     """
-    files = sorted(_files(folder))
+    found = _files(folder) if files is None else files
+    own = (folder / MANIFEST, folder / _PARTIAL)
+    names = sorted(file.relative_to(folder) for file in found if file.is_file() and file not in own)
     with _pool() as pool:
-        records = pool.map(lambda f: _record(folder / f), files)
-        manifest = dict(zip(map(str, files), records, strict=True))
+        records = pool.map(lambda name: (str(name), _record(folder / name)), names)
+        manifest = dict(records)
     manifest[MANIFEST] = _own_record(manifest)
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    # Complete under its name: a process killed here leaves a folder without a record.
+    partial = folder / _PARTIAL
+    partial.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    partial.replace(folder / MANIFEST)
 
 
 def verify_checksums(folder: Path) -> None:
@@ -92,9 +102,7 @@ def _files(folder: Path) -> Iterator[Path]:
         if inner:
             folders.clear()
         for name in [MANIFEST] if inner else names:
-            path = Path(parent, name).relative_to(folder)
-            if path != Path(MANIFEST) and (folder / path).is_file():
-                yield path
+            yield Path(parent, name)
 
 
 def _record(file: Path) -> dict[str, Any]:

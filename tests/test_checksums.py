@@ -56,3 +56,24 @@ def test_a_record_of_another_form_is_an_error(folder, content):
     (folder / MANIFEST).write_text(content)
     with pytest.raises(InputError, match=f"{MANIFEST}: damaged, expected"):
         verify_checksums(folder)
+
+
+def test_only_the_given_files_are_recorded_and_never_the_record_itself(tmp_path):
+    for name in ("config.json", "metrics.jsonl", MANIFEST):
+        (tmp_path / name).write_text("{}")
+    for _ in range(2):
+        write_checksums(tmp_path, [tmp_path / "config.json", tmp_path / MANIFEST])
+        (tmp_path / "metrics.jsonl").write_text("grows")
+        verify_checksums(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(InputError, match="config.json: damaged"):
+        verify_checksums(tmp_path)
+
+
+def test_killed_while_it_wrote_the_record_a_folder_has_none(tmp_path):
+    (tmp_path / "array").write_bytes(b"x")
+    (tmp_path / f"{MANIFEST}.partial").write_text("{")
+    assert not has_checksums(tmp_path)
+    write_checksums(tmp_path)
+    verify_checksums(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["array", MANIFEST]
