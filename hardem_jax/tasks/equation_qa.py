@@ -31,6 +31,7 @@ from hardem_jax.tasks.shared import (
     SPARSITY_THRESHOLDS,
     Progress,
     make_loss,
+    names_by_size,
     percentages,
     read_rows,
     size_group,
@@ -41,6 +42,13 @@ __all__ = ["EquationQA", "EquationReading", "InferenceConfig", "evaluate", "make
 Array = jax.Array
 #: Groups of |Z|, see `tasks.shared.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8, 16)
+#: All scores that `evaluate` can return.
+METRIC_NAMES = frozenset(
+    [
+        *("em", "f1", "top in Z", "true z", *names_by_size("em", SIZE_BOUNDS)),
+        *(f"P<{threshold:g}" for threshold in SPARSITY_THRESHOLDS),
+    ]
+)
 
 
 @dataclasses.dataclass(frozen=True)

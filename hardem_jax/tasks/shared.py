@@ -132,6 +132,16 @@ def size_group(size: int, bounds: Sequence[int]) -> str:
     return f"{low}+"
 
 
+def names_by_size(measure: str, bounds: Sequence[int]) -> list[str]:
+    """The names of a score by |Z|, see `size_group`.
+
+    Example:
+        >>> names_by_size("em", (1,))
+        ['em |Z|=0-1', 'em |Z|=2+']
+    """
+    return [f"{measure} |Z|={size_group(size, bounds)}" for size in (*bounds, max(bounds) + 1)]
+
+
 def percentages(
     groups: Mapping[str, Sequence[Any]], *, measure: str, bounds: Sequence[int]
 ) -> dict[str, float]:
@@ -147,7 +157,6 @@ def percentages(
         >>> percentages(groups, measure="em", bounds=(1,))
         {'em': 50.0, 'f1': 75.0, 'em |Z|=0-1': 0.0, 'em |Z|=2+': 100.0}
     """
-    sizes = [*bounds, max(bounds) + 1]
-    by_size = [f"{measure} |Z|={size_group(size, bounds)}" for size in sizes]
+    by_size = names_by_size(measure, bounds)
     order = [*sorted(name for name in groups if name not in by_size), *by_size]
     return {name: 100 * float(np.mean(groups[name])) for name in order if groups.get(name)}

@@ -227,6 +227,17 @@ def evaluate(
     return scores, answers[None]
 
 
+def metric_names(
+    questions: Mapping[str, Question], *, metric: str, sweep: Sequence[int] = ()
+) -> set[str]:
+    """The names of all scores that `evaluate` can return for these questions."""
+    golds = {question.id: question.golds for question in questions.values()}
+    names = [name for name in METRICS[metric].score({}, golds) if name not in COUNTS]
+    swept = [f"{name} n={limit}" for name in (names[0], "recall") for limit in sweep]
+    by_size = _by_set_size({}, questions, metric)
+    return {*names, *swept, *by_size, "selector", "true z", "true z, not first"}
+
+
 def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
     """The best answer to each question that has any."""
     ranked = {example_id: pool.answers() for example_id, pool in pools.items()}

@@ -27,6 +27,7 @@ from hardem_jax.tasks.shared import (
     SPARSITY_THRESHOLDS,
     Progress,
     make_loss,
+    names_by_size,
     percentages,
     read_rows,
     size_group,
@@ -39,6 +40,16 @@ Array = jax.Array
 SIZE_BOUNDS = (0, 1, 2, 4, 8, 16, 64, 256)
 #: Ranks at which the annotated query is looked for in Z.
 HITS = (1, 3, 5)
+#: All scores that `evaluate` can return, without and with annotated queries.
+METRIC_NAMES = frozenset(
+    [
+        *("accuracy", "non-empty accuracy", "in Z", *names_by_size("accuracy", SIZE_BOUNDS)),
+        *(f"P<{threshold:g}" for threshold in SPARSITY_THRESHOLDS),
+    ]
+)
+GOLD_METRIC_NAMES = frozenset(
+    ["logical form", "annotated if right", "gold in Z", *(f"hit@{limit}" for limit in HITS)]
+)
 
 
 @dataclasses.dataclass(frozen=True)
