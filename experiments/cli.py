@@ -2,16 +2,19 @@
 
 import contextlib
 import dataclasses
+import errno
 import io
 import re
 import resource
+import signal
 import sys
+import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import tyro
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, Stopped
 
 # Flags of an outer command may stand after those of its objective.
 _TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
@@ -19,6 +22,11 @@ _FRAME = re.compile("[│╭╮╰╯─]+")
 # What tyro calls a value that has no flag of its own.
 _NAMELESS = re.compile(r"__tyro-dummy-inner__\.")
 _USAGE_HINTS = ("Argument helptext", "For full helptext", "Available subcommands")
+# What the machine refuses and a person can change; other system errors are defects.
+_REFUSALS = {
+    getattr(errno, name)
+    for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EIO")
+}
 
 
 def run_command(
@@ -63,13 +71,44 @@ def parse(
 def exit_with_one_line():
     """Turn an error that a person can act on into its line on stderr.
 
-    The exit code is 2 for an `InputError`, and 1 for a loss that is not finite.
+    The exit code is 2 for an `InputError`; 1 for a loss that is not finite and for what the
+    machine refuses, a full disk, say; 130 after Ctrl-C and 143 after SIGTERM.
     """
+    with _raising_sigterm():
+        try:
+            yield
+        except (InputError, FloatingPointError) as error:
+            _exit(str(error), 2 if isinstance(error, InputError) else 1)
+        except OSError as error:
+            if error.errno not in _REFUSALS:
+                raise
+            named = "" if error.filename is None else f"{error.filename}: "
+            _exit(f"{named}{error.strerror}", 1)
+        except KeyboardInterrupt as error:
+            signum = getattr(error, "signum", signal.SIGINT)
+            _exit(str(error) or f"stopped by {signal.Signals(signum).name}", 128 + signum)
+
+
+def _exit(line: str, code: int) -> NoReturn:
+    print(f"error: {' '.join(line.split())}", file=sys.stderr)
+    raise SystemExit(code) from None
+
+
+@contextlib.contextmanager
+def _raising_sigterm():
+    """SIGTERM unwinds the stack as Ctrl-C does, so that half-written files are removed."""
+
+    def handle(signum: int, frame: Any) -> None:
+        raise Stopped(signum, f"stopped by {signal.Signals(signum).name}")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, handle)
     try:
         yield
-    except (InputError, FloatingPointError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        raise SystemExit(2 if isinstance(error, InputError) else 1) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def flags(config: Any) -> Any:

@@ -9,6 +9,7 @@ import jax
 from jax.sharding import Mesh
 
 from hardem_jax.training.compilation import keep_compiled_programs
+from hardem_jax.training.fingerprint import may_change
 from hardem_jax.training.mesh import data_mesh, place_whole_batch, state_shardings
 from hardem_jax.training.processes import Joining, is_primary, join_processes
 
@@ -25,9 +26,9 @@ class OnDevices:
             tells of them, "on" always, "off" never.
     """
 
-    num_devices: int | None = None
-    fsdp: int = 1
-    distributed: Joining = "auto"
+    num_devices: int | None = may_change("the same run up to rounding", default=None)
+    fsdp: int = may_change("the same run up to rounding", default=1)
+    distributed: Joining = may_change("the same run up to rounding", default="auto")
 
     def mesh(self) -> Mesh:
         """The devices; the first thing that a command asks for.

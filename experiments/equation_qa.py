@@ -39,8 +39,15 @@ from hardem_jax.metrics import drop
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 from hardem_jax.solutions.equations import EquationRules, execute_equation, format_number
 from hardem_jax.solutions.numbers import NumberConfig
-from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
+from hardem_jax.tasks.equation_qa import (
+    METRIC_NAMES,
+    EquationQA,
+    InferenceConfig,
+    evaluate,
+    make_loss,
+)
 from hardem_jax.training.checkpoint import load_params
+from hardem_jax.training.fingerprint import may_change
 from hardem_jax.training.loop import LoopConfig
 
 _Tagger = Annotated[TaggerConfig, subcommand("tagger")]
@@ -58,8 +65,8 @@ class EquationSetting(Setting):
         batches: shapes of the batches; there are no negatives here.
     """
 
-    data: Path
-    dev: Path
+    data: Path = may_change("identified by contents")
+    dev: Path = may_change("identified by contents")
     model: _Tagger | _NAQANet = TaggerConfig()
     batches: BatchConfig = BatchConfig(
         batch_size=14, buckets=(128, 192, 256, 320, 384, 448, 512), negatives=0
@@ -115,6 +122,7 @@ class EquationSetting(Setting):
             params=model.params,
             training=training,
             evaluate=score,
+            metric_names=METRIC_NAMES,
             data={
                 "data": json.dumps(split.meta, sort_keys=True),
                 "dev": json.dumps(dev.meta, sort_keys=True),

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,7 +26,7 @@ from rich.table import Table
 
 from experiments.cli import flags, peak_mib
 from experiments.devices import OnDevices, say, whole_rows
-from hardem_jax.checksums import MANIFEST
+from hardem_jax.checksums import MANIFEST, has_checksums, verify_checksums, write_checksums
 from hardem_jax.data.batches import Batch, BatchConfig, Pad
 from hardem_jax.data.plans import Plan, TrainingPlan, example_batches, training_batches
 from hardem_jax.data.records import check_writable, file_digest, write_json, write_text
@@ -34,10 +34,13 @@ from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.tasks.shared import Progress
+from hardem_jax.training.fingerprint import may_change, settings_of
+from hardem_jax.training.lock import LOCK_FILE
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.processes import is_primary
 from hardem_jax.training.step import LossFn
+from hardem_jax.training.writers import METRICS_FILE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +74,7 @@ class TaskRun:
         params: initial parameters.
         training: see `TrainingData`.
         evaluate: parameters -> metrics of the split to evaluate on.
+        metric_names: all that `evaluate` may return.
         data: what identifies the data, by name; a run is not continued on other data.
         about: one line about data and steps, for people.
         save: writes the model's vocabulary into a run folder; returns what else its
@@ -81,6 +85,7 @@ class TaskRun:
     params: Any
     training: TrainingData
     evaluate: Callable[[Any], Mapping[str, float]]
+    metric_names: Collection[str]
     data: Mapping[str, str]
     about: str
     save: Callable[[Path], dict[str, Any]]
@@ -97,10 +102,10 @@ class Setting(OnDevices, abc.ABC):
         batches: shapes of the batches.
         loop: steps, evaluations, checkpoints.
         inference: how answers are read off.
-        dev_questions: evaluate on the first so many questions only; None for all.
+        dev_questions: evaluate on the first N questions only; None for all.
     """
 
-    out: Path
+    out: Path = may_change("a run may be moved")
     model: Any
     optimizer: OptimizerConfig = OptimizerConfig()
     batches: BatchConfig
@@ -158,6 +163,14 @@ class TrainCommand(Setting):
 
     objective: Any
 
+    def settings(self, data: Mapping[str, str]) -> dict[str, str]:
+        """All that has to be the same when the run is resumed, as text by dotted name.
+
+        Args:
+            data: see `TaskRun`.
+        """
+        return settings_of(self) | {f"contents of {name}": text for name, text in data.items()}
+
     def run(self) -> None:
         mesh = self.mesh()
         parts = self.batches.accumulate * jax.process_count()
@@ -167,12 +180,17 @@ class TrainCommand(Setting):
                 f"{self.batches.accumulate} parts of {jax.process_count()} processes"
             )
         task = self.start(self.objective, mesh)
-        # A run that goes on keeps what it was started with.
-        if is_primary() and not has_begun(self.out):
-            self.out.mkdir(parents=True, exist_ok=True)
-            write_json(self.out / "config.json", {"flags": flags(self), **task.save(self.out)})
         say(f"{task.about}; {self.objective}")
-        fixed = ("model", "objective", "batches", "inference", "dev_questions")
+        settings = self.settings(task.data)
+
+        def describe() -> None:
+            content = {"flags": flags(self), "settings": settings, **task.save(self.out)}
+            write_json(self.out / "config.json", content)
+            # Of the files that stay as they are; checkpoints have checksums of their own.
+            changing = (LOCK_FILE, METRICS_FILE)
+            files = (file for file in self.out.iterdir() if file.name not in changing)
+            write_checksums(self.out, files)
+
         result = train(
             loss_fn=task.loss_fn,
             params=task.params,
@@ -181,10 +199,12 @@ class TrainCommand(Setting):
             accumulate=self.batches.accumulate,
             examples=task.training.examples,
             evaluate=task.evaluate,
+            metric_names=task.metric_names,
             config=self.loop,
             directory=self.out,
             mesh=mesh,
-            fingerprint={**task.data, **{name: str(getattr(self, name)) for name in fixed}},
+            fingerprint=settings,
+            on_new_run=describe,
         )
         say(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
 
@@ -312,8 +332,10 @@ def read_run_config(run_dir: Path) -> dict[str, Any]:
     """``config.json`` of a run.
 
     Raises:
-        InputError: if the folder holds no run.
+        InputError: if the folder holds no run, or this or another file of the model is damaged.
     """
+    if has_checksums(run_dir):  # runs of version 0.1.0 have none
+        verify_checksums(run_dir)
     try:
         return json.loads((run_dir / "config.json").read_text("utf-8"))
     except OSError as error:
@@ -322,13 +344,6 @@ def read_run_config(run_dir: Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise InputError(f"{run_dir}/config.json: expected JSON, found {error}") from error
-
-
-def has_begun(run_dir: Path) -> bool:
-    """Whether there is a checkpoint that a run would go on from."""
-    # A checkpoint that is not complete has another name.
-    checkpoints = [entry for entry in (run_dir / "last").glob("*") if entry.name.isdigit()]
-    return (run_dir / "config.json").is_file() and bool(checkpoints)
 
 
 def fields_of(flags: dict[str, Any]) -> dict[str, Any]:

@@ -43,7 +43,9 @@ from hardem_jax.tasks.span_qa import (
     SpanQA,
     evaluate,
     make_loss,
+    metric_names,
 )
+from hardem_jax.training.fingerprint import may_change
 from hardem_jax.training.loop import LoopConfig
 
 
@@ -58,8 +60,8 @@ class SpanSetting(Setting):
             it for answers.
     """
 
-    data: tuple[Path, ...]
-    dev: Path
+    data: tuple[Path, ...] = may_change("identified by contents")
+    dev: Path = may_change("identified by contents")
     model: ReaderConfig = ReaderConfig()
     batches: BatchConfig = BatchConfig()
     latent: LatentConfig = LatentConfig()
@@ -80,6 +82,8 @@ class SpanSetting(Setting):
             place=placing(mesh),
         )
         subset = Subset(dev, self.dev_questions, self.inference.num_documents)
+        if not subset.questions:
+            raise InputError(f"{self.dev}: expected questions to evaluate on, found none")
 
         def save(run_dir: Path) -> dict[str, Any]:
             dev.tokenizer.save(run_dir)
@@ -91,6 +95,7 @@ class SpanSetting(Setting):
             params=params,
             training=training,
             evaluate=lambda params: subset.evaluate(task, params)[0],
+            metric_names=metric_names(subset.questions, metric=subset.metric),
             data={
                 "data": json.dumps([split.meta for split in splits], sort_keys=True),
                 "dev": json.dumps(dev.meta, sort_keys=True),
@@ -199,11 +204,8 @@ class Compare(SpanSetting, CompareCommand):
     CURVES = {"span_loss": "training loss over Z", "f1": "F1 (%)", "em": "exact match (%)"}
 
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="f1", patience=None)
-    objectives: tuple[Literal["first-only", "mml", "hard-em", "released-mml"], ...] = (
-        "first-only",
-        "mml",
-        "hard-em",
-        "released-mml",
+    objectives: tuple[Literal["first-only", "mml", "hard-em", "released-mml"], ...] = may_change(
+        "each run has one", default=("first-only", "mml", "hard-em", "released-mml")
     )
     train_questions: int = 0
 

@@ -28,6 +28,8 @@ from hardem_jax.errors import InputError
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 from hardem_jax.solutions.sql import Query, SqlRules, Table
 from hardem_jax.tasks.sql_qa import (
+    GOLD_METRIC_NAMES,
+    METRIC_NAMES,
     InferenceConfig,
     QueryAnswer,
     SqlQA,
@@ -35,6 +37,7 @@ from hardem_jax.tasks.sql_qa import (
     is_answer,
     make_loss,
 )
+from hardem_jax.training.fingerprint import may_change
 from hardem_jax.training.loop import LoopConfig
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.processes import is_primary
@@ -65,8 +68,8 @@ class SqlSetting(Setting):
             their "mean" as in the released code.
     """
 
-    data: Path
-    dev: Path
+    data: Path = may_change("identified by contents")
+    dev: Path = may_change("identified by contents")
     gold: Path | None = None
     gold_split: str = "dev"
     conditions: Literal["sum", "mean"] = "sum"
@@ -126,10 +129,10 @@ class SqlSetting(Setting):
             params=parser.params,
             training=training,
             evaluate=score,
+            metric_names=METRIC_NAMES if golds is None else {*METRIC_NAMES, *GOLD_METRIC_NAMES},
             data={
                 "data": json.dumps(split.meta, sort_keys=True),
                 "dev": json.dumps(dev.meta, sort_keys=True),
-                "conditions": self.conditions,
             },
             about=(
                 f"{len(usable)} questions ({inputs.lost} more whose queries were all cut); "

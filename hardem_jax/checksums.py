@@ -8,7 +8,7 @@ hold, so checkpoints, prepared splits, passage stores and indices share them.
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The one exception for what a person typed or supplied."""
+"""Errors that a command prints as one line: bad input, and a signal that ended it."""
 
 
 class InputError(ValueError):
@@ -15,3 +15,15 @@ class InputError(ValueError):
         ...
         hardem_jax.errors.InputError: train.json: expected a list under 'Data', found a string
     """
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal ended the program in an orderly way.
+
+    Attributes:
+        signum: the signal; a command exits with 128 plus its number.
+    """
+
+    def __init__(self, signum: int, message: str) -> None:
+        self.signum = signum
+        super().__init__(message)

@@ -69,6 +69,10 @@ class Bookkeeping:
         self.stopped_early = patience is not None and self.evaluations_without_gain >= patience
         return gained
 
+    def evaluated(self, step: int) -> bool:
+        """Whether the last evaluation was that of this step."""
+        return bool(self.history) and self.history[-1]["step"] == step
+
     def to_json(self) -> dict[str, Any]:
         """Nested dicts of JSON values."""
         return dataclasses.asdict(self)

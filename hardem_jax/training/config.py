@@ -6,6 +6,7 @@ import dataclasses
 from typing import Literal
 
 from hardem_jax.errors import InputError
+from hardem_jax.training.fingerprint import may_change
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,26 +26,31 @@ class LoopConfig:
     """Whether the larger or the smaller value of `monitor` is better."""
     eval_every: int = 500
     """Steps between evaluations; there is one after the last step as well."""
-    patience: int | None = 12
+    patience: int | None = may_change("decides when to stop, not what is computed", default=12)
     """Stop after this many evaluations in a row without a gain; None: never."""
-    checkpoint_every: int = 500
+    checkpoint_every: int = may_change("where a killed run resumes from", default=500)
     """Steps between checkpoints; there is one after every evaluation as well."""
-    log_every: int = 50
+    log_every: int = may_change("only logged", default=50)
     """Steps over which the training metrics of one log line are averaged."""
     seed: int = 42
-    """Seed of the run's PRNG key (dropout, annealing draws)."""
-    progress: bool = True
+    """Seed of everything random in the run: fresh parameters, the order of the data, dropout and
+    annealing draws."""
+    progress: bool = may_change("only shown", default=True)
     """Show progress on stderr."""
-    tensorboard: bool = False
+    tensorboard: bool = may_change("only logged", default=False)
     """Also write TensorBoard event files."""
-    shown: tuple[tuple[str, str], ...] = (
-        ("loss", "loss"),
-        ("hard", "hard share"),
-        ("z_size", "mean |Z|"),
-        ("real_tokens", "real tokens"),
-        ("input_wait", "input wait"),
+    shown: tuple[tuple[str, str], ...] = may_change(
+        "only shown",
+        default=(
+            ("loss", "loss"),
+            ("hard", "hard share"),
+            ("z_size", "mean |Z|"),
+            ("real_tokens", "real tokens"),
+            ("input_wait", "input wait"),
+        ),
     )
-    """(metric, label) pairs of the averages to show; metrics the task has not are left out."""
+    """(metric, label) pairs of the averages to show; metrics the task does not report are
+    skipped."""
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "eval_every", "checkpoint_every", "log_every", "patience"):

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ import grain
 import jax
 from jax.sharding import Mesh
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, Stopped
 from hardem_jax.training.bookkeeping import Bookkeeping
 from hardem_jax.training.checkpoint import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.fingerprint import settings_of
 from hardem_jax.training.fsdp import gathering
+from hardem_jax.training.lock import locked
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import (
     OptimizerConfig,
@@ -27,9 +29,11 @@ from hardem_jax.training.optimizer import (
     learning_rate_schedule,
     make_optimizer,
 )
+from hardem_jax.training.processes import is_primary, primary_decides
 from hardem_jax.training.run_log import RunLog
 from hardem_jax.training.state import TrainState, init_state, shardings_of
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
+from hardem_jax.training.stopping import StopSignals, stop_signals
 
 #: Params on the mesh -> metrics. The loop donates these arrays to the next step: keep no reference.
 Evaluate = Callable[[Any], Mapping[str, float]]
@@ -80,11 +84,14 @@ def train(
     fingerprint: Mapping[str, str] | None = None,
     accumulate: int = 1,
     examples: Sequence[Mapping[str, Any]] = (),
+    metric_names: Collection[str] | None = None,
+    on_new_run: Callable[[], None] | None = None,
 ) -> TrainResult:
     """Trains, or continues, the run in `directory`.
 
     A run that was killed and is started again with the same arguments continues
     bit for bit from its last checkpoint; one that had ended returns its result.
+    SIGTERM and Ctrl-C end it after the step in flight, with a checkpoint.
 
     Args:
         loss_fn: see `LossFn`.
@@ -95,20 +102,27 @@ def train(
         evaluate: maps parameters (on `mesh`; their average, if the optimiser keeps one) to
             metrics; must not depend on anything else that changes during the run.
         config: see `LoopConfig`.
-        directory: the run's folder: `last/`, `best/`, `metrics.jsonl`.
+        directory: the run's folder: `last/`, `best/`, `metrics.jsonl`; locked meanwhile.
         mesh: default: all devices.
         fingerprint: further settings of the run by name (data files, model, batch size);
-            resuming with others is refused. Seed, `num_steps` and optimiser are always included.
+            resuming with others is refused. Those of `config` and `optimizer` are always included.
         accumulate: k, parts of a step's batch that are computed one after another; above 1, the
             arrays of a batch are `[k, R, ...]`.
         examples: batches of the shapes that are to come, of any content: the step is compiled
             for them, side by side, while the first batches are read. Other shapes are compiled
             when they come.
+        metric_names: what `evaluate` may return; the monitored metric is then checked before
+            the first step. None checks it at the first evaluation.
+        on_new_run: called in the first process before the first step of a run, when nothing has
+            been written but the folder; not called on resumption.
 
     Raises:
-        InputError: if the folder holds another run, the batches end too soon, the monitored
-            metric does not exist, or a batch does not divide by the devices.
+        InputError: if the folder holds another run, another process uses it, all its checkpoints
+            are damaged, the batches end too soon, the monitored metric does not exist, or a
+            batch does not divide by the devices.
         NonFiniteLossError: at the first loss or gradient that is not finite.
+        Stopped: after SIGTERM or Ctrl-C; a `KeyboardInterrupt`.
+        OSError: the disk is full; the last complete checkpoint is still there.
 
     Example:
         >>> import tempfile
@@ -136,29 +150,62 @@ def train(
     state = init_state(params, transform, config.seed, mesh)
     step = make_train_step(gathering(loss_fn, mesh), transform, schedule, accumulate=accumulate)
     train_step = compile_train_step(step, mesh, shardings_of(state))
-    settings = _fingerprint(optimizer, config) | dict(fingerprint or {})
+    settings = {
+        **settings_of(config, "loop"),
+        **settings_of(optimizer, "optimizer"),
+        "accumulate": str(accumulate),
+        **(fingerprint or {}),
+    }
+    if metric_names is not None and config.monitor not in metric_names:
+        raise InputError(
+            f"loop.monitor: expected one of {', '.join(sorted(metric_names))}, "
+            f"got {config.monitor!r}"
+        )
     directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
     books = Bookkeeping()
-    with RunCheckpoints(directory, settings) as checkpoints:
-        restored = checkpoints.restore(state, batches)
+    with (
+        _opened(directory),
+        RunCheckpoints(directory, settings) as checkpoints,
+        stop_signals() as stop,
+    ):
+        with stop.immediately():
+            restored = checkpoints.restore(state, batches)
         if restored is not None:
             state, books = restored[0], Bookkeeping.from_json(restored[1])
+        elif on_new_run is not None and is_primary():
+            on_new_run()
         log = RunLog(directory, config, int(state.step), books, began)
         with contextlib.closing(log):
             inputs = _Inputs(batches, mesh, accumulate, examples, log)
-            state = _Run(train_step, inputs, evaluate, config, checkpoints, books, log).finish(
-                state
-            )
+            run = _Run(train_step, inputs, evaluate, config, checkpoints, books, log, stop)
+            state = run.finish(state)
+    if run.stopping:
+        raise stop.stopped(
+            f" after step {int(state.step)}, which is saved; the same command resumes there"
+        )
     return TrainResult(
         state, books.best_metric, books.best_step, books.stopped_early, books.history
     )
 
 
-def _fingerprint(optimizer: OptimizerConfig, config: LoopConfig) -> dict[str, str]:
-    """The settings that change what a step computes; patience, say, may change on resumption."""
-    fields = {f"optimizer.{name}": value for name, value in optimizer.fingerprint().items()}
-    return {**fields, "num_steps": str(config.num_steps), "seed": str(config.seed)}
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[None]:
+    """The run's folder, made if needed and locked; all processes fail if the first one does."""
+    with contextlib.ExitStack() as held:
+
+        def hold() -> int:
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                held.enter_context(locked(directory))
+            except OSError as error:
+                raise InputError(
+                    f"{directory}: expected a folder to write the run to, found "
+                    f"{(error.strerror or str(error)).lower()}"
+                ) from error
+            return 0
+
+        primary_decides(hold)
+        yield
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,7 +249,7 @@ class _Inputs:
         return place_batch(arrays, self.mesh, accumulate=self.accumulate)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class _Run:
     """The parts of a run, put together once, so that `finish` reads as the loop it is."""
 
@@ -213,13 +260,18 @@ class _Run:
     checkpoints: RunCheckpoints
     books: Bookkeeping
     log: RunLog
+    stop: StopSignals
+    stopping: bool = False
 
     def finish(self, state: TrainState) -> TrainState:
         """Makes the steps that are left; `step` counts updates made, the current one included."""
         config, first = self.config, int(state.step) + 1
-        if self.books.stopped_early or first > config.num_steps:
+        if self._evaluation_due(first - 1):  # the run was stopped before or during it
+            self._evaluate_and_save(first - 1, state)
+        if self.stopping or self.books.stopped_early or first > config.num_steps:
             return state
-        compiling = self.inputs.compile(self.train_step, state)
+        with self.stop.immediately():
+            compiling = self.inputs.compile(self.train_step, state)
         pending = None
         for step in range(first, config.num_steps + 1):
             began = time.monotonic()
@@ -230,22 +282,34 @@ class _Run:
             if pending is not None:
                 self._collect(*pending)
             pending = (step, ids, metrics)
-            last = step == config.num_steps
-            evaluation_due = last or step % config.eval_every == 0
-            checkpoint_due = evaluation_due or step % config.checkpoint_every == 0
-            if step == first or checkpoint_due:
+            self.stopping = self.stop.requested(step)
+            save = (
+                self.stopping or self._evaluation_due(step) or step % config.checkpoint_every == 0
+            )
+            if step == first or save:
                 self._collect(*pending)
                 pending = None
             if step == first:
                 self.log.first_step(step, compiling, time.monotonic() - began)
-            with self.log.paused():
-                if evaluation_due:
-                    self._evaluate(step, state)
-                if checkpoint_due:
-                    self.checkpoints.save_last(state, self.inputs.batches, self.books.to_json())
-            if self.books.stopped_early:
+            if save:
+                with self.log.paused():
+                    self._evaluate_and_save(step, state)
+            if self.stopping or self.books.stopped_early:
                 break
         return state
+
+    def _evaluation_due(self, step: int) -> bool:
+        due = step == self.config.num_steps or step > 0 and step % self.config.eval_every == 0
+        return due and not self.books.evaluated(step)
+
+    def _evaluate_and_save(self, step: int, state: TrainState) -> None:
+        """Saves a checkpoint, after the evaluation if one is due and no signal came before it."""
+        if self._evaluation_due(step) and not self.stopping:
+            try:
+                self._evaluate(step, state)
+            except Stopped:
+                self.stopping = True
+        self.checkpoints.save_last(state, self.inputs.batches, self.books.to_json())
 
     def _next_batch(self, step: int) -> tuple[list[str], Any]:
         try:
@@ -264,10 +328,11 @@ class _Run:
 
     def _evaluate(self, step: int, state: TrainState) -> None:
         params = averaged_params(state.params, state.opt_state)
-        metrics = {name: float(v) for name, v in self.evaluate(params).items()}
+        with self.stop.immediately():
+            metrics = {name: float(v) for name, v in self.evaluate(params).items()}
         config, books = self.config, self.books
         gained = books.record(step, metrics, config.monitor, config.mode, config.patience)
         self.log.evaluation(step, metrics, gained)
         if gained:
             # Complete on disk before `last` says so: a kill in between repeats this evaluation.
-            self.checkpoints.save_best(params, books.to_json())
+            self.checkpoints.save_best(params, step, books.to_json())

@@ -72,22 +72,6 @@ class OptimizerConfig:
             if not valid:
                 raise InputError(f"{name}: expected {expected}, got {getattr(self, name)}")
 
-    def fingerprint(self) -> dict[str, str]:
-        """The settings by name, as text.
-
-        What came after the first release is left out at its default, so that runs from before
-        it resume.
-
-        Example:
-            >>> sorted(OptimizerConfig(ema_decay=0.99).fingerprint())[:4]
-            ['b1', 'b2', 'clip_norm', 'ema_decay']
-        """
-        fields = {name: str(value) for name, value in dataclasses.asdict(self).items()}
-        for name in ("schedule", "ema_decay"):
-            if getattr(self, name) == getattr(OptimizerConfig, name):
-                del fields[name]
-        return fields
-
 
 def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
     """Linear warmup from 0, then linear decay that reaches 0 after `num_steps` updates, or none.

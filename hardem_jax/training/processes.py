@@ -9,15 +9,19 @@ again when one dies: they then go on from the last checkpoint, which lies where 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 from hardem_jax.errors import InputError
 
 #: "auto" joins when the environment tells of other processes, "on" always, "off" never.
 Joining = Literal["auto", "on", "off"]
+
+_LONGEST_ERROR = 4096  # bytes
 
 
 def join_processes(joining: Joining = "auto") -> None:
@@ -87,6 +91,34 @@ def is_primary() -> bool:
         True
     """
     return jax.process_index() == 0
+
+
+def primary_decides(decide: Callable[[], int]) -> int:
+    """What the first process decides, in all processes; its `InputError` is raised in all.
+
+    Args:
+        decide: called in the first process only; returns an int32.
+
+    Example:
+        >>> primary_decides(lambda: 3)
+        3
+    """
+    if jax.process_count() == 1:
+        return decide()
+    decided, said = 0, b""
+    if is_primary():
+        try:
+            decided = decide()
+        except InputError as error:
+            said = str(error).encode()[:_LONGEST_ERROR]
+    message = np.zeros(_LONGEST_ERROR, np.uint8)
+    message[: len(said)] = np.frombuffer(said, np.uint8)
+    decided, length, message = multihost_utils.broadcast_one_to_all(
+        (np.int32(decided), np.int32(len(said)), message)
+    )
+    if length:
+        raise InputError(bytes(message[:length]).decode(errors="replace"))
+    return int(decided)
 
 
 def _number(variable: str) -> int | None:

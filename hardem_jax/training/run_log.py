@@ -30,7 +30,10 @@ class RunLog:
     ) -> None:
         primary = jax.process_index() == 0
         self._config, self._books, self._began = config, books, began
-        self._writer = MetricsWriter(directory, start, config.tensorboard) if primary else None
+        evaluated = books.evaluated(start)
+        self._writer = None
+        if primary:
+            self._writer = MetricsWriter(directory, start, evaluated, config.tensorboard)
         self._display = Display(config.num_steps, start, config.shown, config.progress and primary)
         self._restart_clock()
         if start:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import rich.console
 import rich.progress
+
+METRICS_FILE = "metrics.jsonl"
 
 
 @dataclasses.dataclass
@@ -41,18 +44,27 @@ class Averager:
         self.sums, self.count = {}, 0
 
 
-def truncate_metrics(path: Path, step: int) -> None:
+def truncate_metrics(path: Path, step: int, evaluated: bool = True) -> None:
     """Cuts a `metrics.jsonl` after its last line of a step <= `step`.
 
     Lines of later steps come from a process that was killed after its last
     checkpoint (the last of them perhaps cut in two); they will be written again.
+
+    Args:
+        path: the file; may be missing.
+        step: updates that the checkpoint holds.
+        evaluated: whether it holds an evaluation of this step, if there is a line of one.
     """
     if not path.exists():
         return
     keep = 0
     with path.open("r+b") as file:
         for line in file:
-            if not line.endswith(b"\n") or json.loads(line)["step"] > step:
+            if not line.endswith(b"\n"):
+                break
+            entry = json.loads(line)
+            again = not evaluated and entry["step"] == step and entry["kind"] == "eval"
+            if entry["step"] > step or again:
                 break
             keep += len(line)
         file.truncate(keep)
@@ -68,12 +80,19 @@ class MetricsWriter:
     Args:
         directory: the run's folder; must exist.
         resume_step: step the run continues from; lines after it are cut away.
+        evaluated: see `truncate_metrics`.
         tensorboard: also write event files under `<directory>/tensorboard`.
     """
 
-    def __init__(self, directory: Path, resume_step: int = 0, tensorboard: bool = False) -> None:
-        path = directory / "metrics.jsonl"
-        truncate_metrics(path, resume_step)
+    def __init__(
+        self,
+        directory: Path,
+        resume_step: int = 0,
+        evaluated: bool = True,
+        tensorboard: bool = False,
+    ) -> None:
+        path = directory / METRICS_FILE
+        truncate_metrics(path, resume_step, evaluated)
         self._file = path.open("a", encoding="utf-8")
         self._board = None
         if tensorboard:
@@ -83,15 +102,24 @@ class MetricsWriter:
             self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_step + 1)
 
     def write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
-        """Writes and flushes one line, so that a killed process loses none."""
-        self._file.write(json.dumps({"step": step, "kind": kind, **metrics}) + "\n")
-        self._file.flush()
+        """Writes and flushes one line, so that a killed process loses none.
+
+        Raises:
+            OSError: the disk is full, say; names the file.
+        """
+        try:
+            self._file.write(json.dumps({"step": step, "kind": kind, **metrics}) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._file.name) from error
         if self._board is not None:
             for name, value in metrics.items():
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
-        self._file.close()
+        # What could not be written has been raised by `write`.
+        with contextlib.suppress(OSError):
+            self._file.close()
         if self._board is not None:
             self._board.close()
 

@@ -1,14 +1,28 @@
 """How a command ends when something is wrong."""
 
 import dataclasses
+import errno
+import signal
 
 import pytest
 
 from experiments.cli import run_command
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, Stopped
 from hardem_jax.training.loop import NonFiniteLossError
 
 NAN = NonFiniteLossError(7, ["q1", "q2"], {"loss": float("nan"), "grad_norm": float("inf")})
+
+
+ERRORS = {
+    "input": InputError("a.json:\n  line 3"),
+    "nan": NAN,
+    "full": OSError(errno.ENOSPC, "No space left on device", "runs/x"),
+    "read-only": OSError(errno.EROFS, "Read-only file system"),
+    "ctrl-c": KeyboardInterrupt(),
+    "stopped": Stopped(signal.SIGTERM, "stopped by SIGTERM after step 3"),
+    "bug": KeyError("x"),
+    "missing": FileNotFoundError(errno.ENOENT, "No such file or directory", "x"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +36,9 @@ class Failing:
     how: str
 
     def run(self) -> None:
-        raise {"input": InputError("a.json:\n  line 3"), "nan": NAN, "bug": KeyError("x")}[self.how]
+        if self.how == "sigterm":
+            signal.raise_signal(signal.SIGTERM)
+        raise ERRORS[self.how]
 
 
 @pytest.mark.parametrize(
@@ -30,6 +46,11 @@ class Failing:
     [
         ("input", 2, "error: a.json: line 3"),
         ("nan", 1, "error: step 7: loss nan, gradient norm inf; examples in the batch: q1, q2"),
+        ("full", 1, "error: runs/x: No space left on device"),
+        ("read-only", 1, "error: Read-only file system"),
+        ("ctrl-c", 130, "error: stopped by SIGINT"),
+        ("sigterm", 143, "error: stopped by SIGTERM"),
+        ("stopped", 143, "error: stopped by SIGTERM after step 3"),
     ],
 )
 def test_what_a_person_can_act_on_is_one_line(how, code, line, capsys):
@@ -38,6 +59,9 @@ def test_what_a_person_can_act_on_is_one_line(how, code, line, capsys):
     assert stop.value.code == code and capsys.readouterr().err == line + "\n"
 
 
-def test_a_bug_of_ours_keeps_its_traceback():
-    with pytest.raises(KeyError):
-        run_command(Failing, prog="test", argv=["--how", "bug"])
+@pytest.mark.parametrize(("how", "error"), [("bug", KeyError), ("missing", FileNotFoundError)])
+def test_a_bug_of_ours_keeps_its_traceback(how, error):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(error):
+        run_command(Failing, prog="test", argv=["--how", how])
+    assert signal.getsignal(signal.SIGTERM) is before

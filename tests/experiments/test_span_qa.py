@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -253,7 +255,7 @@ def test_stopped_and_continued_equals_undisturbed(root, monkeypatch):
 
     original = loop.RunLog.step
     monkeypatch.setattr(loop.RunLog, "step", stop_at_third_step)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit, match="130"):
         call(triviaqa, *train_flags(root, root / "stopped"))
     monkeypatch.setattr(loop.RunLog, "step", original)
     call(triviaqa, *train_flags(root, root / "stopped"))
@@ -282,8 +284,52 @@ def lines_of(run_dir, kind):
     return [line for line in lines if line["kind"] == kind]
 
 
-def test_other_settings_do_not_continue_a_run(root, capsys):
-    assert "seed" in fails(triviaqa, capsys, *train_flags(root, root / "run", seed=5))
+@pytest.mark.parametrize(
+    ("flag", "value", "named"),
+    [
+        ("--loop.seed", 5, "loop.seed: 0 there, 5 here"),
+        ("--loop.mode", "min", "loop.mode: max there, min here"),
+        ("--loop.monitor", "em", "loop.monitor: f1 there, em here"),
+        ("--latent.likelihood", "position", "latent.likelihood: span there, position here"),
+        ("--objective.tau", 3, "objective.tau: 2.0 there, 3.0 here"),
+        ("--batches.buckets", 32, "batches.buckets: [16, 32] there, [32] here"),
+    ],
+)
+def test_other_settings_do_not_continue_a_run(root, capsys, flag, value, named):
+    flags = [*train_flags(root, root / "run"), flag, value]
+    assert f"({named});" in fails(triviaqa, capsys, *flags)
+
+
+def test_the_same_data_elsewhere_continue_a_run(root, tmp_path):
+    for name in ("train", "dev", "run"):
+        shutil.copytree(root / name, tmp_path / name)
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    flags = train_flags(root, tmp_path / "run")
+    moved = {root / name: tmp_path / name for name in ("train", "dev")}
+    call(triviaqa, *(moved.get(flag, flag) if isinstance(flag, Path) else flag for flag in flags))
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_monitor_that_is_not_measured_is_refused_before_the_first_step(root, capsys, tmp_path):
+    flags = [*train_flags(root, tmp_path / "run"), "--loop.monitor", "F1"]
+    assert "loop.monitor: expected one of em," in fails(triviaqa, capsys, *flags)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_output_folder_that_cannot_be_written_is_named(root, capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    line = fails(triviaqa, capsys, *train_flags(root, tmp_path / "file"))
+    assert "file: expected a folder to write the run to" in line
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_damaged_file_of_a_run_is_named(root, capsys, tmp_path, name):
+    shutil.copytree(root / "run", tmp_path / "run")
+    content = bytearray((tmp_path / "run" / name).read_bytes())
+    content[-9] ^= 1
+    (tmp_path / "run" / name).write_bytes(content)
+    flags = ("evaluate", "--run-dir", tmp_path / "run", "--data", root / "dev")
+    assert f"{name}: damaged" in fails(triviaqa, capsys, *flags)
 
 
 def test_squad_layout_runs_through_the_same_task(root, capsys, tmp_path):

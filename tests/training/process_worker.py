@@ -3,12 +3,15 @@
 Joins the others by the environment, prints a line before each step, and writes `final.npz`.
 """
 
+import os
 import sys
+import time
 from pathlib import Path
 
 import jax
 import numpy as np
 
+from hardem_jax.errors import Stopped
 from hardem_jax.tasks.shared import fetch
 from hardem_jax.training import mesh as mesh_module
 from hardem_jax.training.loop import LoopConfig, train
@@ -55,10 +58,18 @@ def main(folder: Path) -> None:
     join_processes()
     mesh_module.MIN_SPLIT_SIZE = toy.WIDTH  # parameters of the toy problem are split too
     shard = (jax.process_index(), jax.process_count())
-    batches = toy.observed(
-        toy.batches(shard=shard), lambda drawn: print(f"step {drawn}", flush=True)
-    )
-    state = run(folder, data_mesh(fsdp=FSDP), batches).state
+    slow = float(os.environ.get("SECONDS_PER_STEP", "0"))
+
+    def before_next(drawn):
+        print(f"step {drawn}", flush=True)
+        time.sleep(slow)
+
+    batches = toy.observed(toy.batches(shard=shard), before_next)
+    try:
+        state = run(folder, data_mesh(fsdp=FSDP), batches).state
+    except Stopped as stop:
+        print(stop, file=sys.stderr)
+        sys.exit(128 + stop.signum)
     arrays = fetch(named_leaves((state.step, state.params, state.opt_state)))
     if is_primary():
         np.savez(folder / "final.npz", **{name: np.asarray(a) for name, a in arrays.items()})

@@ -1,7 +1,9 @@
 """What comes back from disk, and what a wrong checkpoint says."""
 
 import dataclasses
+import json
 import os
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.errors import InputError
 from hardem_jax.training.checkpoint import RunCheckpoints, load_params
 from hardem_jax.training.mesh import data_mesh
@@ -27,6 +30,10 @@ def make_state(params=None, seed=0, num_devices=8):
     return init_state(params, optimizer, seed, data_mesh(num_devices))
 
 
+def at_step(step):
+    return dataclasses.replace(make_state(), step=jnp.int32(step))
+
+
 def words(tree):
     """Leaves as numpy, typed keys as their words."""
     is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)  # noqa: E731
@@ -42,7 +49,7 @@ def assert_same(a, b):
 def saved(folder, state, data=None, progress=PROGRESS, settings=SETTINGS):
     with RunCheckpoints(folder, settings) as checkpoints:
         checkpoints.save_last(state, toy.batches() if data is None else data, progress)
-        checkpoints.save_best(state.params, progress)
+        checkpoints.save_best(state.params, int(state.step), progress)
 
 
 def test_nothing_to_restore(tmp_path):
@@ -88,16 +95,13 @@ def test_state_position_and_progress_come_back(tmp_path, num_devices):
     assert jax.random.uniform(restored[0].key) == jax.random.uniform(jax.random.key(7))
 
 
-def test_only_the_newest_is_kept(tmp_path):
-    state = make_state()
+def test_only_the_newest_are_kept(tmp_path):
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
         for step in range(3):
-            numbered = jax.tree.map(lambda x: x, state)
-            object.__setattr__(numbered, "step", jnp.int32(step))
-            checkpoints.save_last(numbered, toy.batches(), {})
-            checkpoints.save_best(state.params, {})
-    assert os.listdir(tmp_path / "last") == ["2"]
-    assert len(os.listdir(tmp_path / "best")) == 1
+            checkpoints.save_last(at_step(step), toy.batches(), {})
+            checkpoints.save_best(toy.init_params(), step, {})
+    assert sorted(os.listdir(tmp_path / "last")) == ["1", "2"]
+    assert os.listdir(tmp_path / "best") == ["2"]
 
 
 @pytest.mark.parametrize("folder", ["last", "best"])
@@ -160,7 +164,7 @@ def test_other_settings_are_named(tmp_path):
         with pytest.raises(InputError) as error:
             checkpoints.restore(make_state(), toy.batches())
     message = str(error.value)
-    assert "learning_rate (5e-05 there, 3e-05 here); tau (absent there, 8000 here)" in message
+    assert "(learning_rate: 5e-05 there, 3e-05 here; tau: absent there, 8000 here)" in message
     assert "train.json" not in message
 
 
@@ -175,17 +179,15 @@ def test_no_checkpoint_is_said_plainly(tmp_path, made):
 
 
 def test_leftovers_of_a_killed_process_do_no_harm(tmp_path, caplog):
-    state = make_state()
-    state = jax.tree.map(lambda x: x, state)
-    object.__setattr__(state, "step", jnp.int32(5))
-    saved(tmp_path, state)
+    saved(tmp_path, at_step(5))
     # Killed while it deleted step 3 (half of it is gone) and while it wrote step 7.
     (tmp_path / "last" / "3" / "state").mkdir(parents=True)
     (tmp_path / "last" / "7.orbax-checkpoint-tmp" / "state").mkdir(parents=True)
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
         restored = checkpoints.restore(make_state(), toy.batches())
         assert restored is not None and int(restored[0].step) == 5
-    assert sorted(os.listdir(tmp_path / "last")) == ["3", "5"]
+        checkpoints.save_last(at_step(6), toy.batches(), {})
+    assert sorted(os.listdir(tmp_path / "last")) == ["5", "6"]
 
 
 def test_names_with_dots_that_collide_are_refused():
@@ -199,6 +201,8 @@ def as_if_saved_by_two(folder):
     first = own.rename(own.with_name("process_0-of-2.json"))
     second = own.with_name("process_1-of-2.json")
     second.write_text(first.read_text())
+    [saved] = folder.glob("last/*")
+    write_checksums(saved)
     return second
 
 
@@ -212,6 +216,123 @@ def test_the_position_of_other_processes_is_taken_up_where_they_agree(tmp_path):
         assert checkpoints.restore(make_state(), fresh) is not None
     assert next(fresh)["ids"] == next(data)["ids"]
     second.write_text(second.read_text().replace("1", "2"))
+    write_checksums(second.parents[1])
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
         with pytest.raises(InputError, match="can go on from, found different ones of 2"):
+            checkpoints.restore(make_state(), toy.batches())
+
+
+def two_checkpoints(folder):
+    """Steps 1 and 2, the batches read as far, and each with its own parameters."""
+    data = toy.batches()
+    with RunCheckpoints(folder, SETTINGS) as checkpoints:
+        for step in (1, 2):
+            next(data)
+            params = jax.tree.map(lambda x, step=step: x + step, toy.init_params())
+            state = dataclasses.replace(make_state(params), step=jnp.int32(step))
+            checkpoints.save_last(state, data, {"at": step})
+            checkpoints.save_best(params, step, {})
+
+
+def flip(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+FILES = [
+    *("_CHECKPOINT_METADATA", "state/_METADATA", "state/manifest.ocdbt", "state/d/*"),
+    *("state/array_metadatas/process_0", "data/process_0-of-1.json"),
+    "state/ocdbt.process_0/manifest.ocdbt",
+]
+DAMAGES = {
+    "flipped": flip,
+    "empty": lambda file: file.write_bytes(b""),
+    "half": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "short": lambda file: file.write_bytes(file.read_bytes()[:-1]),
+    "zeroed": lambda file: file.write_bytes(bytes(file.stat().st_size)),
+    "longer": lambda file: file.write_bytes(file.read_bytes() + b"x"),
+    "deleted": lambda file: file.unlink(),
+}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    two_checkpoints(folder)
+    return folder
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_is_named(tmp_path, two, file, damage):
+    shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+    [found] = tmp_path.glob(f"last/2/{file}")
+    DAMAGES[damage](found)
+    with pytest.raises(InputError, match=f"^{found}: [^\n]*$"):
+        load_params(tmp_path / "last", {})
+
+
+@pytest.mark.parametrize(("file", "damage"), [(FILES[0], "deleted"), (FILES[3], "flipped")])
+def test_a_run_resumes_from_before_a_damaged_checkpoint(tmp_path, capsys, two, file, damage):
+    shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+    [found] = tmp_path.glob(f"last/2/{file}")
+    DAMAGES[damage](found)
+    data = toy.batches()
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        restored = checkpoints.restore(make_state(), data)
+    assert restored is not None and restored[1] == {"at": 1} and int(restored[0].step) == 1
+    expected = toy.batches()
+    next(expected)
+    assert next(data)["ids"] == next(expected)["ids"]
+    [warning] = capsys.readouterr().err.splitlines()
+    assert warning.startswith(f"warning: {found}: ") and warning.endswith("resuming from step 1")
+    assert os.listdir(tmp_path / "last") == ["1"]  # step 2 can be written again
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_refused(tmp_path, two):
+    shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+    for step in (1, 2):
+        flip(tmp_path / f"last/{step}/state/_METADATA")
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        with pytest.raises(InputError, match="2/state/_METADATA: damaged.*no other checkpoint"):
+            checkpoints.restore(make_state(), toy.batches())
+    assert sorted(os.listdir(tmp_path / "last")) == ["1", "2"]
+
+
+def test_a_damaged_best_is_refused(tmp_path, two):
+    shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+    [array] = tmp_path.glob("best/2/state/d/*")
+    flip(array)
+    with pytest.raises(InputError, match=f"{array}: damaged, its checksum differs"):
+        load_params(tmp_path / "best", toy.init_params())
+
+
+@pytest.mark.parametrize("left", [None, f"{MANIFEST}.partial"])
+def test_killed_before_the_checksums_were_written_it_still_loads(tmp_path, capsys, two, left):
+    shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+    for folder in ("last/2", "best/2"):
+        (tmp_path / folder / MANIFEST).unlink()
+        if left is not None:
+            (tmp_path / folder / left).write_text("{")
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        restored = checkpoints.restore(make_state(), toy.batches())
+    assert restored is not None and restored[1] == {"at": 2}
+    assert "2: has no checksums, not checked" in capsys.readouterr().err
+    params = load_params(tmp_path / "best", toy.init_params())
+    assert_same(params, jax.tree.map(lambda x: x + 2, toy.init_params()))
+
+
+def test_a_run_of_an_older_format_evaluates_but_does_not_resume(tmp_path, two):
+    shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "last" / "1")
+    file = tmp_path / "last" / "2" / "_CHECKPOINT_METADATA"
+    content = json.loads(file.read_text())
+    del content["custom_metadata"]["format"]
+    file.write_text(json.dumps(content))
+    for manifest in tmp_path.glob(f"*/*/{MANIFEST}"):
+        manifest.unlink()
+    assert load_params(tmp_path / "last", toy.init_params()) is not None
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        with pytest.raises(InputError, match="cannot resume a run of format 1"):
             checkpoints.restore(make_state(), toy.batches())

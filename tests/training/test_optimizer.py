@@ -192,13 +192,6 @@ def test_parameters_called_average_are_none():
     assert isinstance(with_average.init(params)[-1], AverageState)
 
 
-def test_settings_of_before_keep_their_fingerprint():
-    names = ["learning_rate", "warmup_fraction", "weight_decay", "clip_norm", "b1", "b2", "eps"]
-    assert set(OptimizerConfig().fingerprint()) == {*names, "rate_multipliers"}
-    changed = OptimizerConfig(schedule="constant", ema_decay=0.5).fingerprint()
-    assert (changed["schedule"], changed["ema_decay"]) == ("constant", "0.5")
-
-
 def test_rate_multipliers_scale_the_whole_update():
     params = {"encoder": {"kernel": jnp.ones(2)}, "encoder2": {"kernel": jnp.ones(2)}}
     grads = jax.tree.map(jnp.ones_like, params)

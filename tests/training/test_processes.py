@@ -52,7 +52,7 @@ def test_what_is_missing_or_not_a_number_is_named(monkeypatch):
         join_processes("on")
 
 
-def start(folder):
+def start(folder, **environment):
     """Both processes of a run."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -64,7 +64,7 @@ def start(folder):
         subprocess.Popen(
             [sys.executable, "-W", "error", worker.__file__, str(folder)],
             cwd=ROOT,
-            env=shared | {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)},
+            env=shared | environment | {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -91,15 +91,31 @@ def kill_one(processes, step):
         assert process.returncode == -signal.SIGKILL, err
 
 
+def terminate_one(processes, step):
+    """SIGTERM to the second at this step: both save the same step and say so in one line."""
+    for line in processes[1].stdout:
+        if line == f"step {step}\n":
+            break
+    processes[1].send_signal(signal.SIGTERM)
+    said = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [143, 143], said
+    last = [text.splitlines()[-1] for text in said]
+    assert last[0] == last[1] and last[0].startswith("stopped by SIGTERM after step ")
+    return int(last[0].split(",")[0].split()[-1])
+
+
 def losses(folder):
     lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     return [(line["step"], line["loss"]) for line in lines if line["kind"] == "train"]
 
 
-def test_two_processes_train_as_one_and_resume_after_a_kill(tmp_path, monkeypatch):
+def test_two_processes_train_as_one_and_resume_after_signals(tmp_path, monkeypatch):
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
     reference = start(undisturbed)
-    kill_one(start(disturbed), step=7)
+    kill_one(start(disturbed), step=4)
+    stopped = terminate_one(start(disturbed, SECONDS_PER_STEP="0.6"), step=4)
+    assert 4 < stopped < worker.CONFIG.num_steps
+    assert (disturbed / "last" / str(stopped)).is_dir()
     finish(start(disturbed))
     finish(reference)
     with (

@@ -1,13 +1,18 @@
 """The loop in one process: bookkeeping, stopping, resuming, errors."""
 
 import dataclasses
+import errno
 import json
+import os
+import resource
+import shutil
+import signal
 
 import jax
 import numpy as np
 import pytest
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, Stopped
 from hardem_jax.training.checkpoint import load_params
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
 from hardem_jax.training.mesh import data_mesh
@@ -212,10 +217,10 @@ def test_a_loss_that_is_not_finite_names_step_and_examples(tmp_path):
         run(tmp_path, batches=toy.batches(with_bad_row()))
     assert error.value.step == ids and error.value.ids == _ids_of(ids)
     # Nothing of the bad step, or after it, is on disk.
-    last = [int(path.name) for path in (tmp_path / "last").iterdir()]
+    last = [int(path.name) for path in (tmp_path / "last").glob("*")]
     assert all(step < ids for step in last)
     for folder in ("last", "best"):
-        if list((tmp_path / folder).iterdir()):
+        if list((tmp_path / folder).glob("*")):
             params = load_params(tmp_path / folder, toy.init_params())
             assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
 
@@ -242,20 +247,83 @@ def test_data_that_ends_is_an_input_error(tmp_path):
     [
         ({"optimizer": OptimizerConfig(learning_rate=2e-2)}, "optimizer.learning_rate"),
         ({"optimizer": dataclasses.replace(OPTIMIZER, ema_decay=0.5)}, "optimizer.ema_decay"),
-        ({"config": dataclasses.replace(CONFIG, num_steps=31)}, "num_steps"),
-        ({"config": dataclasses.replace(CONFIG, seed=1)}, "seed"),
+        ({"config": dataclasses.replace(CONFIG, num_steps=31)}, "loop.num_steps"),
+        ({"config": dataclasses.replace(CONFIG, seed=1)}, "loop.seed"),
+        ({"config": dataclasses.replace(CONFIG, monitor="largest")}, "loop.monitor"),
+        ({"config": dataclasses.replace(CONFIG, mode="min")}, "loop.mode"),
+        ({"config": dataclasses.replace(CONFIG, eval_every=13)}, "loop.eval_every"),
         ({"fingerprint": {"batch_size": "8"}}, "batch_size"),
     ],
 )
 def test_a_folder_of_another_run_is_refused(undisturbed, changes, named):
     folder, _ = undisturbed
-    with pytest.raises(InputError, match=rf"other settings: {named} \("):
+    with pytest.raises(InputError, match=rf"other settings \({named}: [^;]* here\)"):
         run(folder, **changes)
 
 
-def test_patience_may_change_on_resumption(undisturbed):
+@pytest.mark.parametrize(
+    "changes",
+    [{"patience": 5}, {"log_every": 2}, {"checkpoint_every": 9}, {"shown": ()}],
+)
+def test_what_changes_no_number_may_change_on_resumption(undisturbed, changes):
     folder, expected = undisturbed
-    assert_same_run(run(folder, dataclasses.replace(CONFIG, patience=5)), expected)
+    assert_same_run(run(folder, dataclasses.replace(CONFIG, **changes)), expected)
+
+
+def test_an_unknown_monitor_is_refused_before_the_first_step(tmp_path):
+    config = dataclasses.replace(CONFIG, monitor="Score")
+    with pytest.raises(InputError, match="loop.monitor: expected one of largest, score, got 'Sco"):
+        run(tmp_path, config, batches=killed_after(0), metric_names={"score", "largest"})
+
+
+@pytest.mark.parametrize("step", [30, 24])
+def test_a_damaged_checkpoint_costs_steps_and_nothing_else(tmp_path, capsys, undisturbed, step):
+    """The run that had ended, and one that was killed: made again from the checkpoint before."""
+    folder, expected = undisturbed
+    if step < CONFIG.num_steps:
+        with pytest.raises(Killed):
+            run(tmp_path, batches=killed_after(step + 1))
+    else:
+        shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    [array] = tmp_path.glob(f"last/{step}/state/d/*")
+    array.write_bytes(array.read_bytes()[::-1])
+    assert_same_run(run(tmp_path), expected)
+    assert f"{array}: damaged" in capsys.readouterr().err
+    assert lines(tmp_path) == lines(folder)
+    best = [load_params(path / "best", toy.init_params()) for path in (tmp_path, folder)]
+    jax.tree.map(np.testing.assert_array_equal, *best)
+
+
+def test_a_full_disk_is_one_error_and_the_run_goes_on(tmp_path, undisturbed):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(drawn):  # no file may grow beyond 1 KiB: what a full disk does, without one
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024 if drawn >= 9 else limits[0], limits[1]))
+
+    try:
+        with pytest.raises(OSError) as error:
+            run(tmp_path, batches=toy.observed(toy.batches(), fill))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error.value.errno == errno.EFBIG and str(tmp_path) in error.value.filename
+    folder, expected = undisturbed
+    assert_same_run(run(tmp_path), expected)
+    assert lines(tmp_path) == lines(folder)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file: expected a folder to write the run to"):
+        run(tmp_path / "file")
+
+
+def test_a_folder_in_use_is_refused(tmp_path):
+    def second(drawn):
+        if drawn == 3:
+            run(tmp_path)
+
+    with pytest.raises(InputError, match=f"{tmp_path}: in use by process {os.getpid()} on .*since"):
+        run(tmp_path, batches=toy.observed(toy.batches(), second))
 
 
 def test_progress_lines(tmp_path, capsys):
@@ -272,3 +340,48 @@ def test_progress_lines(tmp_path, capsys):
 def test_counts_must_be_positive(name):
     with pytest.raises(InputError, match=f"{name}: expected at least 1, got 0"):
         dataclasses.replace(CONFIG, **{name: 0})
+
+
+def signalled_at(step, signum):
+    """Batches in whose reading, for this step, a signal arrives."""
+
+    def before_next(drawn):
+        if drawn == step - 1:
+            signal.raise_signal(signum)
+
+    return toy.observed(toy.batches(), before_next)
+
+
+@pytest.mark.parametrize(("signum", "step"), [(signal.SIGTERM, 12), (signal.SIGINT, 13)])
+def test_a_signal_saves_the_step_in_flight(tmp_path, undisturbed, signum, step):
+    before = signal.getsignal(signum)
+    with pytest.raises(Stopped, match=f"{signum.name} after step {step}, which is saved") as stop:
+        run(tmp_path, batches=signalled_at(step, signum))
+    assert stop.value.signum == signum and signal.getsignal(signum) is before
+    assert max(int(path.name) for path in (tmp_path / "last").iterdir()) == step
+    folder, expected = undisturbed
+    assert_same_run(run(tmp_path), expected)
+    assert lines(tmp_path) == lines(folder)
+
+
+def test_a_signal_ends_an_evaluation_which_is_made_on_resumption(tmp_path, undisturbed):
+    def interrupted(params):
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("the signal should have ended the evaluation")
+
+    with pytest.raises(Stopped, match="after step 12, which is saved"):
+        run(tmp_path, evaluate=interrupted)
+    folder, expected = undisturbed
+    assert_same_run(run(tmp_path), expected)
+    assert lines(tmp_path) == lines(folder)
+
+
+def test_a_second_signal_ends_the_run_at_once(tmp_path):
+    def before_next(drawn):
+        if drawn == 5:
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Stopped, match="SIGINT at once"):
+        run(tmp_path, batches=toy.observed(toy.batches(), before_next))
+    assert max(int(path.name) for path in (tmp_path / "last").iterdir()) == 4

@@ -1,0 +1,90 @@
+"""SIGTERM and Ctrl-C end a run after the step in flight, with a checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+import jax
+from jax.experimental import multihost_utils
+
+from hardem_jax.errors import Stopped
+
+
+class StopSignals:
+    """Whether a run is to stop; use it through `stop_signals`."""
+
+    def __init__(self) -> None:
+        self.signum: int | None = None
+        self._immediately = False
+
+    def requested(self, step: int) -> bool:
+        """Whether to stop after this step; every process gets the same answer.
+
+        With several processes JAX's preemption service picks a step that all of them reach.
+
+        Args:
+            step: must grow by one from call to call, and be the same in all processes.
+        """
+        if jax.process_count() == 1:
+            return self.signum is not None
+        if not getattr(jax.config, "jax_enable_preemption_service", False):
+            return False
+        reached = multihost_utils.reached_preemption_sync_point(step)
+        if reached and self.signum is None:
+            self.signum = signal.SIGTERM
+        return reached
+
+    @contextlib.contextmanager
+    def immediately(self) -> Iterator[None]:
+        """Lets a signal interrupt the body by `Stopped`, because it has nothing to lose.
+
+        With several processes it does not: they could not agree on where to stop.
+        """
+        if jax.process_count() > 1:
+            yield
+            return
+        if self.signum is not None:
+            raise self.stopped("")
+        self._immediately = True
+        try:
+            yield
+        finally:
+            self._immediately = False
+
+    def stopped(self, message: str) -> Stopped:
+        """The exception that ends the run."""
+        signum = signal.SIGTERM if self.signum is None else self.signum
+        return Stopped(signum, f"stopped by {signal.Signals(signum).name}{message}")
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.signum is not None:  # asked twice: at once
+            raise Stopped(signum, f"stopped by {signal.Signals(signum).name} at once")
+        self.signum = signum
+        if jax.process_count() > 1:
+            # JAX's own handler passes it on to the other processes.
+            signal.raise_signal(signal.SIGTERM)
+        elif self._immediately:
+            raise self.stopped("")
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[StopSignals]:
+    """Handles SIGTERM and SIGINT while the body runs; a second signal ends the process at once.
+
+    Outside of the main thread, where Python allows no handlers, signals keep their meaning.
+    """
+    stop = StopSignals()
+    # With several processes SIGTERM belongs to JAX's preemption service.
+    handled = [signal.SIGINT] if jax.process_count() > 1 else [signal.SIGINT, signal.SIGTERM]
+    if threading.current_thread() is not threading.main_thread():
+        handled = []
+    before = {signum: signal.signal(signum, stop._handle) for signum in handled}
+    try:
+        yield stop
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)

@@ -1,0 +1,71 @@
+"""Which settings have to be the same when a run resumes."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from experiments import drop, triviaqa, wikisql
+from hardem_jax.errors import InputError
+from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.fingerprint import check_same, may_change, settings_of
+from hardem_jax.training.optimizer import OptimizerConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    rate: float = 0.1
+    names: tuple[tuple[str, float], ...] = (("encoder", 0.5),)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    inner: Inner | None = Inner()
+    path: Path = Path("a")
+    shown: bool = may_change("only shown", default=True)
+
+
+def test_every_field_counts_unless_it_is_declared():
+    assert settings_of(Outer()) == {
+        "inner": "Inner",
+        "inner.rate": "0.1",
+        "inner.names": '[["encoder", 0.5]]',
+        "path": '"a"',
+    }
+    assert settings_of(Outer(inner=None))["inner"] == "null"
+    assert settings_of(Outer(shown=False)) == settings_of(Outer())
+
+
+def test_of_the_loop_and_the_optimiser_these_may_change():
+    fields = {field.name for field in dataclasses.fields(LoopConfig)}
+    left_out = fields - set(settings_of(LoopConfig(1, monitor="em")))
+    assert left_out == {
+        *("patience", "checkpoint_every", "log_every", "progress", "tensorboard", "shown")
+    }
+    names = {field.name for field in dataclasses.fields(OptimizerConfig)}
+    assert set(settings_of(OptimizerConfig())) == names
+
+
+@pytest.mark.parametrize("module", [triviaqa, drop, wikisql])
+def test_of_a_training_command_these_may_change(module):
+    fields = dataclasses.fields(module.COMMANDS["train"])
+    left_out = {field.name for field in fields if field.metadata}
+    assert left_out == {"out", "data", "dev", "num_devices", "fsdp", "distributed"}
+
+
+def test_only_what_differs_is_told():
+    stored = {"seed": "1", "contents of data": '[{"windows": {"stride": 8}, "metric": "squad"}]'}
+    ours = {"seed": "1", "contents of data": '[{"windows": {"stride": 9}, "metric": "squad"}]'}
+    with pytest.raises(InputError) as error:
+        check_same(stored, ours, Path("run"))
+    assert str(error.value) == (
+        "run: cannot resume with other settings (contents of data.0.windows.stride: 8 there, "
+        "9 here); use the same settings or another folder"
+    )
+
+
+def test_a_long_difference_is_cut():
+    stored = {f"field{i}": "x" * 500 for i in range(20)}
+    with pytest.raises(InputError, match="and 8 more") as error:
+        check_same(stored, {}, Path("run"))
+    assert len(str(error.value)) < 2500
