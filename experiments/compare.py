@@ -1,10 +1,11 @@
 """All objectives on the same data, several seeds each: the ``compare`` command of every task.
 
 Every run is a ``train`` in a folder of its own below ``out``; a run that has ended is not
-repeated, one that was stopped continues. What is reported are the scores after the last step:
-choosing the best evaluation would flatter whoever varies most. The table and
-``comparison.json`` hold mean and standard deviation over seeds, ``learning_curves.png`` shows
-the way there, ``by_set_size.png`` scores by |Z|, and ``predictions.md`` some answers.
+repeated, one that was stopped continues, and one with other settings is refused. What is reported
+are the scores after the last step: choosing the best evaluation would flatter whoever varies most.
+The table and ``comparison.json`` hold mean and standard deviation over seeds,
+``learning_curves.png`` shows the way there, ``by_set_size.png`` scores by |Z|, and
+``predictions.md`` some answers.
 """
 
 import abc
@@ -28,6 +29,11 @@ from hardem_jax.analysis.plots import learning_curves, scores_by_group
 from hardem_jax.data.records import write_json, write_text
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
+from hardem_jax.training.fingerprint import may_change, settings_of
+from hardem_jax.training.lock import locked
+
+#: What a run's scores hold that is no score.
+NOT_PERCENT = ("step", "minutes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +63,12 @@ class CompareCommand(Setting):
     #: Metric -> label of its axis in the learning curves.
     CURVES: ClassVar[Mapping[str, str]]
 
-    seeds: tuple[int, ...] = (0, 1, 2)
-    objectives: tuple[Literal["first-only", "mml", "hard-em"], ...] = (
-        "first-only",
-        "mml",
-        "hard-em",
+    seeds: tuple[int, ...] = may_change("each run has one", default=(0, 1, 2))
+    objectives: tuple[Literal["first-only", "mml", "hard-em"], ...] = may_change(
+        "each run has one", default=("first-only", "mml", "hard-em")
     )
-    tau: tuple[float | None, ...] = (None,)
-    shown: int = 20
+    tau: tuple[float | None, ...] = may_change("each run has one", default=(None,))
+    shown: int = may_change("scores do not depend on it", default=20)
 
     @abc.abstractmethod
     def answers(self, run_dir: Path, count: int) -> list[ShownAnswer]:
@@ -91,16 +95,32 @@ class CompareCommand(Setting):
         }
 
     def run(self) -> None:
-        self.mesh()
+        mesh = self.mesh()
         if jax.process_count() > 1:
             raise InputError(
                 f"compare: expected one process, found {jax.process_count()}; train and evaluate "
                 "take several"
             )
+        for name in ("seeds", "objectives", "tau"):
+            values = getattr(self, name)
+            if len(set(values)) < len(values):
+                told = " ".join(map(str, values))
+                raise InputError(f"--{name}: expected different values, found {told}")
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"--out: {self.out}: {error.strerror}") from error
+        with locked(self.out):
+            # Objectives and seeds share their data.
+            name, objective = next(iter(self.rows().items()))
+            first = self._train(name, objective, self.seeds[0])
+            self._compare(first.start(objective, mesh).data)
+
+    def _compare(self, data: Mapping[str, str]) -> None:
         runs: dict[str, list[dict[str, float]]] = {}
         for seed in self.seeds:
             for name, objective in self.rows().items():
-                runs.setdefault(name, []).append(self._run(name, objective, seed))
+                runs.setdefault(name, []).append(self._run(name, objective, seed, data))
                 summary = summarize(runs)
                 content = {"flags": flags(self), "devices": _devices(), "runs": runs}
                 write_json(self.out / "comparison.json", content | {"summary": summary})
@@ -110,13 +130,13 @@ class CompareCommand(Setting):
             metrics=self.CURVES,
             file=self.out / "learning_curves.png",
         )
-        if sizes := set_sizes(summary):
-            metric = next(iter(sizes)).partition(" |Z|=")[0]
+        for metric, groups in set_sizes(summary).items():
+            split, _, measure = metric.rpartition(": ")
             scores_by_group(
                 runs,
-                groups=sizes,
-                labels=("|Z|", self.CURVES.get(metric, f"{metric} (%)")),
-                file=self.out / "by_set_size.png",
+                groups=groups,
+                labels=("|Z|", self.CURVES.get(measure, f"{measure} (%)")),
+                file=self.out / f"by_set_size{'-' if split else ''}{split}.png",
             )
         if self.shown:
             write_text(self.out / "predictions.md", self._predictions(list(runs)))
@@ -134,21 +154,41 @@ class CompareCommand(Setting):
             rows.append([cell.replace("|", "\\|").replace("\n", " ") for cell in row])
         return "".join("| " + " | ".join(row) + " |\n" for row in rows)
 
-    def _run(self, name: str, objective: Objective, seed: int) -> dict[str, float]:
-        folder = self._folder(name, seed)
-        scores_file = folder / "final.json"
-        if scores_file.is_file():
-            return json.loads(scores_file.read_text("utf-8"))
-        began = time.monotonic()
+    def _train(self, name: str, objective: Objective, seed: int) -> TrainCommand:
         of_train = {field.name for field in dataclasses.fields(self.TRAIN)}
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         shared = {name: value for name, value in fields.items() if name in of_train}
-        shared |= {"out": folder, "loop": dataclasses.replace(self.loop, seed=seed)}
-        self.TRAIN(**shared, objective=objective).run()
+        shared |= {"out": self._folder(name, seed)}
+        shared |= {"loop": dataclasses.replace(self.loop, seed=seed)}
+        return self.TRAIN(**shared, objective=objective)
+
+    def _run(
+        self, name: str, objective: Objective, seed: int, data: Mapping[str, str]
+    ) -> dict[str, float]:
+        """The scores of one run, trained unless it has ended with the same settings."""
+        train = self._train(name, objective, seed)
+        folder = train.out
+        # What the scores depend on beyond the run itself, the number of training questions, say.
+        settings = settings_of(self) | train.settings(data)
+        final = folder / "final.json"
+        if (scores := _recorded(final, settings)) is not None:
+            return scores
+        began = time.monotonic()
+        train.run()  # refuses a folder with other settings
         scores = last_evaluation(folder) | dict(self.more_scores(folder))
         scores["minutes"] = (time.monotonic() - began) / 60
-        write_json(scores_file, scores)
+        # A list keeps the order of the scores.
+        write_json(final, {"settings": settings, "scores": list(scores.items())})
         return scores
+
+
+def _recorded(file: Path, settings: Mapping[str, str]) -> dict[str, float] | None:
+    """The scores in a run's ``final.json``; None if of other settings, or if it cannot be read."""
+    try:
+        content = json.loads(file.read_text("utf-8"))
+        return dict(content["scores"]) if content["settings"] == settings else None
+    except (OSError, ValueError, KeyError):  # killed while it was written, or of an older version
+        return None
 
 
 def last_evaluation(run_dir: Path) -> dict[str, float]:
@@ -186,25 +226,32 @@ def summarize(
     }
 
 
-def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The metrics that are told by |Z| -> their group, in ascending order.
+def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """The metrics by |Z|: metric -> its names -> their group, in ascending order.
 
     Example:
         >>> set_sizes({"MML": {"em": 1.0, "em |Z|=9+": 2.0, "em |Z|=3-4": 3.0}})
-        {'em |Z|=3-4': '3-4', 'em |Z|=9+': '9+'}
+        {'em': {'em |Z|=3-4': '3-4', 'em |Z|=9+': '9+'}}
     """
-    names = {name for scores in summary.values() for name in scores if " |Z|=" in name}
-    groups = {name: name.partition(" |Z|=")[2] for name in names}
-    return dict(sorted(groups.items(), key=lambda item: int(re.split(r"\D", item[1])[0])))
+    names = dict.fromkeys(name for scores in summary.values() for name in scores)
+    found = [name.partition(" |Z|=")[::2] for name in names if " |Z|=" in name]
+    found.sort(key=lambda pair: int(re.split(r"\D", pair[1])[0]))
+    metrics = dict.fromkeys(name.partition(" |Z|=")[0] for name in names if " |Z|=" in name)
+    return {
+        metric: {f"{metric} |Z|={group}": group for other, group in found if other == metric}
+        for metric in metrics
+    }
 
 
 def table(summary: dict[str, dict[str, tuple[float, float]]]) -> Table:
-    """Objectives as columns, metrics as rows: mean and standard deviation."""
-    result = Table(title="After the last step, mean and standard deviation over seeds")
+    """Objectives as columns, metrics in percent as rows: mean and standard deviation."""
+    result = Table(title="After the last step, mean and standard deviation over seeds (%)")
     result.add_column("metric")
     for name in summary:
         result.add_column(name, justify="right")
     for metric in next(iter(summary.values())):
+        if metric in NOT_PERCENT:
+            continue
         cells = (summary[name].get(metric, (np.nan, np.nan)) for name in summary)
         result.add_row(metric, *(f"{mean:.1f} ± {spread:.1f}" for mean, spread in cells))
     return result
