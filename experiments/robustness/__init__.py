@@ -1,0 +1,1 @@
+"""What commands do when something goes wrong: faults on real, short runs."""

@@ -1,0 +1,507 @@
+"""Faults during training, evaluation and preparation: ``python -m experiments.robustness.faults``.
+
+Every fault is done to a real run on a tiny generated corpus: a signal, a full disk or a second
+process while a command runs, or damage to a file that a command reads. The same command then
+runs again undisturbed, and its results are compared with those of a run without the fault, byte
+by byte (parameters bit by bit). A table says how each fault ended::
+
+    python -m experiments.robustness.faults --out faults --count 200
+    python -m experiments.robustness.faults --out faults --count 200 --only train evaluate
+
+A second call goes on where the first one stopped. A full disk is simulated by a limit on the size
+of files (``RLIMIT_FSIZE``), which needs no file system of its own: writes fail with EFBIG instead
+of ENOSPC. Each command runs in a process of its own, forked from one that has only imported the
+package, so that it starts at once.
+"""
+
+import contextlib
+import dataclasses
+import importlib
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from experiments.cli import run_command
+from experiments.robustness.corpus import write_corpus
+from hardem_jax.data.records import write_json
+from hardem_jax.errors import InputError
+
+Name = Literal["train", "evaluate", "prepare", "index", "build"]
+SIGNALS = ("SIGKILL", "SIGTERM", "SIGINT")
+DAMAGES: dict[str, Callable[[bytes, random.Random], bytes | None]] = {
+    "flipped bit": lambda content, rng: _flipped(content, rng),
+    "truncated": lambda content, rng: content[: rng.randrange(len(content))],
+    "emptied": lambda content, rng: b"",
+    "deleted": lambda content, rng: None,
+    "lengthened": lambda content, rng: content + rng.randbytes(rng.randint(1, 64)),
+}
+FAULTS = (*SIGNALS, "full disk", "second process", *DAMAGES)
+GOOD = ("identical", "refused in one line", "continued with a warning")
+BAD = ("DIFFERENT", "SILENT", "TRACEBACK", "LEFTOVERS")
+#: A command that is to wait for nothing and does not end is stopped.
+LONGEST = 300.0
+
+_WINDOWS = [*("--windows.max-tokens", "32", "--windows.stride", "8")]
+_WINDOWS += ["--windows.max-question-tokens", "8"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How a process ended: its exit code (negative: the signal that killed it) and stderr."""
+
+    code: int
+    lines: tuple[str, ...]
+
+    @property
+    def traceback(self) -> bool:
+        return len(self.lines) > 1 or any("Traceback" in line for line in self.lines)
+
+    @property
+    def warned(self) -> bool:
+        return any(line.startswith("warning: ") for line in self.lines)
+
+
+class Runner:
+    """Runs commands in processes that have imported the package already."""
+
+    def __init__(self, cache: Path) -> None:
+        os.environ |= {
+            "JAX_PLATFORMS": "cpu",
+            "JAX_COMPILATION_CACHE_DIR": str(cache),
+            "HF_HUB_OFFLINE": "1",
+        }
+        self._context = multiprocessing.get_context("forkserver")
+        # Without threads of its own yet, which a fork would leave behind with their locks held;
+        # importing what indexes and builds data starts some.
+        self._context.set_forkserver_preload(["experiments.triviaqa"])
+
+    def start(self, argv: list[str], folder: Path, **options: Any) -> Any:
+        """A process of ``argv``, module first; its output is written to the folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        process = self._context.Process(target=_child, args=(argv, folder), kwargs=options)
+        process.start()
+        return process
+
+    def end(self, process: Any, folder: Path) -> Ended:
+        """Waits for a process; one that does not end is killed and counts as a traceback."""
+        process.join(LONGEST)
+        hung = process.exitcode is None
+        if hung:
+            process.kill()
+            process.join()
+        lines = (folder / "stderr").read_text("utf-8", errors="replace").splitlines()
+        if hung:
+            lines += [f"Traceback: did not end within {LONGEST:.0f} s"]
+        return Ended(process.exitcode, tuple(line for line in lines if line.strip()))
+
+    def run(self, argv: list[str], folder: Path, **options: Any) -> Ended:
+        return self.end(self.start(argv, folder, **options), folder)
+
+
+def _child(argv: list[str], folder: Path, *, limit: int | None = None, keep: bool = False) -> None:
+    """Runs a command.
+
+    Args:
+        argv: module and arguments.
+        folder: for its output.
+        limit: of the size of a file, in bytes.
+        keep: write compiled programs to the cache; a process that is killed must not, since an
+            entry may be cut in two.
+    """
+    for stream, name in ((1, "stdout"), (2, "stderr")):
+        with open(folder / name, "wb") as file:
+            os.dup2(file.fileno(), stream)
+    seconds = 0.0 if keep else 1e9
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    module = importlib.import_module(f"experiments.{argv[0]}")
+    run_command(module.COMMANDS, prog=f"python -m experiments.{argv[0]}", argv=argv[1:])
+
+
+@dataclasses.dataclass(frozen=True)
+class Subject:
+    """A command under test.
+
+    Attributes:
+        make: folder -> the command that writes its results there.
+        needs: folders of the undisturbed state that the command reads or continues.
+        results: what to compare after it.
+        use: folder -> the command that reads results, for faults in files.
+        damaged: which files a fault may hit, as patterns in the folder.
+        used: what to compare after ``use``.
+    """
+
+    make: Callable[[Path], list[str]]
+    needs: tuple[str, ...]
+    results: Callable[[Path], Any]
+    use: Callable[[Path], list[str]]
+    damaged: tuple[str, ...]
+    used: Callable[[Path], Any]
+
+
+def _prepare(folder: Path) -> list[str]:
+    corpus = _corpus(folder)
+    return [
+        *("triviaqa", "prepare", "--qa-file", f"{corpus}/triviaqa/qa/wikipedia-train.json"),
+        *("--evidence", f"{corpus}/triviaqa/evidence", "--tokenizer", f"{corpus}/bert"),
+        *("--out", f"{folder}/prepared", *_WINDOWS),
+    ]
+
+
+def _train(folder: Path) -> list[str]:
+    data = f"{folder}/prepared"
+    return [
+        *("triviaqa", "train", "--data", data, "--dev", data, "--out", f"{folder}/run"),
+        *("--model.encoder", f"{_corpus(folder)}/bert", "--num-devices", "1"),
+        *("--batches.batch-size", "4", "--batches.buckets", "32", "--loop.no-progress"),
+        *("--loop.num-steps", "30", "--loop.eval-every", "10", "--loop.checkpoint-every", "5"),
+        *("--loop.log-every", "5", "--optimizer.learning-rate", "1e-3"),
+        *("objective:hard-em", "--objective.tau", "20"),
+    ]
+
+
+def _evaluate(folder: Path) -> list[str]:
+    return [
+        *("triviaqa", "evaluate", "--run-dir", f"{folder}/run", "--data", f"{folder}/prepared"),
+        *("--num-devices", "1", "--predictions", f"{folder}/predictions.json"),
+    ]
+
+
+def _index(folder: Path) -> list[str]:
+    return [
+        *("retrieve", "index", "--passages", f"{_corpus(folder)}/passages.tsv"),
+        *("--out", f"{folder}/index", "--articles.buckets", "4096"),
+    ]
+
+
+def _retrieve(folder: Path) -> list[str]:
+    return [
+        *("retrieve", "retrieve", "--index", f"{folder}/index", "--retriever.passages", "5"),
+        *("--questions", f"{_corpus(folder)}/NQ-open.dev.jsonl", "--out", f"{folder}/dev.jsonl"),
+    ]
+
+
+def _build(folder: Path) -> list[str]:
+    return [
+        *("build", "build", "--out", f"{folder}/built", "--folder", f"{_corpus(folder)}/triviaqa"),
+        *("--shard-size", "8", "data-set:triviaqa"),
+    ]
+
+
+def _show(folder: Path) -> list[str]:
+    return ["build", "show", "--folder", f"{folder}/built", "--split", "train", "--count", "24"]
+
+
+def _corpus(folder: Path) -> Path:
+    return folder.parent / "corpus"
+
+
+def files_of(*names: str) -> Callable[[Path], dict[str, bytes]]:
+    """The contents of files and of all files in folders, by path."""
+
+    def read(folder: Path) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for name in names:
+            place = folder / name
+            files = [place] if place.is_file() else sorted(place.rglob("*"))
+            found |= {str(f.relative_to(folder)): f.read_bytes() for f in files if f.is_file()}
+        return found
+
+    return read
+
+
+def trained(folder: Path) -> dict[str, Any]:
+    """The parameters of a run, and its metrics without times."""
+    from experiments.reader import TrainedReader
+
+    run = folder / "run"
+    leaves: dict[str, Any] = {}
+    for name in ("last", "best"):
+        params = TrainedReader(run, name, batch_size=4).params
+        leaves |= {
+            f"{name} {i}": np.asarray(x).tobytes() for i, x in enumerate(jax.tree.leaves(params))
+        }
+    lines = map(json.loads, (run / "metrics.jsonl").read_text("utf-8").splitlines())
+    timed = ("steps_per_second", "input_wait")
+    metrics = [
+        {k: v for k, v in line.items() if k not in timed}
+        for line in lines
+        if line["kind"] != "start"
+    ]
+    return {**leaves, "metrics": metrics}
+
+
+PREDICTIONS = files_of("predictions.json")
+SUBJECTS: Mapping[str, Subject] = {
+    "train": Subject(
+        *(_train, ("prepared",), trained, _train),
+        *(("run/last/*/**/*", "prepared/**/*"), trained),
+    ),
+    "evaluate": Subject(
+        *(_evaluate, ("prepared", "run"), PREDICTIONS, _evaluate),
+        *(("run/best/**/*", "run/config.json", "run/tokenizer.json"), PREDICTIONS),
+    ),
+    "prepare": Subject(
+        *(_prepare, (), files_of("prepared"), _evaluate),
+        *(("prepared/**/*",), PREDICTIONS),
+    ),
+    "index": Subject(
+        *(_index, (), files_of("index"), _retrieve),
+        *(("index/**/*",), files_of("dev.jsonl")),
+    ),
+    "build": Subject(
+        *(_build, (), files_of("built"), _show),
+        *(("built/**/*",), files_of("output/stdout")),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One fault: which command, what happens to it, and the number that seeds its details."""
+
+    command: str
+    fault: str
+    number: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a fault ended: one of `GOOD` or `BAD`, the most lines on stderr, and what was said."""
+
+    verdict: str
+    lines: int
+    said: str
+
+
+def cases(count: int, only: Collection[str]) -> list[Case]:
+    """The first faults in rounds over all commands and all kinds, those of some commands only.
+
+    Example:
+        >>> cases(1, ("train",)), len(cases(200, tuple(SUBJECTS)))
+        ([Case(command='train', fault='SIGKILL', number=0)], 200)
+    """
+    pairs = ((f, c, n) for n in itertools.count() for f in FAULTS for c in SUBJECTS if c in only)
+    return [Case(command, fault, n) for fault, command, n in itertools.islice(pairs, count)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Faults:
+    """Do faults to commands and tabulate how they end; exit code 1 if one ends badly.
+
+    Attributes:
+        out: folder for corpus, undisturbed results and the record of all faults.
+        count: faults, in rounds over the commands and the kinds of faults.
+        seed: of the details: when a signal comes, which byte of which file is damaged.
+        only: faults of these commands.
+        faults: faults of these kinds; all by default.
+    """
+
+    out: Path
+    count: int = 200
+    seed: int = 0
+    only: tuple[Name, ...] = ("train", "evaluate", "prepare", "index", "build")
+    faults: tuple[str, ...] = FAULTS
+
+    def run(self) -> None:
+        if unknown := set(self.faults) - set(FAULTS):
+            raise InputError(f"--faults: expected some of {', '.join(FAULTS)}, found {unknown}")
+        bench = Bench(self.out.absolute(), self.seed)
+        outcomes: dict[Case, Outcome] = {}
+        for case in cases(self.count, self.only):
+            if case.fault in self.faults:
+                outcomes[case] = bench.outcome(case)
+                print(f"{case.command}, {case.fault} {case.number}: {outcomes[case].verdict}")
+        Console(width=200).print(table(outcomes))
+        bad = {case: o for case, o in outcomes.items() if o.verdict in BAD}
+        for case, outcome in bad.items():
+            name = f"{case.command}, {case.fault} {case.number}"
+            print(f"{outcome.verdict}: {name}: {outcome.said}")
+        longest = max((outcome.lines for outcome in outcomes.values()), default=0)
+        print(f"{len(outcomes)} faults, {len(bad)} bad; longest message: {longest} lines")
+        if bad:
+            raise SystemExit(1)
+
+
+def table(outcomes: Mapping[Case, Outcome]) -> Table:
+    """Commands as columns, faults as rows: how often each ended how."""
+    result = Table(title="How faults ended")
+    result.add_column("fault")
+    columns = list(dict.fromkeys(case.command for case in outcomes))
+    for name in columns:
+        result.add_column(name)
+    for fault in dict.fromkeys(case.fault for case in outcomes):
+        row = [fault]
+        for name in columns:
+            ended = [o for c, o in outcomes.items() if (c.command, c.fault) == (name, fault)]
+            counts = Counter(outcome.verdict for outcome in ended)
+            row.append("\n".join(f"{n} {verdict}" for verdict, n in counts.items()))
+        result.add_row(*row)
+    return result
+
+
+class Bench:
+    """A folder with a corpus, undisturbed results, and the faults that were done so far.
+
+    Args:
+        folder: made on first use; absolute.
+        seed: see `Faults`.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._seed, self._folder = seed, folder
+        self._record = folder / f"faults-{seed}.jsonl"
+        self._clean, self._work = folder / "clean", folder / "work"
+        self._runner = Runner(folder / "compiled")
+        if not (folder / "seconds.json").is_file():
+            self._make_undisturbed()
+        self._seconds: dict[str, float] = json.loads((folder / "seconds.json").read_text("utf-8"))
+        self._expected: dict[tuple[str, bool], Any] = {}
+
+    def _make_undisturbed(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        write_corpus(self._folder / "corpus")
+        seconds = {}
+        for name in ("prepare", "train", "evaluate", "index", "build"):
+            subject = SUBJECTS[name]
+            # Twice, the second time to measure it with compiled programs.
+            for folder in (self._folder / "first", self._clean):
+                began = time.monotonic()
+                ended = self._runner.run(subject.make(folder), folder / "output", keep=True)
+                seconds[name] = time.monotonic() - began
+                if ended.code:
+                    raise RuntimeError(f"{name} without a fault: {' '.join(ended.lines[-3:])}")
+        for name in ("index", "build"):
+            self._runner.run(SUBJECTS[name].use(self._clean), self._clean / "output", keep=True)
+        write_json(self._folder / "seconds.json", seconds)
+
+    def outcome(self, case: Case) -> Outcome:
+        """How a fault ends; of one that was done before, what the record says."""
+        key = dataclasses.asdict(case)
+        if self._record.is_file():
+            for line in map(json.loads, self._record.read_text("utf-8").splitlines()):
+                if line["case"] == key:
+                    return Outcome(**line["outcome"])
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._work.mkdir(parents=True)
+        rng = random.Random(f"{self._seed} {case}")
+        outcome = self._damage(case, rng) if case.fault in DAMAGES else self._disturb(case, rng)
+        with self._record.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"case": key, "outcome": dataclasses.asdict(outcome)}) + "\n")
+        return outcome
+
+    def _take(self, *names: str) -> None:
+        for name in names:
+            shutil.copytree(self._clean / name, self._work / name)
+
+    def _damage(self, case: Case, rng: random.Random) -> Outcome:
+        """Damages one file of the undisturbed results and runs the command that reads them."""
+        subject = SUBJECTS[case.command]
+        self._take(
+            *(n for n in ("prepared", "run", "index", "built") if (self._clean / n).exists())
+        )
+        found = {f for p in subject.damaged for f in self._work.glob(p) if f.is_file()}
+        files = sorted(f for f in found if f.stat().st_size)
+        file = rng.choice(files)
+        content = DAMAGES[case.fault](file.read_bytes(), rng)
+        if content is None:
+            file.unlink()
+        else:
+            file.write_bytes(content)
+        ended = self._runner.run(subject.use(self._work), self._work / "output")
+        said = f"{file.relative_to(self._work)}: {' '.join(ended.lines[-2:])}"
+        lines = len(ended.lines)
+        if ended.code:
+            named = any(file.name in line for line in ended.lines)
+            refused = ended.code == 2 and not ended.traceback and named
+            return Outcome("refused in one line" if refused else "TRACEBACK", lines, said)
+        same = subject.used(self._work) == self._result(case.command, used=True)
+        if same and not ended.warned:
+            return Outcome("identical", lines, said)
+        return Outcome("continued with a warning" if same else "SILENT", lines, said)
+
+    def _disturb(self, case: Case, rng: random.Random) -> Outcome:
+        """Disturbs the command while it runs, then runs it again and compares."""
+        subject, output = SUBJECTS[case.command], self._work / "output"
+        self._take(*subject.needs)
+        argv, seconds = subject.make(self._work), self._seconds[case.command]
+        limit = None
+        if case.fault == "full disk":
+            # Somewhere in the largest file.
+            sizes = [
+                len(content) for content in files_of(*_WRITTEN[case.command])(self._clean).values()
+            ]
+            limit = rng.randrange(max(sizes))
+        process = self._runner.start(argv, output, limit=limit)
+        time.sleep(rng.uniform(0, seconds) if case.fault != "full disk" else 0)
+        ends = []
+        if case.fault in SIGNALS:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.Signals[case.fault])
+        elif case.fault == "second process":
+            second = self._work / "second"
+            ends.append(self._runner.run(argv, second))
+        ends.append(self._runner.end(process, output))
+        most, said = (
+            max(len(e.lines) for e in ends),
+            "; ".join(" ".join(e.lines[-2:]) for e in ends),
+        )
+        if any(end.traceback or end.code in (1, 2) and not end.lines for end in ends):
+            return Outcome("TRACEBACK", most, said)
+        refused = all(end.code in (1, 2) for end in ends)
+        leftovers = [] if case.fault == "SIGKILL" else list(self._work.rglob("*.partial"))
+        if leftovers:
+            return Outcome("LEFTOVERS", most, f"{leftovers[0].name}: {said}")
+        if case.fault != "second process" or refused:
+            again = self._runner.run(argv, self._work / "again")
+            most, said = max(most, len(again.lines)), f"{said}; {' '.join(again.lines[-2:])}"
+            if again.code or again.traceback:
+                return Outcome("TRACEBACK", most, said)
+        same = subject.results(self._work) == self._result(case.command, used=False)
+        if not same:
+            return Outcome("DIFFERENT", most, said)
+        return Outcome(
+            "refused in one line" if any(e.lines for e in ends) else "identical", most, said
+        )
+
+    def _result(self, name: str, *, used: bool) -> Any:
+        if (name, used) not in self._expected:
+            subject = SUBJECTS[name]
+            read = subject.used if used else subject.results
+            self._expected[name, used] = read(self._clean)
+        return self._expected[name, used]
+
+
+#: What a command writes, below its folder.
+_WRITTEN: Mapping[str, tuple[str, ...]] = {
+    "train": ("run",),
+    "evaluate": ("predictions.json",),
+    "prepare": ("prepared",),
+    "index": ("index",),
+    "build": ("built",),
+}
+
+
+def _flipped(content: bytes, rng: random.Random) -> bytes:
+    place = rng.randrange(len(content))
+    return content[:place] + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :]
+
+
+if __name__ == "__main__":
+    run_command(Faults, prog="python -m experiments.robustness.faults")
