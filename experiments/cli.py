@@ -74,7 +74,7 @@ def exit_with_one_line():
     The exit code is 2 for an `InputError`; 1 for a loss that is not finite and for what the
     machine refuses, a full disk, say; 130 after Ctrl-C and 143 after SIGTERM.
     """
-    with _raising_sigterm():
+    with _raising_sigterm(), _quiet_loops():
         try:
             yield
         except (InputError, FloatingPointError) as error:
@@ -109,6 +109,27 @@ def _raising_sigterm():
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _quiet_loops():
+    """Drops what TensorStore reports to an event loop that an error or a signal has closed."""
+    before = sys.unraisablehook
+
+    def report(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    sys.unraisablehook = report
+    try:
+        yield
+    except SystemExit:  # more may come until the process ends
+        raise
+    except BaseException:
+        sys.unraisablehook = before
+        raise
+    else:
+        sys.unraisablehook = before
 
 
 def flags(config: Any) -> Any:

@@ -16,6 +16,7 @@ package, so that it starts at once.
 
 import contextlib
 import dataclasses
+import fcntl
 import importlib
 import itertools
 import json
@@ -55,6 +56,8 @@ GOOD = ("identical", "refused in one line", "continued with a warning")
 BAD = ("DIFFERENT", "SILENT", "TRACEBACK", "LEFTOVERS")
 #: A command that is to wait for nothing and does not end is stopped.
 LONGEST = 300.0
+STREAMS = ("stdout", "stderr")
+PIPE_SIZE = 2**20
 
 _WINDOWS = [*("--windows.max-tokens", "32", "--windows.stride", "8")]
 _WINDOWS += ["--windows.max-question-tokens", "8"]
@@ -85,6 +88,7 @@ class Runner:
             "JAX_COMPILATION_CACHE_DIR": str(cache),
             "HF_HUB_OFFLINE": "1",
         }
+        self._pipes: dict[Path, int] = {}
         self._context = multiprocessing.get_context("forkserver")
         # Without threads of its own yet, which a fork would leave behind with their locks held;
         # importing what indexes and builds data starts some.
@@ -93,6 +97,13 @@ class Runner:
     def start(self, argv: list[str], folder: Path, **options: Any) -> Any:
         """A process of ``argv``, module first; its output is written to the folder."""
         folder.mkdir(parents=True, exist_ok=True)
+        for name in STREAMS:
+            # Pipes, which have room for what a limit on the size of files would cut.
+            (folder / name).unlink(missing_ok=True)
+            os.mkfifo(folder / name)
+            pipe = os.open(folder / name, os.O_RDONLY | os.O_NONBLOCK)
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+            self._pipes[folder / name] = pipe
         process = self._context.Process(target=_child, args=(argv, folder), kwargs=options)
         process.start()
         return process
@@ -104,6 +115,12 @@ class Runner:
         if hung:
             process.kill()
             process.join()
+        for name in STREAMS:
+            pipe = self._pipes.pop(folder / name)
+            content = os.read(pipe, PIPE_SIZE)
+            os.close(pipe)
+            (folder / name).unlink()
+            (folder / name).write_bytes(content)
         lines = (folder / "stderr").read_text("utf-8", errors="replace").splitlines()
         if hung:
             lines += [f"Traceback: did not end within {LONGEST:.0f} s"]
@@ -123,7 +140,7 @@ def _child(argv: list[str], folder: Path, *, limit: int | None = None, keep: boo
         keep: write compiled programs to the cache; a process that is killed must not, since an
             entry may be cut in two.
     """
-    for stream, name in ((1, "stdout"), (2, "stderr")):
+    for stream, name in enumerate(STREAMS, start=1):
         with open(folder / name, "wb") as file:
             os.dup2(file.fileno(), stream)
     seconds = 0.0 if keep else 1e9
