@@ -72,11 +72,12 @@ def split_answers(text: str) -> tuple[str, ...]:
     Python writes an item with an apostrophe in double quotes and any other in single
     ones, so that what has no quotes must have an apostrophe. A piece between commas that
     has none of either is therefore a part of its neighbour: of the one before if that
-    is without quotes itself, else of the one after. A text without brackets is one item.
+    is without quotes itself, else of the one after. A piece that opens a quote and a later
+    one that closes it are one item with a comma inside. A text without brackets is one item.
 
     Example:
-        >>> split_answers("['pub', Lord 's, Landry 's , Inc.]")
-        ('pub', "Lord 's", "Landry 's , Inc.")
+        >>> split_answers("['pub', 'Cannes , France', Lord 's, Landry 's , Inc.]")
+        ('pub', 'Cannes , France', "Lord 's", "Landry 's , Inc.")
     """
     inner = text.strip()
     if not (inner.startswith("[") and inner.endswith("]")):
@@ -86,7 +87,9 @@ def split_answers(text: str) -> tuple[str, ...]:
     for piece in inner[1:-1].split(", "):
         piece = waiting + piece
         waiting = ""
-        if "'" in piece:
+        if items and _is_open(items[-1]) and piece[:1] != "'" and piece[-1:] == "'":
+            items[-1] += f", {piece}"
+        elif "'" in piece:
             items.append(piece)
         elif items and not _is_quoted(items[-1]):
             items[-1] += f", {piece}"
@@ -99,6 +102,10 @@ def split_answers(text: str) -> tuple[str, ...]:
 
 def _is_quoted(item: str) -> bool:
     return len(item) > 1 and item.startswith("'") and item.endswith("'")
+
+
+def _is_open(item: str) -> bool:
+    return item.startswith("'") and not _is_quoted(item)
 
 
 def _answers(
