@@ -9,6 +9,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.spans import past_combining_marks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,13 +57,18 @@ class Wordpieces:
         self.fingerprint = hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()[:16]
 
     def encode(self, texts: Sequence[str]) -> list[Pieces]:
-        """Wordpieces of each text, in parallel over texts."""
+        """Wordpieces of each text, in parallel over texts.
+
+        A piece ends after the combining marks that follow it, also where the tokenizer drops them.
+        """
+        texts = list(texts)
+        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
         return [
             Pieces(
                 np.array(encoding.ids, np.int32),
-                np.array(encoding.offsets, np.int32).reshape(-1, 2),
+                _with_marks(text, np.array(encoding.offsets, np.int32).reshape(-1, 2)),
             )
-            for encoding in self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+            for text, encoding in zip(texts, encodings, strict=True)
         ]
 
     def save(self, folder: Path) -> None:
@@ -75,6 +81,16 @@ class Wordpieces:
         if token_id is None:
             raise InputError(f"tokenizer: expected a BERT vocabulary, found no {token} in it")
         return token_id
+
+
+def _with_marks(text: str, offsets: np.ndarray) -> np.ndarray:
+    """Moves the ends of pieces past combining marks that belong to no piece."""
+    if text.isascii():
+        return offsets
+    starts = [*offsets[1:, 0].tolist(), len(text)]
+    for piece, next_start in zip(offsets, starts, strict=False):
+        piece[1] = max(piece[1], min(past_combining_marks(text, piece[1]), next_start))
+    return offsets
 
 
 def load_tokenizer(name_or_path: str | Path) -> Wordpieces:

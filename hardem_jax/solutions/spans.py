@@ -7,6 +7,10 @@ normalisation below, in document order (by start, then by end) and without dupli
 Words are compared lower-cased and NFKC-normalised; punctuation and the articles
 a, an, the are passed over on both sides, as the official metrics do. Mentions begin
 and end at word boundaries: "art" is not found in "party", nor "1" in "1,000".
+Combining marks belong to the word before them, so that a decomposed "café" is one word.
+
+Tokenised text finds plain text and the reverse: "Crohn 's disease" has the words of
+"Crohn's disease" anyway, and "Ca n't" is read as "Can't".
 
 Example:
     >>> text = "The Sun, once the Daily Herald. Daily (Herald) readers."
@@ -16,13 +20,19 @@ Example:
 """
 
 import dataclasses
+import functools
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable
 
 import numpy as np
 
-_WORD = re.compile(r"[^\W_]+")
+from hardem_jax.solutions.arguments import check_text, check_texts
+
+# A negation that a tokeniser cut off, the "n" of "Ca n't", goes back to its verb.
+_CUT_NEGATION = r"(?: [nN](?=['\u2019][tT]\b))?"
+_ASCII_WORD = re.compile(r"[^\W_]+" + _CUT_NEGATION)
 _ARTICLES = frozenset({"a", "an", "the"})
 _NUMBER_SEPARATORS = ".,"
 
@@ -50,13 +60,38 @@ def split_words(text: str) -> Words:
         >>> words.forms, words.spans.tolist()
         (('39', 'steps'), [[4, 6], [7, 12]])
     """
+    check_text(text, "text")
+    word = _ASCII_WORD if text.isascii() else _unicode_word()
     forms, spans = [], []
-    for match in _WORD.finditer(text):
-        form = unicodedata.normalize("NFKC", match.group()).lower()
+    for match in word.finditer(text):
+        form = unicodedata.normalize("NFKC", match.group().replace(" ", "")).lower()
         if form not in _ARTICLES:
             forms.append(form)
             spans.append(match.span())
     return Words(text, tuple(forms), np.array(spans, np.int32).reshape(-1, 2))
+
+
+def past_combining_marks(text: str, end: int) -> int:
+    """The first position from ``end`` on without a combining mark.
+
+    Tokenisers that strip accents leave a decomposed accent outside the last token.
+
+    Example:
+        >>> past_combining_marks("cafe\\u0301 noir", 4)
+        5
+    """
+    while end < len(text) and unicodedata.category(text[end]).startswith("M"):
+        end += 1
+    return end
+
+
+@functools.cache
+def _unicode_word() -> re.Pattern[str]:
+    """A letter or digit, then letters, digits and combining marks, which `re` has no class for."""
+    # The planes of letters, and the supplementary variation selectors.
+    planes = itertools.chain(range(0x20000), range(0xE0100, 0xE01F0))
+    marks = [c for c in map(chr, planes) if unicodedata.category(c).startswith("M")]
+    return re.compile(rf"[^\W_](?:[^\W_]|[{''.join(marks)}])*" + _CUT_NEGATION)
 
 
 class AliasMatcher:
@@ -66,12 +101,16 @@ class AliasMatcher:
         aliases: the strings that count as the answer; one without any word left
             after normalisation ("The", "!!") matches nothing.
 
+    Raises:
+        TypeError: ``aliases`` is one string, or holds something that is not a string.
+
     Example:
         >>> AliasMatcher(["The Beatles", "beatles!", "A"]).num_aliases
         1
     """
 
     def __init__(self, aliases: Iterable[str]):
+        aliases = check_texts(aliases, "aliases")
         distinct = {split_words(alias).forms for alias in aliases} - {()}
         self.num_aliases = len(distinct)
         self._by_first_word: dict[str, list[tuple[str, ...]]] = {}
@@ -112,10 +151,15 @@ def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:
 def execute_span(text: str, start: int, end: int) -> str:
     """f(z): the text of the span ``[start, end)`` in characters.
 
+    Raises:
+        ValueError: the span is empty or does not lie inside the text.
+
     Example:
         >>> execute_span("Cher met Cher.", 9, 13)
         'Cher'
     """
+    if not 0 <= start < end <= len(text):
+        raise ValueError(f"span: expected a part of {len(text)} characters, found {start} to {end}")
     return text[start:end]
 
 

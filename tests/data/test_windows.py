@@ -170,6 +170,17 @@ def test_real_text_maps_back_exactly(minilm_dir):
     assert len(expected) == 5
 
 
+def test_pieces_end_after_the_marks_that_a_tokenizer_drops(minilm_dir):
+    tokenizer = load_tokenizer(minilm_dir)
+    text = "Un cafe\u0301 noir, q\u0303."
+    [pieces] = tokenizer.encode([text])
+    shown = [text[start:end] for start, end in pieces.offsets]
+    assert "cafe\u0301" in shown and "q\u0303" in shown
+    [window] = make_windows(example(text, aliases=("caf\u00e9",)), tokenizer, SMALL)
+    [[first, last]] = window.solutions.tolist()
+    assert window.span_text(first, last) == "cafe\u0301"
+
+
 def test_a_folder_without_tokenizer_is_named(tmp_path):
     with pytest.raises(InputError, match="expected a tokenizer"):
         load_tokenizer(tmp_path)

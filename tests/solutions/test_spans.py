@@ -34,6 +34,22 @@ def mentions(text, *aliases):
         # One alias inside another: both are mentions, the outer one does not hide the inner.
         ("flushing spaniel", ["spaniel", "flushing spaniel"], ["flushing spaniel", "spaniel"]),
         ("la la la", ["la la"], ["la la", "la la"]),
+        # Tokenised answers and plain text, and the reverse.
+        ("He Can't Change Me.", ["Ca n't Change Me"], ["Can't Change Me"]),
+        ("He Ca n't Change Me.", ["Can\u2019t Change Me"], ["Ca n't Change Me"]),
+        ("IT DIDN'T RAIN", ["did N'T rain"], ["DIDN'T RAIN"]),
+        ("Crohn's disease", ["Crohn 's disease"], ["Crohn's disease"]),
+        ('Nicholas "Nick" Bakay', ["Nicholas `` Nick '' Bakay"], ['Nicholas "Nick" Bakay']),
+        # Decomposed letters: a mark belongs to the word, in the middle and at the end.
+        ("Le cafe\u0301.", ["caf\u00e9"], ["cafe\u0301"]),
+        ("Le caf\u00e9.", ["cafe\u0301"], ["caf\u00e9"]),
+        ("Le cafe\u0301s.", ["cafe\u0301s"], ["cafe\u0301s"]),
+        ("q\u0303a b", ["q\u0303a"], ["q\u0303a"]),
+        (
+            "\u0939\u093f\u0928\u094d\u0926\u0940 x",
+            ["\u0939\u093f\u0928\u094d\u0926\u0940"],
+            ["\u0939\u093f\u0928\u094d\u0926\u0940"],
+        ),
     ],
 )
 def test_finds(text, aliases, expected):
@@ -48,6 +64,8 @@ def test_finds(text, aliases, expected):
         ("1,000 ships", "000"),
         ("partly", "part"),
         ("anything", "The"),
+        ("Le cafe\u0301.", "cafe"),
+        ("It can't be.", "can't b"),
         ("anything", "?!"),
         ("", "x"),
     ],
@@ -106,3 +124,26 @@ def test_equals_brute_force_and_executes_to_the_answer(seed):
     answers = {split_words(alias).forms for alias in aliases}
     for start, end in spans:
         assert split_words(execute_span(text, start, end)).forms in answers
+
+
+@pytest.mark.parametrize("aliases", ["Schumann", None, ["Schumann", None], [1964], [b"x"], b"x", 7])
+def test_aliases_are_a_list_of_strings(aliases):
+    with pytest.raises(TypeError, match="^aliases: expected a list of strings, found "):
+        AliasMatcher(aliases)
+
+
+def test_aliases_may_be_any_iterable_of_strings():
+    for aliases in (("a b",), {"a b"}, iter(["a b"]), np.array(["a b"])):
+        assert AliasMatcher(aliases).num_aliases == 1
+    assert AliasMatcher([]).num_aliases == 0
+
+
+def test_only_text_has_words():
+    with pytest.raises(TypeError, match="^text: expected a string, found None"):
+        split_words(None)
+
+
+@pytest.mark.parametrize(("start", "end"), [(-3, -1), (2, 2), (3, 1), (0, 6)])
+def test_a_span_lies_inside_its_text(start, end):
+    with pytest.raises(ValueError, match="expected a part of 5 characters"):
+        execute_span("Cher.", start, end)

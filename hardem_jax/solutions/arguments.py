@@ -1,0 +1,83 @@
+"""What callers pass by mistake, refused in words that name it.
+
+A string is a sequence of strings: where several are wanted, its letters would pass for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import get_args
+
+from hardem_jax.errors import InputError
+
+
+def check_text(value: object, name: str) -> None:
+    """Raises TypeError unless the argument is a string.
+
+    Example:
+        >>> check_text(None, "question")
+        Traceback (most recent call last):
+        ...
+        TypeError: question: expected a string, found None
+    """
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: expected a string, found {_named(value)}")
+
+
+def check_texts(values: Iterable[str], name: str) -> tuple[str, ...]:
+    """The strings of any iterable but a string.
+
+    Raises:
+        TypeError: it is one string, or something in it is not a string.
+
+    Example:
+        >>> check_texts("Schumann", "aliases")
+        Traceback (most recent call last):
+        ...
+        TypeError: aliases: expected a list of strings, found the string 'Schumann'
+    """
+    check_many(values, name, "strings")
+    texts = tuple(values)
+    for text in texts:
+        if not isinstance(text, str):
+            raise TypeError(f"{name}: expected a list of strings, found {_named(text)} in it")
+    return texts
+
+
+def check_many(values: object, name: str, of: str) -> None:
+    """Raises TypeError unless the argument can be iterated over and is no string.
+
+    Args:
+        values: the argument.
+        name: of the argument.
+        of: what it should hold, in the plural.
+    """
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}: expected a list of {of}, found {_named(values)}")
+
+
+def check_choice(value: object, choices: object, name: str) -> None:
+    """Raises InputError unless the value is one of a `Literal`.
+
+    Example:
+        >>> from typing import Literal
+        >>> check_choice("sain", Literal["official", "sane"], "semantics")
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: semantics: expected one of ('official', 'sane'), found 'sain'
+    """
+    if value not in get_args(choices):
+        raise InputError(f"{name}: expected one of {get_args(choices)}, found {value!r}")
+
+
+def _named(value: object) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, str):
+        return f"the string {_short(value)}"
+    return f"{type(value).__name__} {_short(value)}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
