@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from hardem_jax.solutions.arguments import check_many, check_text
 from hardem_jax.solutions.sql_columns import Semantics, TypedTable, sane_value, typed_table
 from hardem_jax.solutions.sql_combine import Combinations
 from hardem_jax.solutions.sql_conditions import SpanCondition, find_conditions
@@ -33,8 +34,10 @@ from hardem_jax.solutions.sql_types import (
     Condition,
     Query,
     Table,
+    plain_cell,
     split_words,
 )
+from hardem_jax.solutions.sql_values import in_lower_case
 
 __all__ = [
     "AGGREGATORS",
@@ -95,8 +98,9 @@ def enumerate_sql(
     Args:
         table: what the question is about.
         question: whose words are the values of conditions.
-        answer: y, the result of the official engine; a result is the answer if the lists are
-            equal. Ignored if there is ``match``.
+        answer: y, the result of the official engine: a list of cells, also if it is one cell. A
+            result is the answer if the lists are equal, regardless of case; the text "7" is not
+            the number 7. Ignored if there is ``match``.
         rules: Z_tot; None for the default.
         words: of the question; None for those of `split_words`.
         match: whether a result is the answer, where equality is not what counts. It gets the list
@@ -105,6 +109,7 @@ def enumerate_sql(
 
     Raises:
         InputError: the table has a cell that SQLite cannot hold, or the question too many words.
+        TypeError: an argument is of another type, such as a string in place of a list of cells.
 
     Example:
         >>> rows = (("ann", 7.0), ("bo", 9.0), ("cy", 9.0))
@@ -119,7 +124,10 @@ def enumerate_sql(
         SELECT MIN(player) WHERE no. = '7'
     """
     rules = rules or SqlRules()
-    words = split_words(question) if words is None else words
+    check_text(question, "question")
+    check_many(answer, "answer", "cells")
+    answer = in_lower_case(plain_cell(cell, "answer") for cell in answer)
+    words = split_words(question) if words is None else np.asarray(words)
     typed = typed_table(table, rules.semantics)
     conditions = find_conditions(typed, question, words, rules)
     combinations = Combinations(conditions, typed, rules)

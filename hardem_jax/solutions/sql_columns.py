@@ -7,8 +7,9 @@ Two semantics share this:
 - `Column`, "official": WikiSQL's engine on SQLite, exactly, see `hardem_jax.solutions.sql_values`.
   NULL < numbers < text; text is compared by code points, which is the order of its UTF-8 bytes.
 - `SaneColumn`, "sane", for analysis: what a person means. A text that is a number is one, in text
-  columns too; other text is compared regardless of case and of blanks; > and < hold between two
-  numbers or two texts only; numbers alone are summed, and go before text in max and min.
+  columns too; other text is compared regardless of case, of blanks and of how accents are composed;
+  > and < hold between two numbers or two texts only; numbers alone are summed, and go before text
+  in max and min.
 
 Sums go from the first row to the last as `hardem_jax.solutions.sql_sums` says, sane ones are exact.
 """
@@ -18,12 +19,15 @@ from __future__ import annotations
 import functools
 import math
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.arguments import check_choice
 from hardem_jax.solutions.sql_sums import sum_like_sqlite
 from hardem_jax.solutions.sql_types import Cell, Table
 from hardem_jax.solutions.sql_values import (
@@ -162,9 +166,9 @@ def sane_value(value: Cell) -> Cell:
     if value is None or value != value:
         return None
     if not isinstance(value, str):
-        return float(value)
-    text = " ".join(value.casefold().split())
-    return float(text.replace(",", "")) if NUMBER.fullmatch(text) else text
+        return float(value) + 0.0  # without a negative zero
+    text = " ".join(unicodedata.normalize("NFC", value.casefold()).split())
+    return float(text.replace(",", "")) + 0.0 if NUMBER.fullmatch(text) else text
 
 
 class SaneColumn(Column):
@@ -231,7 +235,12 @@ class TypedTable:
     def __init__(self, table: Table, semantics: Semantics = "official"):
         kind = {"official": Column, "sane": SaneColumn}[semantics]
         cells = zip(*table.rows, strict=True) if table.rows else [()] * len(table.types)
-        self.columns = [kind(*column) for column in zip(cells, table.types, strict=True)]
+        self.columns = []
+        for column, values, type_ in zip(table.header, cells, table.types, strict=True):
+            try:
+                self.columns.append(kind(values, type_))
+            except InputError as error:
+                raise InputError(f"table {table.id}, column {column!r}: {error}") from error
         self.num_rows = len(table.rows)
         self.every_row = (1 << self.num_rows) - 1
         self.holders: dict[Cell, list[tuple[int, int]]] = {}
@@ -267,7 +276,15 @@ typed_sane = IdentityCache(functools.partial(TypedTable, semantics="sane"))
 
 
 def typed_table(table: Table, semantics: Semantics = "official") -> TypedTable:
-    """`TypedTable`, kept for the tables used last."""
+    """`TypedTable`, kept for the tables used last.
+
+    Raises:
+        InputError: no such semantics, or a cell that SQLite cannot hold.
+        TypeError: ``table`` is no `Table`.
+    """
+    if not isinstance(table, Table):
+        raise TypeError(f"table: expected a Table, found {type(table).__name__}")
+    check_choice(semantics, Semantics, "semantics")
     return typed_official(table) if semantics == "official" else typed_sane(table)
 
 

@@ -15,7 +15,7 @@ import sqlite3
 from pathlib import Path
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_columns import Semantics, typed_table
+from hardem_jax.solutions.sql_columns import Semantics, rows_of, typed_table
 from hardem_jax.solutions.sql_types import AGGREGATORS, OPERATORS, Cell, Query, Table
 from hardem_jax.solutions.sql_values import (
     SQLITE_ERRORS,
@@ -23,6 +23,7 @@ from hardem_jax.solutions.sql_values import (
     IdentityCache,
     bound_values,
     check_query,
+    in_lower_case,
 )
 
 
@@ -31,7 +32,7 @@ class OfficialEngine:
 
     Args:
         database: an official ``.db`` file, opened for reading only. None for tables in memory: a
-            table is stored when it is queried first, and its cells as they are.
+            table is stored when it is queried first, with its texts in lower case.
 
     Example:
         >>> from hardem_jax.solutions.sql_types import Condition
@@ -101,7 +102,8 @@ class OfficialEngine:
         places = ", ".join("?" * len(table.types))
         try:
             self._connection.execute(f"CREATE TABLE {name} ({columns})")
-            self._connection.executemany(f"INSERT INTO {name} VALUES ({places})", table.rows)
+            rows = map(in_lower_case, table.rows)
+            self._connection.executemany(f"INSERT INTO {name} VALUES ({places})", rows)
         except SQLITE_ERRORS as error:
             raise InputError(f"table {table.id}: expected cells for SQLite, {error}") from error
         return name
@@ -131,7 +133,9 @@ class OfficialEngine:
         return quoted
 
 
-def execute_sql(table: Table, query: Query, *, semantics: Semantics = "official") -> list[Cell]:
+def execute_sql(
+    table: Table, query: Query, *, semantics: Semantics = "official", as_written: bool = False
+) -> list[Cell]:
     """f(z), without SQLite.
 
     The columns of the tables used last are kept sorted; on those a query takes a few microseconds.
@@ -140,8 +144,10 @@ def execute_sql(table: Table, query: Query, *, semantics: Semantics = "official"
         table: what the query is about.
         query: any number of conditions, in any order.
         semantics: "official" gives what `OfficialEngine` does; "sane" binds each condition's own
-            value, and compares as `hardem_jax.solutions.sql_columns` says. There, cells come back
-            as they are compared: numbers as float, text without case and superfluous blanks.
+            value, and compares as `hardem_jax.solutions.sql_columns` says.
+        as_written: False gives cells as they are compared: text in lower case, with "sane"
+            semantics without superfluous blanks, too. True gives selected cells, MAX and MIN as
+            the table holds them, to show them to people.
 
     Raises:
         ExecutionError: there is no such column; or, for the official engine, there is no result.
@@ -149,15 +155,17 @@ def execute_sql(table: Table, query: Query, *, semantics: Semantics = "official"
 
     Example:
         >>> from hardem_jax.solutions.sql_types import Condition
-        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("Ann", 7.0), ("Bo", 9.0)))
         >>> between = (Condition(1, 1, "6"), Condition(1, 2, "8"))
         >>> execute_sql(table, Query(0, 0, between))  # 6 is lost: no. > 8 AND no. < 8
         []
         >>> execute_sql(table, Query(0, 0, between), semantics="sane")
         ['ann']
+        >>> execute_sql(table, Query(0, 1), as_written=True)
+        ['Bo']
     """
-    check_query(table, query)
     typed = typed_table(table, semantics)
+    check_query(table, query)
     columns = typed.columns
     bound = [columns[c.column].bind(c.value) for c in query.conditions]
     if semantics == "official":
@@ -167,6 +175,14 @@ def execute_sql(table: Table, query: Query, *, semantics: Semantics = "official"
     for condition, value in zip(query.conditions, bound, strict=True):
         mask &= columns[condition.column].compare(value)[condition.operator]
     selected = columns[query.select]
-    if query.aggregator:
-        return [selected.aggregate(query.aggregator, mask)]
-    return selected.select(mask)
+    if not query.aggregator:
+        found = selected.select(mask)
+        return _written(table, query.select, mask) if as_written else found
+    value = selected.aggregate(query.aggregator, mask)
+    if as_written and AGGREGATORS[query.aggregator] in ("max", "min") and value is not None:
+        return _written(table, query.select, mask & selected.places[value])[:1]
+    return [value]
+
+
+def _written(table: Table, column: int, mask: int) -> list[Cell]:
+    return [table.rows[row][column] for row in rows_of(mask)]

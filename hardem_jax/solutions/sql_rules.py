@@ -6,8 +6,11 @@ import dataclasses
 from typing import Literal
 
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.arguments import check_choice
 from hardem_jax.solutions.sql_columns import Semantics
 from hardem_jax.solutions.sql_types import MAX_CONDITIONS
+
+Numbers = Literal["whole", "exact", "official"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +50,7 @@ class SqlRules:
     max_conditions: int = MAX_CONDITIONS
     ranges_on_text: bool = False
     shared_columns: bool = False
-    numbers: Literal["whole", "exact", "official"] = "whole"
+    numbers: Numbers = "whole"
     vacuous_conditions: bool = True
     aggregates_of_one_row: bool = True
     distinct_values: bool = False
@@ -56,6 +59,8 @@ class SqlRules:
     max_combinations: int = 2**22
 
     def __post_init__(self) -> None:
+        check_choice(self.numbers, Numbers, "numbers")
+        check_choice(self.semantics, Semantics, "semantics")
         if not 0 <= self.max_conditions <= MAX_CONDITIONS:
             raise InputError(
                 f"max_conditions: expected 0 to {MAX_CONDITIONS}, found {self.max_conditions}"

@@ -10,9 +10,13 @@ array, see `Query.to_row`.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from hardem_jax.solutions.arguments import check_many, check_text, check_texts
 
 AGGREGATORS = ("", "max", "min", "count", "sum", "avg")
 """In the order of the official files; "" selects the cells themselves."""
@@ -28,17 +32,25 @@ ROW_WIDTH = 3 + 4 * MAX_CONDITIONS
 _WORD = re.compile(r"[\w\u0300-\u036f]+|[^\w\s]")  # combining accents stay with their letter
 
 Cell = str | float | int | None
+_CELL_TYPES = {str, float, int, type(None)}
 
 
 @dataclass(frozen=True)
 class Table:
     """A table as the official files hold it.
 
+    Rows may be given as any sequences of cells, and cells as NumPy scalars.
+
     Attributes:
         id: unique among the tables of a file.
         header: the columns' names, duplicates allowed.
         types: "text" or "real" for each column.
-        rows: cells, as many in each row as there are columns; None is NULL.
+        rows: cells, as many in each row as there are columns; None is NULL. Text is in any case:
+            the engines compare it in lower case.
+
+    Raises:
+        ValueError: rows, names and types do not fit each other.
+        TypeError: a string in place of a list, or a cell that is no string, number or None.
     """
 
     id: str
@@ -47,6 +59,11 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
     def __post_init__(self):
+        place = f"table {self.id}"
+        for name in ("header", "types"):
+            object.__setattr__(self, name, check_texts(getattr(self, name), f"{place}: {name}"))
+        check_many(self.rows, f"{place}: rows", "rows")
+        object.__setattr__(self, "rows", tuple(map(self._row, self.rows)))
         if len(self.types) != len(self.header):
             raise ValueError(f"table {self.id}: {len(self.header)} names, {len(self.types)} types")
         if unknown := set(self.types) - {"text", "real"}:
@@ -57,6 +74,37 @@ class Table:
                     f"table {self.id}, row {number}: expected {len(self.header)} cells, "
                     f"found {len(row)}"
                 )
+
+    def _row(self, row: Sequence[Any]) -> tuple[Cell, ...]:
+        check_many(row, f"table {self.id}: row", "cells")
+        if {*map(type, row)} <= _CELL_TYPES:
+            return tuple(row)
+        return tuple(plain_cell(cell, f"table {self.id}: row {list(row)!r}") for cell in row)
+
+
+def plain_cell(cell: Any, place: str) -> Cell:
+    """A cell as Python has it, without NumPy.
+
+    Args:
+        cell: a string, a number, True, False or None.
+        place: begins the message.
+
+    Raises:
+        TypeError: it is something else.
+
+    Example:
+        >>> plain_cell(np.int64(7), "answer"), plain_cell(np.str_("Ann"), "answer")
+        (7, 'Ann')
+    """
+    if type(cell) in _CELL_TYPES:
+        return cell
+    plain = cell.item() if isinstance(cell, np.generic) else cell
+    if isinstance(plain, bool):  # as SQLite has them
+        return int(plain)
+    if type(plain) not in _CELL_TYPES:
+        expected = "expected strings, numbers or None as cells"
+        raise TypeError(f"{place}: {expected}, found {type(cell).__name__} {cell!r}")
+    return plain
 
 
 @dataclass(frozen=True)
@@ -139,5 +187,6 @@ def split_words(question: str) -> np.ndarray:
         >>> split_words("over $1,000?").tolist()
         [[0, 4], [5, 6], [6, 7], [7, 8], [8, 11], [11, 12]]
     """
+    check_text(question, "question")
     spans = [match.span() for match in _WORD.finditer(question)]
     return np.array(spans, np.int32).reshape(-1, 2)

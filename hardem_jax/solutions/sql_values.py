@@ -2,7 +2,8 @@
 
 WikiSQL's official engine (Zhong et al., 2017) binds the value of a condition by these rules:
 
-- Text is lower-cased; cells are stored in lower case already.
+- Text is lower-cased, and so are cells: the official files hold them in lower case already.
+  Letters are compared code point by code point, so that a decomposed "é" is not a composed one.
 - Against a real column, text becomes a number: the whole of it if it is a decimal number
   (commas are left out, wherever they are), else the first digits in it, ``[-+]?\\d*\\.\\d+|\\d+``.
   Without any, the query has no result but an `ExecutionError`.
@@ -21,11 +22,18 @@ import functools
 import re
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_types import AGGREGATORS, OPERATORS, Cell, Query, Table
+from hardem_jax.solutions.sql_types import (
+    AGGREGATORS,
+    OPERATORS,
+    Cell,
+    Query,
+    Table,
+    plain_cell,
+)
 
 _FIRST_NUMBER = re.compile(r"[-+]?\d*\.\d+|\d+")
 # Texts whose number is plain: most of those in tables, and faster than to ask SQLite.
@@ -109,6 +117,7 @@ def bound_value(value: str | float | int, column_type: str) -> str | float | int
         >>> bound_value("Miami", "text"), bound_value("1,200", "real"), bound_value("top 5", "real")
         ('miami', 1200.0, 5.0)
     """
+    value = plain_cell(value, "condition")  # type: ignore[assignment]
     if not isinstance(value, str):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise ExecutionError(f"expected an integer of 64 bits, found {value}")
@@ -155,8 +164,20 @@ def decimal_number(text: str) -> float | None:
         raise ExecutionError(f"expected a number for a real column, found {text!r}") from error
 
 
+def in_lower_case(cells: Iterable[Cell]) -> tuple[Cell, ...]:
+    """Cells as the official engine compares them.
+
+    Example:
+        >>> in_lower_case(["Ann", 7, None])
+        ('ann', 7, None)
+    """
+    return tuple(cell.lower() if isinstance(cell, str) else cell for cell in cells)
+
+
 def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
     """Cells as SQLite stores them: numbers as text in text columns, the reverse in real ones.
+
+    Texts are in lower case, and there is no negative zero.
 
     Args:
         values: of one column, from top to bottom.
@@ -166,24 +187,36 @@ def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
         InputError: SQLite cannot hold a cell.
 
     Example:
-        >>> stored_cells(("7", 8, None, "n/a"), "real"), stored_cells((7.0, "ann"), "text")
+        >>> stored_cells(("7", 8, None, "N/A"), "real"), stored_cells((7.0, "Ann"), "text")
         ((7.0, 8.0, None, 'n/a'), ('7.0', 'ann'))
     """
+    values = in_lower_case(values)
     plain = str if column_type == "text" else float
     as_they_are = all(type(value) is plain and value == value for value in values)
     try:
         if as_they_are:
-            if plain is str:
-                "".join(values).encode()  # type: ignore[arg-type]
-            return tuple(values)
+            if plain is float:
+                return tuple(value + 0.0 for value in values)  # type: ignore[operator]
+            "".join(values).encode()  # type: ignore[arg-type]
+            return values
         with contextlib.closing(sqlite3.connect(":memory:")) as connection:
             connection.execute(f"CREATE TABLE cells (value {column_type})")
             rows = [(value,) for value in values]
             connection.executemany("INSERT INTO cells VALUES (?)", rows)
             found = connection.execute("SELECT value FROM cells ORDER BY rowid").fetchall()
     except SQLITE_ERRORS as error:
-        raise InputError(f"a {column_type} column: expected cells for SQLite, {error}") from error
+        row, cell = next((r, c) for r, c in enumerate(values) if not _can_be_stored(c))
+        raise InputError(
+            f"row {row} of a {column_type} column: expected cells for SQLite "
+            f"(Unicode text, integers of 64 bits), found {cell!r:.40}"
+        ) from error
     return tuple(value for (value,) in found)
+
+
+def _can_be_stored(cell: Cell) -> bool:
+    if isinstance(cell, str):
+        return not any("\ud800" <= character <= "\udfff" for character in cell)
+    return not isinstance(cell, int) or -(2**63) <= cell < 2**63
 
 
 # typed: 7 and 7.0 are one key otherwise, but two texts.

@@ -481,3 +481,55 @@ def test_benchmark_on_a_few_questions(shared_dir, tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "200 random queries" in printed and ": 0 different results" in printed
     assert "times as long" in printed and out.is_file()
+
+
+GOLFERS = (("Gary Player", "South Africa", 1), ("Tom Watson", "United States", 2))
+GOLF = Table("1-1", ("Player", "Country", "Place"), ("text", "text", "real"), GOLFERS)
+WHICH = "Which country does Gary Player play for?"
+
+
+def test_case_of_cells_and_answers_does_not_matter():
+    lower = Table(GOLF.id, GOLF.header, GOLF.types, tuple(
+        tuple(cell.lower() if isinstance(cell, str) else cell for cell in row) for row in GOLFERS
+    ))  # fmt: skip
+    expected = enumerate_sql(lower, WHICH, ["south africa"]).queries.tolist()
+    assert expected and [1, 0, 1, 0, 0, 3, 4] + [-1] * 8 in expected
+    for answer in (["South Africa"], ("south africa",), np.array(["SOUTH AFRICA"])):
+        assert enumerate_sql(GOLF, WHICH, answer).queries.tolist() == expected
+    for semantics in ("official", "sane"):
+        rules = SqlRules(semantics=semantics)
+        for row in enumerate_sql(GOLF, WHICH, ["South Africa"], rules).queries:
+            query = Query.from_row(row, WHICH, split_words(WHICH))
+            assert execute_sql(GOLF, query, semantics=semantics) == ["south africa"]
+
+
+@pytest.mark.parametrize("answer", ["Gary Player", None, 7, b"x"])
+def test_an_answer_is_a_list_of_cells(answer):
+    with pytest.raises(TypeError, match="^answer: expected a list of cells, found "):
+        enumerate_sql(GOLF, WHICH, answer)
+
+
+def test_cells_of_an_answer_are_text_or_numbers():
+    with pytest.raises(TypeError, match="^answer: expected strings, numbers or None"):
+        enumerate_sql(GOLF, WHICH, [["South Africa"]])
+    numpy = enumerate_sql(GOLF, "1st place?", [np.int64(1)]).queries.tolist()
+    assert numpy == enumerate_sql(GOLF, "1st place?", [1.0]).queries.tolist() != []
+
+
+def test_questions_and_tables_are_checked():
+    with pytest.raises(TypeError, match="^question: expected a string, found None"):
+        enumerate_sql(GOLF, None, ["x"])
+    with pytest.raises(TypeError, match="^table: expected a Table, found list"):
+        enumerate_sql([["x"]], "x?", ["x"])
+
+
+@pytest.mark.parametrize("options", [{"numbers": "hole"}, {"semantics": "sain"}])
+def test_misspelt_rules_are_refused(options):
+    with pytest.raises(InputError, match=f"{next(iter(options))}: expected one of"):
+        SqlRules(**options)
+
+
+def test_a_cell_that_cannot_be_stored_is_named():
+    table = Table("1-1", ("a", "no."), ("text", "real"), (("x", 1), ("y", 2**64)))
+    with pytest.raises(InputError, match="table 1-1, column 'no.': row 1 of a real column: .*1844"):
+        enumerate_sql(table, "x?", ["x"])

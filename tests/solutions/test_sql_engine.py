@@ -1,10 +1,12 @@
 """Both engines: the official semantics by SQLite, and the same without it."""
 
+import datetime
 import json
 import math
 import random
 import sqlite3
 
+import numpy as np
 import pytest
 
 from experiments.benchmark.sql_queries import compare_engines, outcome, random_query, spans_of
@@ -151,7 +153,10 @@ def test_aggregates(kind, cells, aggregator, expected):
     ("kind", "cells", "operator", "value", "expected"),
     [
         ("text", ["ann", "bo"], EQUAL, "ANN", ["ann"]),
-        ("text", ["Ann"], EQUAL, "Ann", []),  # cells are expected in lower case
+        ("text", ["Ann", "Bo"], EQUAL, "aNN", ["ann"]),
+        ("text", ["Ann", "bo"], ABOVE, "ann", ["bo"]),
+        ("real", ["N/A", 3.0], EQUAL, 3, [3.0]),
+        ("real", [-0.0, 1.0], EQUAL, 0, [0.0]),
         ("text", ["7", "7.0"], EQUAL, 7, ["7"]),
         ("text", ["7", "7.0"], EQUAL, 7.0, ["7.0"]),
         ("text", ["10", "9", None], ABOVE, "5", ["9"]),
@@ -409,3 +414,74 @@ def test_sane_aggregates(cells, expected):
 def test_spans_are_cut_from_the_question():
     assert spans_of("over $5?")[:3] == ["over", "over $", "over $5"]
     assert spans_of("  ") == []
+
+
+@pytest.mark.parametrize("semantics", ["official", "sane"])
+def test_cells_can_be_shown_as_they_were_written(semantics):
+    rows = (("Ann B", 7, "1,200"), ("bo", 9, "90"), ("Cy", None, "DNF"))
+    table = Table("1-1", ("Player", "No.", "Points"), ("text", "real", "text"), rows)
+
+    def written(*query):
+        return execute_sql(table, Query(*query), semantics=semantics, as_written=True)
+
+    assert written(0, NONE) == ["Ann B", "bo", "Cy"]
+    assert written(0, NONE, (Condition(0, EQUAL, "ANN b"),)) == ["Ann B"]
+    assert written(0, MAX) == ["Cy"] and written(0, MIN) == ["Ann B"]
+    assert written(2, NONE) == ["1,200", "90", "DNF"]
+    assert written(1, SUM) == [16.0] and written(0, COUNT) == [3]
+    assert written(1, MAX, (Condition(0, EQUAL, "cy"),)) == [None]
+    assert written(0, NONE, (Condition(0, EQUAL, "nobody"),)) == []
+
+
+def test_there_is_no_negative_zero():
+    for cells in ([-0.0, -0.0], [-0.0, None], [np.float64(-0.0)]):
+        found = both(column_of("real", *cells), Query(0, NONE))
+        assert str(found[0]) == "0.0"
+        assert str(execute_sql(column_of("real", *cells), Query(0, MAX))[0]) == "0.0"
+    assert str(execute_sql(column_of("text", "-0"), Query(0, NONE), semantics="sane")[0]) == "0.0"
+
+
+def test_numpy_cells_and_values_are_those_of_python():
+    table = column_of("real", np.int64(7), np.float32(0.5), np.bool_(True), np.float64("nan"))
+    assert both(table, Query(0, NONE)) == [7.0, 0.5, 1.0, None]
+    assert both(table, Query(0, NONE, (Condition(0, EQUAL, np.int64(7)),))) == [7.0]
+    assert both(column_of("text", np.str_("Ann")), Query(0, NONE)) == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (("player", ("text",), (("ann",),)), "header: expected a list of strings, found the str"),
+        ((("player",), "text", (("ann",),)), "types: expected a list of strings"),
+        ((("player",), ("text",), "ann"), "rows: expected a list of rows, found the string 'ann'"),
+        ((("a", "b"), ("text", "text"), ("xy",)), "row: expected a list of cells, found the str"),
+        ((("player",), ("text",), None), "rows: expected a list of rows, found None"),
+        ((("player",), ("text",), ((b"ann",),)), "found bytes b'ann'"),
+        ((("day",), ("text",), ((datetime.date(2004, 5, 1),),)), "found date datetime"),
+        (((None,), ("text",), (("ann",),)), "header: expected a list of strings, found None in it"),
+    ],
+)
+def test_a_table_is_made_of_lists_of_cells(fields, message):
+    with pytest.raises(TypeError, match=f"table 1-1: .*{message}"):
+        Table("1-1", *fields)
+
+
+def test_rows_may_be_lists():
+    table = Table("1-1", ["player", "no."], ["text", "real"], [["Ann", 7.0], ("Bo", 9.0)])
+    assert table.rows == (("Ann", 7.0), ("Bo", 9.0)) and table.types == ("text", "real")
+    assert hash(table) == hash(Table("1-1", ("player", "no."), ("text", "real"), table.rows))
+
+
+def test_semantics_and_tables_are_checked():
+    table = column_of("text", "ann")
+    with pytest.raises(InputError, match="semantics: expected one of .* found 'Official'"):
+        execute_sql(table, Query(0, NONE), semantics="Official")
+    with pytest.raises(TypeError, match="table: expected a Table, found list"):
+        execute_sql([["ann"]], Query(0, NONE))
+
+
+def test_composed_and_decomposed_accents_are_one_text_for_people_only():
+    table = column_of("text", "cafe\u0301")
+    query = Query(0, COUNT, (Condition(0, EQUAL, "Caf\u00e9"),))
+    assert both(table, query) == [0]  # as in the official files
+    assert execute_sql(table, query, semantics="sane") == [1]
