@@ -29,7 +29,8 @@ class BatchConfig:
 
     Attributes:
         batch_size: items of a training step, over all devices.
-        buckets: lengths T to which batches are padded, ascending; longer windows are an error.
+        buckets: lengths T to which batches are padded, ascending; a longer input is an error in
+            training, while evaluation and prediction read it in a bucket of its own.
         max_solutions: Z; mentions beyond it are cut at the end of the row. None takes the
             largest row of the data, rounded up to a power of two, and cuts nothing. (The
             released code keeps 20.)
@@ -95,20 +96,18 @@ def evaluation_batches(
     Args:
         examples: by index.
         lengths: ``[N]`` int tokens of each.
-        config: batch size and buckets; an example longer than the last bucket is an error.
+        config: batch size and buckets; examples longer than the last bucket get one more, as long
+            as the longest of them.
         pad: makes a batch of rows.
 
     Yields:
         The indices of the examples and their batch. The last batch of a bucket is filled up
         with rows of padding, for which there is no index.
     """
-    if lengths.max(initial=0) > config.buckets[-1]:
-        raise InputError(
-            f"data: expected inputs of at most {config.buckets[-1]} tokens (the largest bucket), "
-            f"found one of {lengths.max()}"
-        )
-    bucket_of = np.searchsorted(config.buckets, lengths)
-    for bucket, num_tokens in enumerate(config.buckets):
+    longest = int(lengths.max(initial=0))
+    buckets = [*config.buckets, *([longest] if longest > config.buckets[-1] else [])]
+    bucket_of = np.searchsorted(buckets, lengths)
+    for bucket, num_tokens in enumerate(buckets):
         members = np.flatnonzero(bucket_of == bucket)
         for begin in range(0, len(members), config.batch_size):
             chosen = members[begin : begin + config.batch_size]

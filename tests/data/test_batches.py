@@ -246,3 +246,12 @@ def test_evaluation_visits_every_window_once_and_marks_the_filling():
         assert [batch["ids"][i] for i in range(len(indices))] == [f"q{i}" for i in indices]
         seen.extend(indices)
     assert sorted(seen) == list(range(23))
+
+
+def test_evaluation_adds_a_bucket_for_inputs_beyond_the_largest():
+    windows = [window(i, length=length) for i, length in enumerate((10, 40, 47, 12))]
+    lengths = np.array([w.num_tokens for w in windows])
+    config = BatchConfig(batch_size=2, buckets=(16, 32))
+    batches = list(evaluation_batches(windows, lengths, config=config, pad=PAD))
+    assert [indices.tolist() for indices, _ in batches] == [[0, 3], [1, 2]]
+    assert [batch["token_ids"].shape[1] for _, batch in batches] == [16, lengths.max()]
