@@ -26,6 +26,7 @@ from rich.table import Table
 from experiments.cli import flags
 from experiments.runs import Setting, TrainCommand
 from hardem_jax.analysis.plots import learning_curves, scores_by_group
+from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.records import write_json, write_text
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
@@ -64,7 +65,7 @@ class CompareCommand(Setting):
     CURVES: ClassVar[Mapping[str, str]]
 
     seeds: tuple[int, ...] = may_change("each run has one", default=(0, 1, 2))
-    objectives: tuple[Literal["first-only", "mml", "hard-em"], ...] = may_change(
+    objectives: tuple[Literal["first-only", "mml", "hard-em", "released-mml"], ...] = may_change(
         "each run has one", default=("first-only", "mml", "hard-em")
     )
     tau: tuple[float | None, ...] = may_change("each run has one", default=(None,))
@@ -92,6 +93,7 @@ class CompareCommand(Setting):
             "first-only": {"First-only": FirstOnly()},
             "mml": {"MML": MML()},
             "hard-em": annealed,
+            "released-mml": {"MML as released in 2019": ReleasedMML()},
         }
 
     def run(self) -> None:

@@ -29,6 +29,7 @@ from experiments.runs import (
     fields_of,
     read_run_config,
 )
+from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.drop import OUTSIDE_DROP_NUM, NumericExample
 from hardem_jax.data.equations import NumericQuestion, PreparedQuestions, numeric_question
@@ -144,7 +145,7 @@ class Train(EquationSetting, TrainCommand):
         objective: which equations are trusted.
     """
 
-    objective: HardEM | MML | FirstOnly = HardEM()
+    objective: HardEM | MML | FirstOnly | ReleasedMML = HardEM()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

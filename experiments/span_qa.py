@@ -7,7 +7,7 @@ The module of a data set adds its own ``prepare`` and shares everything here and
 import dataclasses
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -208,10 +208,6 @@ class Compare(SpanSetting, CompareCommand):
         "each run has one", default=("first-only", "mml", "hard-em", "released-mml")
     )
     train_questions: int = 0
-
-    def rows_by_name(self) -> dict[str, Mapping[str, Objective]]:
-        released = {"MML as released in 2019": ReleasedMML()}
-        return {**super().rows_by_name(), "released-mml": released}
 
     def more_scores(self, run_dir: Path) -> dict[str, float]:
         scores = {}

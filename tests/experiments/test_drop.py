@@ -1,5 +1,6 @@
 """The commands for DROP with the tagger, from an official file to an answer, on a tiny stand-in."""
 
+import dataclasses
 import functools
 import json
 
@@ -7,6 +8,8 @@ import numpy as np
 import pytest
 
 from experiments import drop, equation_qa
+from experiments.cli import parse
+from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.equations import PreparedQuestions
 from tests import commands
 from tests.tiny import drop_answer, write_checkpoint, write_drop
@@ -325,3 +328,13 @@ def test_data_without_questions_is_named(capsys, tmp_path):
         line = fails(capsys, "prepare", *flags, "--split", split)
         assert f"empty: nothing to {use} on, no question can be used" in line
     assert not (tmp_path / "empty").exists()
+
+
+def test_the_released_mml_can_be_chosen():
+    paths = ["--data", "a", "--dev", "b", "--out", "c"]
+    train = parse(drop.COMMANDS, prog="test", argv=["train", *paths, "objective:released-mml"])
+    assert train.objective == ReleasedMML()
+    compare = parse(drop.COMMANDS, prog="test", argv=["compare", *paths])
+    assert list(compare.rows()) == ["First-only", "MML", "Hard EM, tau None"]
+    compare = dataclasses.replace(compare, objectives=("released-mml",))
+    assert compare.rows() == {"MML as released in 2019": ReleasedMML()}
