@@ -27,7 +27,7 @@ _ROWS_TO_LOOK_AT = 50
 
 
 def make_table(
-    id: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, lower: bool = True
+    id: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, lower: bool = False
 ) -> Table:
     """A table of texts, with the columns of numbers found.
 
@@ -47,13 +47,13 @@ def make_table(
         id: of the table.
         header: names of the columns, which may be empty or repeated.
         rows: texts of the cells.
-        lower: cells in lower case, as `TableQuestion` needs them. False to show them.
+        lower: True for cells in lower case, as the official engine compares them.
 
     Example:
         >>> rows = [["Oslo", "1,200 km", "1st"], ["Bergen", "—"]]
         >>> table = make_table("roads.csv", ["City", "Length", "Place"], rows)
         >>> table.types, table.rows
-        (('text', 'real', 'text'), (('oslo', 1200.0, '1st'), ('bergen', None, '')))
+        (('text', 'real', 'text'), (('Oslo', 1200.0, '1st'), ('Bergen', None, '')))
     """
     texts = [[" ".join(cell.split()) for cell in row] for row in (header, *rows)]
     width = max(map(len, texts))
@@ -69,7 +69,7 @@ def make_table(
 
 
 def read_csv_table(
-    path: PathLike, *, delimiter: str | None = None, lower: bool = True, id: str | None = None
+    path: PathLike, *, delimiter: str | None = None, lower: bool = False, id: str | None = None
 ) -> Table:
     """Any table a person has as a CSV file; the first line names the columns.
 
@@ -92,7 +92,7 @@ def read_csv_table(
         ...     _ = file.write_text('Model;HP\\n"Beetle; late";50\\nGolf;75\\n')
         ...     table = read_csv_table(file, id="cars")
         >>> table.header, table.rows
-        (('Model', 'HP'), (('beetle; late', 50.0), ('golf', 75.0)))
+        (('Model', 'HP'), (('Beetle; late', 50.0), ('Golf', 75.0)))
     """
     text = read_text(path).removeprefix("\ufeff")
     if delimiter is not None and len(delimiter) != 1:
@@ -150,7 +150,7 @@ def _number(text: str) -> float | None:
     number = float(match["number"].replace(",", ""))
     if number > _MAX_WHOLE:
         return None
-    return -number if match["sign"] in _MINUS else number
+    return 0.0 - number if match["sign"] in _MINUS else number  # without a negative zero
 
 
 def _is_unit(word: str) -> bool:

@@ -38,7 +38,7 @@ class TableQuestion:
     Attributes:
         id: as predictions are keyed.
         question: non-empty text.
-        table: cells in lower case, as the official engine compares them.
+        table: what the question is about; its readers have texts in lower case.
         answer: cells of a query's result, or what people wrote.
         match: when a result is the answer: "execution", if it is equal (WikiSQL); "denotation", if
             it matches by `hardem_jax.metrics.wikitablequestions`.
@@ -149,9 +149,9 @@ def read_table(
     place = f"{place} ({id})"
     header, types = get_strings(record, "header", place), get_strings(record, "types", place)
     rows = []
-    for row in get_field(record, "rows", list, place) or []:
+    for number, row in enumerate(get_field(record, "rows", list, place) or []):
         row = check_kind(row, list, f"{place}: expected each row to be")
-        rows.append(tuple(_cell(cell, lower, place) for cell in row))
+        rows.append(tuple(_cell(cell, lower, f"{place}: row {number}") for cell in row))
     if skips is not None and any(len(row) != len(header) for row in rows):
         skips.warn(RAGGED, id)
         nothing = (None,) * len(header)
@@ -163,7 +163,11 @@ def read_table(
 
 
 def _cell(cell: Any, lower: bool, place: str) -> Cell:
-    if cell is None or (isinstance(cell, (int, float)) and not isinstance(cell, bool)):
+    if cell is None or isinstance(cell, float):
+        return cell
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        if not -(2**63) <= cell < 2**63:
+            raise InputError(f"{place}: expected integers of 64 bits, found {str(cell)[:40]}")
         return cell
     text = check_kind(cell, str, f"{place}: expected each cell to be a number, null or")
     return text.lower() if lower else text

@@ -69,12 +69,16 @@ def test_columns_of_numbers(cells, numbers):
 def test_columns_of_text(cells):
     kind, found = column(*cells)
     assert kind == "text"
-    assert found == [" ".join(cell.split()).lower() for cell in cells]
+    assert found == [" ".join(cell.split()) for cell in cells]
 
 
-def test_cells_are_lower_case_unless_they_are_to_be_shown():
-    assert column("São Paulo", "ROME")[1] == ["são paulo", "rome"]
-    assert column("São  Paulo", "ROME", lower=False)[1] == ["São Paulo", "ROME"]
+def test_cells_keep_their_case_unless_the_caller_wants_them_lower():
+    assert column("São  Paulo", "ROME")[1] == ["São Paulo", "ROME"]
+    assert column("São Paulo", "ROME", lower=True)[1] == ["são paulo", "rome"]
+
+
+def test_there_is_no_negative_zero():
+    assert [str(cell) for cell in column("-0", "−0.0", "1")[1]] == ["0.0", "0.0", "1.0"]
 
 
 def test_ragged_rows_are_filled_up():
@@ -116,12 +120,12 @@ def test_delimiters_are_found(read, delimiter):
         (
             "one column\nRome\nOslo, Bergen\n",
             ("one column", ""),
-            (("rome", ""), ("oslo", "bergen")),
+            (("Rome", ""), ("Oslo", "Bergen")),
         ),
-        ("City\nRome\n", ("City",), (("rome",),)),
+        ("City\nRome\n", ("City",), (("Rome",),)),
         ("a;b\n1,5;x\n2,5;y\n", ("a", "b"), (("1,5", "x"), ("2,5", "y"))),
         ("a,a,\n1,2,3\n", ("a", "a", ""), ((1.0, 2.0, 3.0),)),
-        ('a,b\n\'; DROP TABLE t; --,"""x"""\n', ("a", "b"), (("'; drop table t; --", '"x"'),)),
+        ('a,b\n\'; DROP TABLE t; --,"""x"""\n', ("a", "b"), (("'; DROP TABLE t; --", '"x"'),)),
         ("a,b\n", ("a", "b"), ()),
     ],
 )
