@@ -7,7 +7,7 @@ The module of a data set adds its own ``prepare`` and shares everything here and
 import dataclasses
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 

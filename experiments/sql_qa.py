@@ -19,8 +19,10 @@ from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCom
 from experiments.sql_model import SQLovaConfig
 from experiments.trained_parser import TrainedParser, annotated_queries, official_fields, shown
 from hardem_jax.analysis.query_differences import RightAnswer, differences_page
+from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.batches import BatchConfig, Chosen
 from hardem_jax.data.queries import PreparedQueries, QueryQuestion, query_question
+from hardem_jax.data.query_inputs import QueryInputs
 from hardem_jax.data.records import json_text, write_text
 from hardem_jax.data.table_file import read_csv_table
 from hardem_jax.data.table_questions import TableQuestion
@@ -106,7 +108,11 @@ class SqlSetting(Setting):
             semantics=dev.rules.semantics,
             place=placing(mesh),
         )
-        golds = None if self.gold is None else annotated_queries(self.gold, self.gold_split)
+        golds = (
+            None
+            if self.gold is None
+            else annotated_queries(self.gold, self.gold_split, dev_questions)
+        )
 
         def score(params: Any) -> dict[str, float]:
             sizes = dev_inputs.sizes
@@ -135,12 +141,22 @@ class SqlSetting(Setting):
                 "dev": json.dumps(dev.meta, sort_keys=True),
             },
             about=(
-                f"{len(usable)} questions ({inputs.lost} more whose queries were all cut); "
-                f"{training.plan.steps_per_epoch} steps per epoch; "
-                f"{len(dev_questions)} questions to evaluate on"
+                f"{len(usable)} questions ({inputs.lost} more whose queries were all cut"
+                f"{_cuts(inputs)}); {training.plan.steps_per_epoch} steps per epoch; "
+                f"{len(dev_questions)} questions to evaluate on{_cuts(dev_inputs)}"
             ),
             save=save,
         )
+
+
+def _cuts(inputs: QueryInputs) -> str:
+    """How many questions do not fit an input as they are; nothing if all do."""
+    counts = {
+        "column names shortened": inputs.cut_headers,
+        "question cut": inputs.cut_questions,
+        "columns left out": inputs.cut_columns,
+    }
+    return "".join(f", {count} with {what}" for what, count in counts.items() if count)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -151,7 +167,7 @@ class Train(SqlSetting, TrainCommand):
         objective: which queries are trusted.
     """
 
-    objective: HardEM | MML | FirstOnly = HardEM()
+    objective: HardEM | MML | FirstOnly | ReleasedMML = HardEM()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -219,7 +235,9 @@ class Evaluate(EvaluateCommand):
         if not questions:
             raise InputError(f"{self.data}: expected questions, found none")
         trained = TrainedParser(self.run_dir, self.checkpoint, mesh)
-        golds = None if self.gold is None else annotated_queries(self.gold, self.gold_split)
+        golds = (
+            None if self.gold is None else annotated_queries(self.gold, self.gold_split, questions)
+        )
         scores, answers = trained.evaluate(
             questions,
             split.tables,
@@ -289,11 +307,13 @@ class Predict:
         task, inputs = trained.ready([question], {table.id: table}, batch_size=1, top=self.top)
         if inputs.cut_columns:
             print(f"note: only the first {len(inputs[0].headers)} columns were read")
+        if inputs.cut_questions:
+            print(f"note: only the first {inputs[0].num_question_tokens} wordpieces were read")
         [(_, reading)] = task.read(trained.params, inputs, inputs.sizes)
         console = Console(highlight=False, soft_wrap=True, emoji=False)
         answers = task.answers(question, table, reading)
         for rank, (answer, log_prob) in enumerate(zip(answers, reading.log_probs, strict=False)):
-            result = "no result" if answer.result is None else shown(answer.result)
+            result = "no result" if answer.result is None else shown(task.written(table, answer))
             line = f"{np.exp(log_prob):6.1%}  {answer.query.text(table.header)}"
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             console.print(f"        {result}", markup=False)

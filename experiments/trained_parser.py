@@ -100,10 +100,35 @@ class TrainedParser:
         )
 
 
-def annotated_queries(folder: Path, split: str) -> dict[str, Query]:
-    """The official files' annotated queries by question id; for measuring."""
+def annotated_queries(
+    folder: Path, split: str, questions: Sequence[QueryQuestion]
+) -> dict[str, Query]:
+    """The official files' annotated queries by question id; for measuring.
+
+    Args:
+        folder: of the official files.
+        split: name of the split there.
+        questions: what they are needed for.
+
+    Raises:
+        InputError: the split holds other questions: none of these, or another one under an id.
+    """
     examples = read_wikisql(folder, split, skips=ExclusionCounts())
-    return {example.id: example.query for example in examples if example.query is not None}
+    annotated = {example.id: example for example in examples if example.query is not None}
+    ids = [question.id for question in questions]
+    for question in questions:
+        example = annotated.get(question.id)
+        if example is not None and example.question != question.question:
+            raise InputError(
+                f"{folder}, split {split}: expected {question.question!r} as question "
+                f"{question.id}, found {example.question!r}"
+            )
+    if ids and annotated.keys().isdisjoint(ids):
+        raise InputError(
+            f"{folder}, split {split}: expected queries of questions such as {ids[0]}, found "
+            f"{f'those of {next(iter(annotated))} and others' if annotated else 'none'}"
+        )
+    return {id: example.query for id, example in annotated.items() if example.query is not None}
 
 
 def shown(result: Sequence[Cell]) -> str:
@@ -115,7 +140,10 @@ def shown(result: Sequence[Cell]) -> str:
 
 
 def _cell_text(cell: str | float | int) -> str:
-    return f"{cell:g}" if isinstance(cell, float) else str(cell)
+    """All digits of a number, without those that say nothing."""
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e16:
+        return f"{cell:.0f}"
+    return str(cell)
 
 
 def official_fields(query: Query) -> dict[str, Any]:

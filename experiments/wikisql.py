@@ -30,7 +30,7 @@ from experiments.preparing import determined_by, print_summary, watched
 from experiments.sql_qa import Compare, Evaluate, Predict, Train
 from experiments.trained_parser import annotated_queries
 from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.queries import prepare_queries, supervised_split
+from hardem_jax.data.queries import PreparedQueries, prepare_queries, supervised_split
 from hardem_jax.data.table_questions import read_table_questions, write_table_questions
 from hardem_jax.data.wikisql import write_answers
 from hardem_jax.data.wikitablequestions import read_wikitablequestions
@@ -130,7 +130,8 @@ class Supervise:
 
     def run(self) -> None:
         exclusions = ExclusionCounts()
-        golds = annotated_queries(self.folder, self.name)
+        questions = PreparedQueries(self.data).questions
+        golds = annotated_queries(self.folder, self.name, questions)
         meta = supervised_split(
             self.data, golds, self.out, exclusions=exclusions, replace=self.force
         )

@@ -178,6 +178,14 @@ class SqlQA:
                 result = None
             yield QueryAnswer(query, result)
 
+    def written(self, table: Table, answer: QueryAnswer) -> list[Cell]:
+        """The result of an answer with cells as the table holds them, to show it to people.
+
+        Raises:
+            ExecutionError: the answer's query cannot be executed; its result is None.
+        """
+        return execute_sql(table, answer.query, semantics=self.semantics, as_written=True)
+
     def answer(
         self, question: QueryQuestion, table: Table, reading: QueryReading
     ) -> QueryAnswer | None:

@@ -1,12 +1,16 @@
 """The commands for WikiSQL, from official files to an answer, on a tiny stand-in."""
 
+import dataclasses
 import functools
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 from experiments import wikisql
+from experiments.cli import parse
+from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.queries import PreparedQueries
 from tests import commands
 from tests.tiny import write_checkpoint, write_wikisql
@@ -125,6 +129,79 @@ def test_the_annotated_queries_make_the_upper_bound(root, capsys):
     assert split.questions[1].queries[0, :3].tolist() == [0, 3, 1]
 
 
+def test_annotated_queries_are_those_of_the_questions(root, tmp_path, capsys):
+    official = tmp_path / "official"
+    shutil.copytree(root / "official", official)
+    for kind in ("jsonl", "tables.jsonl"):
+        (official / f"dev.{kind}").write_text((official / f"train.{kind}").read_text())
+    supervise = ["supervise", "--data", root / "train", "--out", tmp_path / "gold", "--folder"]
+    line = fails(capsys, *supervise, official, "--name", "dev")
+    assert "split dev: expected queries of questions such as train-0, found those of dev-0" in line
+    evaluate = ["evaluate", "--run-dir", root / "run", "--data", root / "dev", "--num-devices", 1]
+    assert "such as train-0" in fails(capsys, *evaluate, "--gold", official)
+    lines = (official / "train.jsonl").read_text().splitlines()
+    (official / "train.jsonl").write_text("\n".join(lines[1:] + lines[:1]))
+    line = fails(capsys, *supervise, official)
+    assert "question train-0, found" in line
+    assert not (tmp_path / "gold").exists()
+
+
+def test_results_are_shown_as_the_table_has_them(root, tmp_path, capsys):
+    table = tmp_path / "mine.csv"
+    table.write_text("Who,Lives in,Yards\nADA,OSLO,1234567\nBO,ROME,2500000.25\n")
+    command = ["predict", "--run-dir", root / "run", "--table", table, "--top", 40]
+    capsys.readouterr()
+    call(*command, "--question", "Who lives in rome?")
+    results = capsys.readouterr().out.splitlines()[1::2]
+    assert any("ADA" in result or "OSLO" in result for result in results)
+    assert any("1234567" in result for result in results)
+    cells = {cell for result in results for cell in result.strip().split(", ")}
+    known = {"ADA", "BO", "OSLO", "ROME", "1234567", "2500000.25", "3734567.25", "1867283.625"}
+    assert cells <= known | {"0", "1", "2", "-", "(no row)", "no result"}
+
+
+def test_inputs_beyond_the_buckets_of_a_run_are_read(root, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(root / "run", run)
+    config = json.loads((run / "config.json").read_text())
+    config["flags"]["batches"]["buckets"] = [4, 8]
+    (run / "config.json").write_text(json.dumps(config))
+    evaluate = ["evaluate", "--num-devices", 1, "--data", root / "dev", "--run-dir"]
+    tables = []
+    for folder in (run, root / "run"):
+        call(*evaluate, folder, "--predictions", tmp_path / "predictions.json")
+        tables.append(json.loads((tmp_path / "predictions.json").read_text()))
+    assert tables[0] == tables[1]
+
+
+def test_training_says_what_was_cut(root):
+    flags = [str(flag) for flag in train_flags(root, root / "cut")]
+    command = parse(wikisql.COMMANDS, prog="test", argv=flags)
+    about = command.start(command.objective, command.mesh()).about
+    assert about.endswith("18 questions to evaluate on")
+    model = dataclasses.replace(command.model, max_tokens=12, max_header_tokens=1)
+    command = dataclasses.replace(command, model=model)
+    about = command.start(command.objective, command.mesh()).about
+    cuts = ", 18 with column names shortened, 6 with question cut, 12 with columns left out"
+    assert about.endswith(f"18 questions to evaluate on{cuts}")
+    assert f"whose queries were all cut{cuts})" in about
+
+
+def test_the_released_mml_can_be_chosen(root):
+    flags = [str(flag) for flag in train_flags(root, root / "released")][:-1]
+    train = parse(wikisql.COMMANDS, prog="test", argv=[*flags, "objective:released-mml"])
+    assert train.objective == ReleasedMML()
+    flags[0] = "compare"
+    rows = {}
+    for objectives in ([], ["--objectives", "mml", "released-mml"]):
+        compare = parse(wikisql.COMMANDS, prog="test", argv=[*flags, *objectives])
+        rows[len(objectives)] = list(compare.rows())
+    assert rows == {
+        0: ["First-only", "MML", "Hard EM, tau None"],
+        3: ["MML", "MML as released in 2019"],
+    }
+
+
 def test_bad_input_is_one_line(root, tmp_path, capsys):
     evaluate = ["evaluate", "--run-dir", root / "no-such", "--data", root / "dev"]
     assert "no-such" in fails(capsys, *evaluate)
@@ -135,6 +212,17 @@ def test_bad_input_is_one_line(root, tmp_path, capsys):
     line = fails(capsys, "prepare", "--questions", unanswerable, "--out", tmp_path / "data")
     assert "nothing to train on" in line and "no query gives the answer" in line
     unanswerable.write_text("{")
-    assert "answers.jsonl: line 1" in fails(
-        capsys, "prepare", "--questions", unanswerable, "--out", tmp_path / "data"
-    )
+    prepare = ["prepare", "--questions", unanswerable, "--out", tmp_path / "data"]
+    assert "answers.jsonl: line 1" in fails(capsys, *prepare)
+    table = json.loads(lines[0])
+    table["table"]["rows"][1][2] = 2**64
+    unanswerable.write_text(json.dumps(table))
+    line = fails(capsys, *prepare)
+    assert "answers.jsonl: line 1 (1-0): row 1: expected integers of 64 bits, found 1844" in line
+    official = tmp_path / "official"
+    shutil.copytree(root / "official", official)
+    tables = (official / "train.tables.jsonl").read_text().splitlines()
+    tables[1] = json.dumps(table["table"] | {"id": "1-1"})
+    (official / "train.tables.jsonl").write_text("\n".join(tables))
+    answers = ["answers", "--folder", official, "--name", "train", "--out", tmp_path / "a.jsonl"]
+    assert "train.tables.jsonl: line 2 (1-1): row 1: expected integers" in fails(capsys, *answers)
