@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.arguments import check_choice
 
 SPECIAL, PASSAGE, QUESTION = 0, 1, 2
 NONE, PLUS, MINUS, PERCENT, COUNT = 0, 1, 2, 3, 4
@@ -19,6 +20,8 @@ NONE, PLUS, MINUS, PERCENT, COUNT = 0, 1, 2, 3, 4
 SPECIAL_NUMBERS = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 12.0, 100.0, 1000.0)
 
 _OPERATORS = (PLUS, MINUS, PERCENT)
+
+Percent = Literal["off", "term", "factor"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +55,14 @@ class EquationRules:
     lone_special: bool = False
     lone_text: bool = True
     question_numbers: bool = True
-    percent: Literal["off", "term", "factor"] = "off"
+    percent: Percent = "off"
     negative: bool = False
     max_count: int | None = None
     distinct_values: bool = False
     digits: int = 5
 
     def __post_init__(self) -> None:
+        check_choice(self.percent, Percent, "percent")
         if self.max_count is not None and self.max_count < 0:
             raise InputError(f"max_count: expected at least 0, found {self.max_count}")
         if not 0 <= self.digits <= 15:

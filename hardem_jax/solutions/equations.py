@@ -25,12 +25,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.arguments import check_many
 from hardem_jax.solutions.equation_rules import (
     COUNT,
     MINUS,
@@ -65,11 +67,14 @@ __all__ = [
 
 # Of a temporary array, whatever N is: 8 MiB of float64.
 _MAX_ELEMENTS = 2**20
+_THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 
 
 @dataclasses.dataclass(frozen=True)
 class NumberTable:
     """The numbers of one question, by slot; from `number_table`.
+
+    Lists are taken as well as arrays.
 
     Attributes:
         values: ``[N]`` float64, finite.
@@ -80,6 +85,8 @@ class NumberTable:
     kinds: np.ndarray
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "values", np.asarray(self.values, np.float64))
+        object.__setattr__(self, "kinds", np.asarray(self.kinds, np.int8))
         if self.values.ndim != 1 or self.values.shape != self.kinds.shape:
             shapes = f"{self.values.shape} and {self.kinds.shape}"
             raise ValueError(f"values and kinds: expected one length N, found shapes {shapes}")
@@ -88,6 +95,8 @@ class NumberTable:
             raise ValueError(f"values: expected finite numbers, found {found}")
         if (np.diff(self.kinds) < 0).any():
             raise ValueError("kinds: expected special, then passage, then question numbers")
+        if not np.isin(self.kinds, (SPECIAL, PASSAGE, QUESTION)).all():
+            raise ValueError(f"kinds: expected 0, 1 and 2, found {self.kinds.tolist()}")
 
 
 def number_table(
@@ -103,7 +112,8 @@ def number_table(
         special: S, distinct.
 
     Raises:
-        ValueError: a number is not finite.
+        TypeError: ``passage`` or ``question`` is a text or holds something else.
+        ValueError: a number is not finite, or special numbers are not distinct.
 
     Example:
         >>> from hardem_jax.solutions.numbers import find_numbers
@@ -111,6 +121,13 @@ def number_table(
         >>> table.values.tolist(), table.kinds.tolist()
         ([1.0, 2.0, 41.0, 38.0, 3.0], [0, 0, 1, 1, 2])
     """
+    for name, mentions in (("passage", passage), ("question", question)):
+        check_many(mentions, name, "numbers that find_numbers found")
+        for mention in mentions:
+            if not isinstance(mention, NumberMention):
+                raise TypeError(f"{name}: expected mentions of find_numbers, found {mention!r}")
+    if len({*special}) < len(special):
+        raise ValueError(f"special: expected distinct numbers, found {list(special)}")
     values = [*special, *(m.value for m in passage), *(m.value for m in question)]
     sizes = (len(special), len(passage), len(question))
     kinds = np.repeat(np.array([SPECIAL, PASSAGE, QUESTION], np.int8), sizes)
@@ -127,14 +144,14 @@ def enumerate_equations(
 
     Args:
         table: the numbers of the question.
-        answer: y.
+        answer: y, a number or its text, such as "12.5" or "1,000".
         rules: Z_tot, and when f(z) is y; None for the default.
 
     Returns:
         ``[Z, 4]`` int32 rows ``(n1, o1, n2, o2)`` in document order, without duplicates.
 
     Raises:
-        InputError: the answer is not finite.
+        InputError: the answer is not finite, or no number.
 
     Example:
         >>> from hardem_jax.solutions.numbers import find_numbers
@@ -142,7 +159,7 @@ def enumerate_equations(
         >>> enumerate_equations(table, 3).tolist()  # 41 - 38 and 40 - 37
         [[1, 1, 2, 2], [3, 1, 4, 2]]
     """
-    answer = float(answer)
+    answer = _number(answer)
     if not math.isfinite(answer):
         raise InputError(f"answer: expected a finite number, found {answer}")
     rules = rules or EquationRules()
@@ -168,7 +185,7 @@ def execute_equation(
         ``[Z]`` float64; inf where a value is too large.
 
     Raises:
-        ValueError: a slot or an operator does not exist.
+        ValueError: a slot or an operator does not exist, or is no integer.
 
     Example:
         >>> table = NumberTable(np.array([41.0, 38.0]), np.array([PASSAGE, PASSAGE], np.int8))
@@ -176,6 +193,9 @@ def execute_equation(
         >>> execute_equation(equations, table).tolist()
         [3.0, 38.0, 7.0]
     """
+    equations = np.asarray(equations)
+    if not equations.size:
+        return np.zeros(0)
     _check(equations, len(table.values))
     rules = rules or EquationRules()
     n1, o1, n2, o2 = equations.T
@@ -185,6 +205,17 @@ def execute_equation(
     with np.errstate(over="ignore"):
         result = np.where(rules.is_product(o1, o2), left * right, left + right)
     return np.where(o1 == COUNT, n1, result)
+
+
+def _number(answer: object) -> float:
+    """The number that an answer is, from numbers, NumPy scalars and text."""
+    plain = answer
+    if isinstance(answer, str) and _THOUSANDS.fullmatch(answer.strip()):
+        plain = answer.replace(",", "")
+    try:
+        return float(plain)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"answer: expected a number, found {answer!r:.60}") from error
 
 
 def format_number(value: float, digits: int = 5) -> str:
@@ -271,12 +302,15 @@ def _rows(n1: np.ndarray, o1: Any, n2: Any, o2: Any) -> np.ndarray:
 
 def _check(equations: np.ndarray, num_numbers: int) -> None:
     """Raises ValueError if a row is none of pair, lone number and count."""
-    n1, o1, n2, o2 = equations.reshape(-1, 4).T
+    if equations.ndim != 2 or equations.shape[1] != 4 or equations.dtype.kind not in "iu":
+        found = f"shape {equations.shape} of {equations.dtype}"
+        raise ValueError(f"equations: expected [Z, 4] integers, found {found}")
+    n1, o1, n2, o2 = equations.T
     slot = (n1 >= 0) & (n1 < num_numbers) & (o1 >= PLUS) & (o1 <= PERCENT)
     pair = slot & (n1 < n2) & (n2 < num_numbers) & (o2 >= PLUS) & (o2 <= PERCENT)
     single = (slot | ((o1 == COUNT) & (n1 >= 0))) & (n2 == -1) & (o2 == NONE)
-    if equations.ndim != 2 or not (pair | single).all():
-        found = equations[~(pair | single)][:1].tolist() or f"shape {equations.shape}"
+    if not (pair | single).all():
+        found = equations[~(pair | single)][:1].tolist()
         raise ValueError(
             f"equations: expected rows (n1, o1, n2, o2) over {num_numbers} numbers, found {found}"
         )

@@ -31,6 +31,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+from hardem_jax.solutions.arguments import check_choice, check_text
 from hardem_jax.solutions.number_words import (
     CARDINALS,
     PARTS,
@@ -60,6 +61,10 @@ _NOTHING, _SLASH = re.compile(""), re.compile("/")
 # In words: five groups such as "nineteen hundred ninety nine", each with its scale, are 25.
 _LONGEST_COMPOUND = 32
 _AT_MOST_99 = re.compile("[1-9][0-9]?")
+
+
+Percent = Literal["number", "hundredth", "skip"]
+NumberWords = Literal["none", "nineteen", "all"]
 
 
 class NumberMention(NamedTuple):
@@ -104,14 +109,18 @@ class NumberConfig:
 
     commas: bool = True
     decimals: bool = True
-    percent: Literal["number", "hundredth", "skip"] = "number"
+    percent: Percent = "number"
     currency: bool = True
     hyphenated: bool = True
     glued: bool = True
-    words: Literal["none", "nineteen", "all"] = "nineteen"
+    words: NumberWords = "nineteen"
     scales: bool = False
     ordinals: bool = False
     fractions: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice(self.percent, Percent, "percent")
+        check_choice(self.words, NumberWords, "words")
 
 
 def find_numbers(text: str, config: NumberConfig | None = None) -> list[NumberMention]:
@@ -161,6 +170,7 @@ class _Scanner:
     """Iterates over the mentions of one text, those too large for float64 (inf) included."""
 
     def __init__(self, text: str, config: NumberConfig):
+        check_text(text, "text")
         self.text = text
         self.config = config
         self.tokens = [t for match in _TOKEN.finditer(text) for t in _tokens(match, config)]

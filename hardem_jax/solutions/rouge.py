@@ -26,11 +26,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.arguments import check_choice, check_many, check_text, check_texts
 from hardem_jax.solutions.rouge_bound import RougeBounds, rescore
 
 Scorer = Literal["lcs", "pltrdy"]
@@ -67,8 +68,7 @@ class RougeRules:
     max_words: int = 40
 
     def __post_init__(self):
-        if self.scorer not in get_args(Scorer):
-            raise InputError(f"scorer: expected one of {get_args(Scorer)}, found {self.scorer!r}")
+        check_choice(self.scorer, Scorer, "scorer")
         if self.keep < 1 or self.max_words < 1:
             raise InputError(f"{self}: expected keep and max_words to be at least 1")
         if not 0 < self.minimum <= 1:
@@ -103,17 +103,25 @@ def enumerate_rouge_spans(
         As many as `questions`, in their order. Memory: 8 MiB, or about 35 bytes ("pltrdy": 75)
         for each of the ``W * max_words`` spans if that is more.
 
+    Raises:
+        TypeError: something is not a string, or a string stands in place of a list of answers.
+
     Example:
         >>> [z] = enumerate_rouge_spans("a b c a b", [["b c d"]], RougeRules(keep=2))
         >>> z.spans.tolist(), z.scores.tolist()  # "b c", and with 4/6: "a b c" and "b c a"
         ([[0, 5], [2, 5], [2, 7]], [0.6666666666666666, 0.8, 0.6666666666666666])
     """
     rules = rules or RougeRules()
+    check_text(text, "text")
+    check_many(questions, "questions", "lists of answers")
+    golds = [
+        [gold.lower() for gold in check_texts(answers, f"answers of question {number}")]
+        for number, answers in enumerate(questions)
+    ]
     words = [match.span() for match in _WORD.finditer(text)]
     offsets = np.array(words, np.int32).reshape(-1, 2)
     tokens = [text[start:end].lower() for start, end in words]
     legal = _legal(tokens, rules.max_words)
-    golds = [[gold.lower() for gold in answers] for answers in questions]
     if rules.scorer == "lcs":
         found = _by_lcs(tokens, golds, legal, rules)
     else:
@@ -139,6 +147,8 @@ def lcs_lengths(
         >>> lcs_lengths("a b a c".split(), ["a c".split(), ["b"]], 3).tolist()
         [[[1, 0, 1, 1], [1, 1, 2, 1], [1, 2, 2, 1]], [[0, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0]]]
     """
+    words = check_texts(words, "words")
+    answers = [check_texts(answer, "answers") for answer in answers]
     masks = _occurrences(words, answers, max_words)
     num_parts, num_answers, padded = masks.shape
     num_words = padded - max_words

@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hardem_jax.solutions.arguments import check_text
+
 Sentences = Sequence[Sequence[str]]
 
 SMALL_1_0_1 = 1e-8
@@ -46,6 +48,7 @@ def split_sentences(text: str) -> list[list[str]]:
         >>> split_sentences("the u.s. army . . over"), split_sentences(" ."), split_sentences("..")
         ([['the', 'u'], ['s'], ['army'], [''], ['over']], [['']], [])
     """
+    check_text(text, "text")
     return [piece.split() or [""] for piece in text.split(".") if piece]
 
 
@@ -109,6 +112,8 @@ def lcs_f1(prediction: str, gold: str) -> RougeScore:
         >>> lcs_f1("a total of five .", "five .").f == 2 * 2 / (5 + 2)
         True
     """
+    check_text(prediction, "prediction")
+    check_text(gold, "gold")
     predicted, tokens = prediction.split(), gold.split()
     known = set(tokens)
     shared = _lcs_table(tokens, [word for word in predicted if word in known])[-1][-1]

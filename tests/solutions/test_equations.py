@@ -368,3 +368,52 @@ def exact_value(table, n1, o1, n2, o2, rules):
         return left
     right = OPERATORS[o2] * Fraction(str(table.values[n2]))
     return left * right if rules.percent == "factor" and PERCENT in (o1, o2) else left + right
+
+
+def test_answers_may_be_texts_of_numbers():
+    table = number_table(find_numbers("1,200 then 200.5"), find_numbers("?"))
+    expected = enumerate_equations(table, 1200).tolist()
+    assert expected
+    for answer in ("1200", "1,200", "1200.0", np.float32(1200), np.int64(1200), np.str_("1200")):
+        assert enumerate_equations(table, answer).tolist() == expected
+
+
+@pytest.mark.parametrize("answer", ["twelve", "1,2", "", None, [12.0, 3.0], b"x", {}])
+def test_an_answer_that_is_no_number_is_named(answer):
+    table = number_table(find_numbers("12"), [])
+    with pytest.raises(InputError, match="^answer: expected a number, found "):
+        enumerate_equations(table, answer)
+
+
+@pytest.mark.parametrize("numbers", ["41, then 38", None, [41.0, 38.0], ["41"]])
+def test_a_table_is_made_of_mentions(numbers):
+    with pytest.raises(TypeError, match="^passage: expected "):
+        number_table(numbers, [])
+    with pytest.raises(TypeError, match="^question: expected "):
+        number_table([], numbers)
+
+
+def test_special_numbers_are_distinct():
+    with pytest.raises(ValueError, match="special: expected distinct numbers"):
+        number_table([], [], special=(1, 2, 1.0))
+
+
+def test_lists_are_as_good_as_arrays():
+    table = NumberTable([41, 38], [PASSAGE, PASSAGE])
+    assert table.values.dtype == np.float64 and table.kinds.dtype == np.int8
+    assert execute_equation([[0, PLUS, 1, MINUS]], table).tolist() == [3.0]
+    assert execute_equation([], table).tolist() == []
+    with pytest.raises(ValueError, match="kinds: expected 0, 1 and 2"):
+        NumberTable([41, 38], [PASSAGE, 7])
+
+
+@pytest.mark.parametrize("equations", [[0, PLUS, 1, MINUS], [[0.0, 1.0, 1.0, 2.0]], [[0, 1]], 7])
+def test_equations_are_rows_of_integers(equations):
+    table = NumberTable([41, 38], [PASSAGE, PASSAGE])
+    with pytest.raises(ValueError, match="^equations: expected .* integers, found shape"):
+        execute_equation(equations, table)
+
+
+def test_misspelt_rules_are_refused():
+    with pytest.raises(InputError, match="percent: expected one of .* found 'terms'"):
+        EquationRules(percent="terms")

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from hardem_jax.errors import InputError
 from hardem_jax.solutions.number_words import Word, read_compound
 from hardem_jax.solutions.numbers import NumberConfig, find_numbers, has_overflow
 
@@ -162,3 +163,16 @@ def test_long_text_takes_linear_time():
     # Quadratic scans would take minutes.
     assert len(values("1,2.3 hundred and " * 2_000, words="all")) == 3 * 2_000
     assert len(values("one " * 20_000, words="all")) == 20_000
+
+
+@pytest.mark.parametrize("options", [{"percent": "hundreths"}, {"words": "every"}])
+def test_misspelt_options_are_refused(options):
+    with pytest.raises(InputError, match=f"{next(iter(options))}: expected one of"):
+        NumberConfig(**options)
+
+
+@pytest.mark.parametrize("text", [None, 41, ["41"], b"41"])
+def test_only_text_has_numbers(text):
+    for function in (find_numbers, has_overflow):
+        with pytest.raises(TypeError, match="^text: expected a string, found "):
+            function(text)

@@ -162,3 +162,32 @@ def test_the_noisy_rule_counts_spans():
 def test_rules_that_make_no_sense(wrong, culprit):
     with pytest.raises(InputError, match=culprit):
         RougeRules(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "questions", "message"),
+    [
+        ("a b", ["a b"], "answers of question 0: expected a list of strings, found the string"),
+        ("a b", [["a"], [None]], "answers of question 1: expected a list of strings, found None"),
+        ("a b", [["a"], None], "answers of question 1: expected a list of strings, found None"),
+        ("a b", "a b", "questions: expected a list of lists of answers, found the string 'a b'"),
+        (None, [["a"]], "text: expected a string, found None"),
+    ],
+)
+def test_answers_are_lists_of_strings(text, questions, message):
+    with pytest.raises(TypeError, match=f"^{message}"):
+        enumerate_rouge_spans(text, questions)
+
+
+def test_answers_may_be_any_iterables():
+    found = enumerate_rouge_spans("a b", (np.array(["b"]), (answer for answer in ["a"]), ()))
+    assert [z.spans.tolist() for z in found] == [[[2, 3]], [[0, 1]], []]
+
+
+def test_words_are_not_letters():
+    for words, answers in (("a b", [["a"]]), (["a", "b"], ["a"])):
+        with pytest.raises(TypeError, match="expected a list of strings, found the string"):
+            lcs_lengths(words, answers, 2)
+    for score in (rouge_l_1_0_1, lcs_f1):
+        with pytest.raises(TypeError, match="expected a string, found list"):
+            score(["a"], "a")
