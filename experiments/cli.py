@@ -14,14 +14,19 @@ from typing import Any, NoReturn
 
 import tyro
 
-from hardem_jax.errors import InputError, Stopped
+from hardem_jax.errors import InputError, Stopped, one_line
 
 # Flags of an outer command may stand after those of its objective.
 _TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
-_FRAME = re.compile("[│╭╮╰╯─]+")
+# What a box is drawn with, in UTF-8 and without.
+_SIDES = " \t│|"
+_RULE = re.compile("[ \\t│|]*[╭├╰]?[─-]{3,}[╮┤╯]?[ \\t│|]*")
+_TITLE = re.compile("╭─+(.*?)─+╮")
 # What tyro calls a value that has no flag of its own.
-_NAMELESS = re.compile(r"__tyro-dummy-inner__\.")
-_USAGE_HINTS = ("Argument helptext", "For full helptext", "Available subcommands")
+_NAMELESS = re.compile(r"(__tyro-dummy-inner__\.?)+")
+# A value that the `__post_init__` of a configuration refused, by the name of its field.
+_REFUSED = re.compile(r"Error parsing *([\w.-]*): *(\w+): (expected .*)")
+_MALFORMED = re.compile(r"Error parsing (\S+): (.*)")
 # What the machine refuses and a person can change; other system errors are defects.
 _REFUSALS = {
     getattr(errno, name)
@@ -40,6 +45,9 @@ def run_command(
         prog: how the program is called, for help texts.
         argv: the arguments; those of the process by default.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Answers and tables hold whatever the data hold; not every terminal can show it.
+        sys.stdout.reconfigure(errors="backslashreplace")
     with exit_with_one_line():
         command = parse(commands, prog=prog, argv=argv)
         command.run()
@@ -90,7 +98,7 @@ def exit_with_one_line():
 
 
 def _exit(line: str, code: int) -> NoReturn:
-    print(f"error: {' '.join(line.split())}", file=sys.stderr)
+    print(f"error: {one_line(line)}", file=sys.stderr)
     raise SystemExit(code) from None
 
 
@@ -150,12 +158,33 @@ def peak_mib() -> float:
 
 def _one_line(box: str) -> str:
     """What tyro says in a framed box of several lines, as one sentence."""
-    title, *lines = (_FRAME.sub(" ", line).strip() for line in box.splitlines())
-    said = []
-    for line in lines:
-        if line.startswith(_USAGE_HINTS):
-            break
-        if line:
-            said.append(_NAMELESS.sub("", line))
+    title, *sections = _sections(box)
+    said = _NAMELESS.sub("", " ".join(sections[0])) if sections else ""
+    label = " ".join(title)
+    if label == "Required options":
+        flags = (line.split()[0] for line in sections[0] if line.startswith("--"))
+        return f"{', '.join(dict.fromkeys(flags))}: expected a value, found none"
+    if refused := _REFUSED.fullmatch(said):
+        *path, expected = refused.groups()
+        return f"--{'.'.join(filter(None, path)).replace('_', '-')}: {expected}"
+    if malformed := _MALFORMED.fullmatch(said):
+        return ": ".join(malformed.groups())
+    for lines in sections[1:]:
+        if lines[0].startswith("Perhaps you meant"):
+            flags = (line.split()[0] for line in lines if line.startswith("--"))
+            said += f" (perhaps you meant {' or '.join(dict.fromkeys(flags))})"
     # Some boxes repeat their title inside.
-    return " ".join(said if said and title in said[0] else [f"{title}:", *said])
+    return said if said.startswith(label) else f"{label}: {said}"
+
+
+def _sections(box: str) -> list[list[str]]:
+    """The lines of a box, split where it has a rule; the first section is the title."""
+    sections: list[list[str]] = [[]]
+    for line in box.splitlines():
+        if title := _TITLE.fullmatch(line.strip()):
+            sections += [[title.group(1).strip()], []]
+        elif _RULE.fullmatch(line):
+            sections.append([])
+        elif text := line.strip(_SIDES):
+            sections[-1].append(text)
+    return [lines for lines in sections if lines]
