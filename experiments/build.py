@@ -32,6 +32,7 @@ from hardem_jax.data import builders
 from hardem_jax.data.builders.prepare import add_left_out, source_of
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
 from hardem_jax.data.windows import WindowConfig
+from hardem_jax.errors import require
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.equations import EquationRules
 from hardem_jax.solutions.spans import execute_span
@@ -67,6 +68,9 @@ class BuildDataSet:
     splits: tuple[str, ...] = ()
     beam: tuple[str, ...] | None = None
     shard_size: int = 256
+
+    def __post_init__(self) -> None:
+        require(self, "shard_size", at_least=1)
 
     def run(self) -> None:
         builders.quiet()
@@ -110,6 +114,10 @@ class Show:
     split: str = "train"
     count: int = 5
     solutions: int = 10
+
+    def __post_init__(self) -> None:
+        require(self, "count", at_least=1)
+        require(self, "solutions", at_least=0)
 
     def run(self) -> None:
         build = builders.open_build(self.folder)

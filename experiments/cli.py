@@ -24,8 +24,9 @@ _RULE = re.compile("[ \\t│|]*[╭├╰]?[─-]{3,}[╮┤╯]?[ \\t│|]*")
 _TITLE = re.compile("╭─+(.*?)─+╮")
 # What tyro calls a value that has no flag of its own.
 _NAMELESS = re.compile(r"(__tyro-dummy-inner__\.?)+")
-# A value that the `__post_init__` of a configuration refused, by the name of its field.
-_REFUSED = re.compile(r"Error parsing *([\w.-]*): *(\w+): (expected .*)")
+# A value that the `__post_init__` of a configuration refused, by the name of its field; a command
+# itself goes by the name of its class.
+_REFUSED = re.compile(r"Error parsing (?:[A-Z]\w*|([\w.-]*)): (\w+): (expected .*)")
 _MALFORMED = re.compile(r"Error parsing (\S+): (.*)")
 # What the machine refuses and a person can change; other system errors are defects.
 _REFUSALS = {

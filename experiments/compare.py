@@ -28,7 +28,7 @@ from experiments.runs import Setting, TrainCommand
 from hardem_jax.analysis.plots import learning_curves, scores_by_group
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.records import write_json, write_text
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 from hardem_jax.training.fingerprint import may_change, settings_of
 from hardem_jax.training.lock import locked
@@ -70,6 +70,15 @@ class CompareCommand(Setting):
     )
     tau: tuple[float | None, ...] = may_change("each run has one", default=(None,))
     shown: int = may_change("scores do not depend on it", default=20)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("seeds", "objectives", "tau"):
+            if not getattr(self, name):
+                raise InputError(f"{name}: expected at least one value, found none")
+        require(self, "seeds", at_least=0, below=2**32)
+        require(self, "shown", at_least=0)
+        self.rows()  # refuses what no objective takes
 
     @abc.abstractmethod
     def answers(self, run_dir: Path, count: int) -> list[ShownAnswer]:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
+from hardem_jax.errors import require
 from hardem_jax.training.compilation import keep_compiled_programs
 from hardem_jax.training.fingerprint import may_change
 from hardem_jax.training.mesh import data_mesh, place_whole_batch, state_shardings
@@ -29,6 +30,9 @@ class OnDevices:
     num_devices: int | None = may_change("the same run up to rounding", default=None)
     fsdp: int = may_change("the same run up to rounding", default=1)
     distributed: Joining = may_change("the same run up to rounding", default="auto")
+
+    def __post_init__(self) -> None:
+        require(self, "num_devices", "fsdp", at_least=1)
 
     def mesh(self) -> Mesh:
         """The devices; the first thing that a command asks for.

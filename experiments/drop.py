@@ -38,6 +38,7 @@ from experiments.preparing import determined_by, print_summary, watched
 from hardem_jax.data.drop import read_drop
 from hardem_jax.data.equations import prepare_questions
 from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.errors import require
 from hardem_jax.solutions.equations import EquationRules
 from hardem_jax.solutions.numbers import NumberConfig
 
@@ -64,6 +65,9 @@ class Prepare:
     numbers: NumberConfig = NumberConfig()
     rules: EquationRules = EquationRules()
     force: bool = False
+
+    def __post_init__(self) -> None:
+        require(self, "max_words", at_least=1)
 
     def run(self) -> None:
         exclusions = ExclusionCounts()

@@ -17,10 +17,10 @@ from flax import nnx
 
 from experiments.reader import EncoderConfig
 from hardem_jax.data.batches import Pad
-from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
+from hardem_jax.data.equation_inputs import NUM_SPECIAL_TOKENS, TaggerInputs, pad_inputs
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations import EquationRules
@@ -79,6 +79,11 @@ class TaggerConfig(EncoderConfig):
     product_over: Literal["numbers", "tokens"] = "numbers"
     max_tokens: int = 512
     max_question_tokens: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "max_question_tokens", at_least=1)
+        require(self, "max_tokens", above=self.max_question_tokens + NUM_SPECIAL_TOKENS)
 
     def start(
         self, train: Sequence[NumericQuestion], *, rules: EquationRules, seed: int

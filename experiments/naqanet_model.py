@@ -15,7 +15,7 @@ from hardem_jax.data.batches import Pad
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.word_inputs import WordConfig, WordInputs, pad_word_inputs, read_texts
 from hardem_jax.data.words import Vocabulary, build_vocabularies, load_word_vectors
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
 from hardem_jax.solutions.equations import EquationRules
 
@@ -82,6 +82,12 @@ class NAQANetModelConfig:
     dtype: Literal["float32", "bfloat16"] = "float32"
     remat: bool = False
 
+    def __post_init__(self) -> None:
+        require(self, "min_words", "min_characters", at_least=1)
+        # Both refuse what is out of range.
+        self._sizes(num_words=1, num_characters=1)
+        assert self.reading
+
     def start(
         self, train: Sequence[NumericQuestion], *, rules: EquationRules, seed: int
     ) -> "NAQANetModel":
@@ -132,19 +138,19 @@ class NAQANetModelConfig:
         vectors: np.ndarray | None,
         seed: int,
     ) -> NAQANet:
-        sizes = {f.name for f in dataclasses.fields(NAQANetConfig)}
-        sizes &= {f.name for f in dataclasses.fields(self)}
         return NAQANet(
-            NAQANetConfig(
-                num_words=len(words),
-                num_characters=len(characters),
-                **{name: getattr(self, name) for name in sizes},
-            ),
+            self._sizes(num_words=len(words), num_characters=len(characters)),
             rngs=nnx.Rngs(seed),
             word_vectors=vectors,
             dtype=jnp.dtype(self.dtype),
             remat=self.remat,
         )
+
+    def _sizes(self, *, num_words: int, num_characters: int) -> NAQANetConfig:
+        names = {f.name for f in dataclasses.fields(NAQANetConfig)}
+        names &= {f.name for f in dataclasses.fields(self)}
+        fields = {name: getattr(self, name) for name in names}
+        return NAQANetConfig(num_words=num_words, num_characters=num_characters, **fields)
 
 
 @dataclasses.dataclass(frozen=True)

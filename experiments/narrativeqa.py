@@ -35,6 +35,7 @@ from hardem_jax.data.narrativeqa import (
 )
 from hardem_jax.data.records import file_digest
 from hardem_jax.data.windows import WindowConfig
+from hardem_jax.errors import require
 from hardem_jax.solutions.rouge import RougeRules
 from hardem_jax.tasks.span_reading import InferenceConfig
 from hardem_jax.training.loop import LoopConfig
@@ -69,6 +70,9 @@ class Prepare:
     windows: WindowConfig = WindowConfig()
     processes: int | None = None
     force: bool = False
+
+    def __post_init__(self) -> None:
+        require(self, "processes", at_least=1)
 
     def run(self) -> None:
         exclusions = ExclusionCounts()

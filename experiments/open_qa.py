@@ -21,6 +21,7 @@ from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.contexts import read_contexts
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.windows import WindowConfig
+from hardem_jax.errors import require
 from hardem_jax.training.loop import LoopConfig
 
 #: The numbers of passages that the paper chooses from (Min et al., 2019, appendix B).
@@ -56,6 +57,9 @@ class Prepare:
     windows: WindowConfig = WindowConfig(max_windows=None)
     processes: int = 1
     force: bool = False
+
+    def __post_init__(self) -> None:
+        require(self, "passages", at_least=1)
 
     def run(self) -> None:
         exclusions = ExclusionCounts()

@@ -14,7 +14,7 @@ from experiments.runs import fields_of, read_run_config
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.data.windows import WindowConfig
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.models.attention import Implementation
 from hardem_jax.models.bert import Bert, BertConfig, Remat
 from hardem_jax.models.bert_weights import load_bert
@@ -51,6 +51,8 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         if isinstance(self.remat, bool):  # as runs of version 0.1 have it in their config.json
             object.__setattr__(self, "remat", "layer" if self.remat else "none")
+        require(self, "num_layers", at_least=1)
+        require(self, "attention_dropout", at_least=0, below=1)
 
     def load(self, tokenizer: Wordpieces) -> Bert:
         """The encoder with its weights.

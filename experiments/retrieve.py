@@ -30,7 +30,7 @@ from hardem_jax.data.nq_open import read_nq_open
 from hardem_jax.data.open_questions import OpenQuestion
 from hardem_jax.data.records import check_writable, file_digest, write_json
 from hardem_jax.data.triviaqa import read_triviaqa_questions
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.retrieval.articles import ArticleConfig
 from hardem_jax.retrieval.passages import PassageConfig
 from hardem_jax.retrieval.progress import counted
@@ -69,9 +69,10 @@ class Index:
     limit: int | None = None
     force: bool = False
 
+    def __post_init__(self) -> None:
+        require(self, "max_characters", "limit", at_least=1)
+
     def run(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise InputError(f"--limit: expected 1 or more, found {self.limit}")
         skips, begin = ExclusionCounts(), time.perf_counter()
         store = build_indices(
             self.passages,

@@ -30,7 +30,7 @@ from hardem_jax.checksums import MANIFEST, has_checksums, verify_checksums, writ
 from hardem_jax.data.batches import Batch, BatchConfig, Pad
 from hardem_jax.data.plans import Plan, TrainingPlan, example_batches, training_batches
 from hardem_jax.data.records import check_writable, file_digest, write_json, write_text
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import Objective
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.tasks.shared import Progress
@@ -112,6 +112,10 @@ class Setting(OnDevices, abc.ABC):
     loop: LoopConfig
     inference: Any
     dev_questions: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "dev_questions", at_least=1)
 
     @abc.abstractmethod
     def start(self, objective: Objective, mesh: Mesh) -> TaskRun:
@@ -262,6 +266,10 @@ class EvaluateCommand(OnDevices, abc.ABC):
     checkpoint: Literal["best", "last"] = "best"
     predictions: Path | None = None
     batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "batch_size", at_least=1)
 
     @abc.abstractmethod
     def score(self, mesh: Mesh) -> Scored:

@@ -14,7 +14,7 @@ from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
 from hardem_jax.data.prepared import prepare_split
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.data.windows import WindowConfig, make_windows
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 
 
 def prepare(
@@ -64,12 +64,15 @@ class Predict:
     checkpoint: Literal["best", "last"] = "best"
     top: int = 5
 
+    def __post_init__(self) -> None:
+        require(self, "top", at_least=1)
+        if not self.document:
+            raise InputError("document: expected at least one file, found none")
+
     def run(self) -> None:
         if not self.question.strip():
             raise InputError("--question: expected a question, found nothing but blanks")
         documents = tuple(Document(str(path), _read_text(path)) for path in self.document)
-        if not documents:
-            raise InputError("--document: expected at least one file, found none")
         example = ReadingExample("question", self.question, documents, aliases=(), golds=())
         trained = TrainedReader(self.run_dir, self.checkpoint, batch_size=8)
         windows = make_windows(example, trained.tokenizer, trained.windows)

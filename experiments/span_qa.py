@@ -32,7 +32,7 @@ from hardem_jax.data.grouped import GroupedPlan, Scope
 from hardem_jax.data.prepared import PreparedSplit, Question, all_windows
 from hardem_jax.data.records import json_text
 from hardem_jax.data.windows import pad_windows
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 from hardem_jax.tasks.shared import Progress
 from hardem_jax.tasks.span_qa import (
@@ -67,6 +67,11 @@ class SpanSetting(Setting):
     latent: LatentConfig = LatentConfig()
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="f1")
     inference: InferenceConfig = InferenceConfig()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.data:
+            raise InputError("data: expected at least one prepared split, found none")
 
     def start(self, objective: Objective, mesh: Mesh) -> TaskRun:
         splits, dev = [PreparedSplit(folder) for folder in self.data], PreparedSplit(self.dev)
@@ -209,6 +214,10 @@ class Compare(SpanSetting, CompareCommand):
     )
     train_questions: int = 0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "train_questions", at_least=0)
+
     def more_scores(self, run_dir: Path) -> dict[str, float]:
         scores = {}
         if self.train_questions:
@@ -249,6 +258,10 @@ class Evaluate(EvaluateCommand):
     scope: Scope | None = None
     num_documents: int | None = None
     sweep: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "num_documents", "sweep", at_least=1)
 
     def score(self, mesh: Mesh) -> Scored:
         split = PreparedSplit(self.data)

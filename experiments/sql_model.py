@@ -12,6 +12,7 @@ from hardem_jax.data.batches import Batch, Pad
 from hardem_jax.data.queries import QueryQuestion
 from hardem_jax.data.query_inputs import QueryInputs, pad_query_inputs
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.errors import InputError, require
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.solutions.sql import MAX_CONDITIONS, Table
@@ -36,6 +37,19 @@ class SQLovaConfig(EncoderConfig):
     dropout: float = 0.3
     max_tokens: int = 180
     max_header_tokens: int = 24
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        counts = ("num_lstm_layers", "num_target_layers", "max_header_tokens")
+        require(self, *counts, at_least=1)
+        require(self, "hidden_size", at_least=2)
+        if self.hidden_size % 2:
+            raise InputError(
+                "hidden_size: expected an even number, half of it for each direction of an LSTM, "
+                f"found {self.hidden_size}"
+            )
+        require(self, "dropout", at_least=0, below=1)
+        require(self, "max_tokens", at_least=8)
 
     def start(self, *, seed: int) -> "Parser":
         """The pretrained encoder with everything else fresh.

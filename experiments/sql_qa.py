@@ -26,7 +26,7 @@ from hardem_jax.data.query_inputs import QueryInputs
 from hardem_jax.data.records import json_text, write_text
 from hardem_jax.data.table_file import read_csv_table
 from hardem_jax.data.table_questions import TableQuestion
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 from hardem_jax.solutions.sql import Query, SqlRules, Table
 from hardem_jax.tasks.sql_qa import (
@@ -293,6 +293,9 @@ class Predict:
     question: str
     checkpoint: Literal["best", "last"] = "best"
     top: int = 5
+
+    def __post_init__(self) -> None:
+        require(self, "top", at_least=1)
 
     def run(self) -> None:
         if not self.question.strip():

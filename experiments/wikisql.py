@@ -34,7 +34,7 @@ from hardem_jax.data.queries import PreparedQueries, prepare_queries, supervised
 from hardem_jax.data.table_questions import read_table_questions, write_table_questions
 from hardem_jax.data.wikisql import write_answers
 from hardem_jax.data.wikitablequestions import read_wikitablequestions
-from hardem_jax.errors import InputError
+from hardem_jax.errors import require
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.sql import SqlRules
 
@@ -91,9 +91,10 @@ class Prepare:
     processes: int = 1
     force: bool = False
 
+    def __post_init__(self) -> None:
+        require(self, "processes", at_least=1)
+
     def run(self) -> None:
-        if self.processes < 1:
-            raise InputError(f"--processes: expected at least 1, found {self.processes}")
         exclusions = ExclusionCounts()
         meta = prepare_queries(
             watched(read_table_questions(self.questions, skips=exclusions)),

@@ -9,7 +9,7 @@ MAX_MESSAGE = 1_000
 MAX_QUOTED = 160
 # Controls, formats (zero-width, bidirectional), surrogates, line and paragraph separators.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-_QUOTED = re.compile(r"'[^']{%d,}'|\"[^\"]{%d,}\"" % (MAX_QUOTED, MAX_QUOTED))
+_QUOTED = re.compile(f"'[^']{{{MAX_QUOTED},}}'|\"[^\"]{{{MAX_QUOTED},}}\"")
 #: No count or size of this project is larger: what is drawn from it must fit 32 bits.
 LARGEST = 2**31 - 1
 
@@ -123,26 +123,22 @@ def require(
     bounds += [f"more than {above}"] * (above is not None)
     bounds += [f"at most {at_most}"] * (at_most is not None)
     bounds += [f"less than {below}"] * (below is not None)
+    expected = " and ".join(bounds) or "a finite number"
     for name in names:
         values = getattr(config, name)
         for value in values if isinstance(values, (tuple, list)) else (values,):
             if value is None:
                 continue
-            expected = " and ".join(bounds)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                expected = f"a number of {expected}" if expected else "a number"
-                raise InputError(f"{name}: expected {expected}, found {value!r}")
-            highest = at_most
-            if isinstance(value, int) and at_most is None and below is None:
-                highest = LARGEST
-                if value > LARGEST:
-                    expected = f"at most {LARGEST}"
+                raise InputError(f"{name}: expected a number, found {value!r}")
+            if isinstance(value, int) and at_most is None and below is None and value > LARGEST:
+                raise InputError(f"{name}: expected at most {LARGEST}, found {value}")
             inside = (
                 abs(value) < float("inf")  # false for NaN, too
                 and (at_least is None or value >= at_least)
                 and (above is None or value > above)
-                and (highest is None or value <= highest)
+                and (at_most is None or value <= at_most)
                 and (below is None or value < below)
             )
             if not inside:
-                raise InputError(f"{name}: expected {expected or 'a finite number'}, found {value}")
+                raise InputError(f"{name}: expected {expected}, found {value}")

@@ -22,7 +22,7 @@ from hardem_jax.data.drop import NumericExample, read_drop
 from hardem_jax.data.equations import numeric_question
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.records import write_json
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.equations import EquationRules
 from hardem_jax.solutions.numbers import NumberConfig
 
@@ -85,6 +85,9 @@ class Equations:
     file: tuple[Path, ...]
     max_words: int = 400
     out: Path | None = None
+
+    def __post_init__(self) -> None:
+        require(self, "max_words", at_least=1)
 
     def run(self) -> None:
         skips = ExclusionCounts()

@@ -2,12 +2,11 @@
 
 import dataclasses
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from experiments.benchmark.setting import MIN_TOKENS, Setting, sizes_of
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,17 +47,29 @@ class BenchmarkFlags:
     seed: int = 0
     out: Path | None = None
 
+    def __post_init__(self) -> None:
+        require(self, "layers", "threads", "rounds", "steps", at_least=1)
+        if not self.tokens:
+            raise InputError("tokens: expected at least one length, found none")
+        require(self, "tokens", at_least=MIN_TOKENS)
+        require(self, "rows", at_least=2)
+        if self.rows % 2:
+            raise InputError(f"rows: expected an even number, found {self.rows}")
+        require(self, "shortest", at_least=0.5, at_most=1)
+        require(self, "dropout", "attention_dropout", at_least=0, below=1)
+        require(self, "seed", at_least=0, below=2**32)
+        if self.out is not None and not self.out.parent.is_dir():
+            # Now, and not after the measurements.
+            raise InputError(f"out: expected an existing folder, found none at {self.out.parent}")
+        if self.threads is not None:
+            _check_threads(self.threads)
+
     def settings(self, solutions: int) -> list[Setting]:
         """What these flags describe, for each number of tokens.
 
         Args:
             solutions: Z.
-
-        Raises:
-            InputError: naming the flags out of their range.
         """
-        if faults := list(self._faults()):
-            raise InputError("; ".join(faults))
         sizes = sizes_of(self.preset, self.layers)
         shared = ("rows", "shortest", "dropout", "attention_dropout")
         shared += ("dtype", "tf32", "device", "seed")
@@ -67,30 +78,11 @@ class BenchmarkFlags:
             Setting(sizes, tokens=tokens, solutions=solutions, **fields) for tokens in self.tokens
         ]
 
-    def _faults(self) -> Iterator[str]:
-        for name in ("layers", "threads", "rounds", "steps"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                yield f"--{name}: expected at least 1, found {value}"
-        if not self.tokens or min(self.tokens) < MIN_TOKENS:
-            yield f"--tokens: expected lengths of at least {MIN_TOKENS}, found {self.tokens}"
-        if self.rows < 2 or self.rows % 2:
-            yield f"--rows: expected an even number, found {self.rows}"
-        if not 0.5 <= self.shortest <= 1:
-            yield f"--shortest: expected a share between 0.5 and 1, found {self.shortest}"
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= (getattr(self, name) or 0) < 1:
-                flag = name.replace("_", "-")
-                yield f"--{flag}: expected 0 <= rate < 1, found {getattr(self, name)}"
-        if self.out is not None and not self.out.parent.is_dir():
-            # Now, and not after the measurements.
-            yield f"--out: expected an existing folder, found none at {self.out.parent}"
-        if self.threads is not None:
-            yield from _thread_faults(self.threads)
 
-
-def _thread_faults(threads: int) -> Iterator[str]:
+def _check_threads(threads: int) -> None:
     if not hasattr(os, "sched_getaffinity"):
-        yield "--threads: this system cannot bind a process to CPUs"
-    elif threads > (available := len(os.sched_getaffinity(0))):
-        yield f"--threads: expected at most the {available} CPUs there are, found {threads}"
+        raise InputError("threads: expected none, because this system cannot bind a process")
+    if threads > (available := len(os.sched_getaffinity(0))):
+        raise InputError(
+            f"threads: expected at most the {available} CPUs of this process, found {threads}"
+        )

@@ -28,9 +28,10 @@ from experiments.benchmark.measure import (
     wide_console,
     with_quartiles,
 )
+from experiments.benchmark.setting import MIN_TOKENS
 from experiments.cli import flags, run_command
 from hardem_jax.data.records import write_json
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +60,12 @@ class History:
     device: Literal["cpu", "gpu"] = "cpu"
     out: Path | None = None
 
+    def __post_init__(self) -> None:
+        require(self, "steps", "rounds", at_least=1)
+        require(self, "rows", at_least=2)
+        require(self, "tokens", at_least=MIN_TOKENS)
+
     def run(self) -> None:
-        if self.rounds < 1:
-            raise InputError(f"--rounds: expected at least 1, found {self.rounds}")
         titles = {commit: self._title(commit) for commit in self.commits}
         if len(titles) < len(self.commits):
             raise InputError(f"--commits: expected distinct commits, found {self.commits}")

@@ -21,7 +21,7 @@ from hardem_jax.data.plans import TrainingPlan, training_batches
 from hardem_jax.data.prepared import PreparedSplit, all_windows
 from hardem_jax.data.records import write_json
 from hardem_jax.data.windows import pad_windows
-from hardem_jax.errors import InputError
+from hardem_jax.errors import require
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +46,11 @@ class InputPipeline:
     seed: int = 0
     out: Path | None = None
 
+    def __post_init__(self) -> None:
+        require(self, "steps", "rounds", "packed_tokens", at_least=1)
+        require(self, "seed", at_least=0, below=2**32)
+
     def run(self) -> None:
-        for name in ("rounds", "steps"):
-            if getattr(self, name) < 1:
-                raise InputError(f"--{name}: expected at least 1, found {getattr(self, name)}")
         about = machine()
         windows, _ = all_windows([PreparedSplit(folder) for folder in self.data])
         layouts = {

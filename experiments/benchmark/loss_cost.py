@@ -31,7 +31,7 @@ from experiments.benchmark.ours import OBJECTIVES
 from experiments.benchmark.processes import Worker, WorkerError, worker_pool
 from experiments.benchmark.setting import Setting
 from experiments.cli import run_command
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 
 FEW, MANY, FEW_AGAIN = "step, smaller |Z|", "step, larger |Z|", "step, smaller |Z| again"
 
@@ -52,13 +52,16 @@ class LossCost(BenchmarkFlags):
     compare: tuple[int, int] = (1, 512)
     calls: int = 50
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "solutions", "compare", "calls", at_least=1)
+        for name in ("solutions", "compare"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise InputError(f"{name}: expected distinct sizes, found {values}")
+
     def run(self) -> None:
         settings = [dataclasses.replace(s, task=self.task) for s in self.settings(self.compare[0])]
-        for name, values in {"solutions": self.solutions, "compare": self.compare}.items():
-            if not values or min(values) < 1 or len(set(values)) != len(values):
-                raise InputError(f"--{name}: expected distinct sizes of at least 1, found {values}")
-        if self.calls < 1:
-            raise InputError(f"--calls: expected at least 1, found {self.calls}")
         content = measure_all(self, settings, self._measure)
         console = wide_console()
         for result in content["results"]:

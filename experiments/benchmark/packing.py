@@ -40,7 +40,7 @@ from hardem_jax.data.plans import TrainingPlan, training_batches
 from hardem_jax.data.prepared import PreparedSplit, all_windows
 from hardem_jax.data.records import write_json
 from hardem_jax.data.windows import pad_windows
-from hardem_jax.errors import InputError
+from hardem_jax.errors import require
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.packing import real_token_share
 from hardem_jax.models.span_reader import SpanReader
@@ -88,10 +88,13 @@ class Packing:
     seed: int = 0
     out: Path | None = None
 
+    def __post_init__(self) -> None:
+        counts = ("layers", "batch_size", "buckets", "packed_tokens", "rounds", "steps")
+        require(self, *counts, at_least=1)
+        require(self, "dropout", at_least=0, below=1)
+        require(self, "seed", at_least=0, below=2**32)
+
     def run(self) -> None:
-        for name in ("rounds", "steps", "batch_size"):
-            if getattr(self, name) < 1:
-                raise InputError(f"--{name}: expected at least 1, found {getattr(self, name)}")
         about = machine()
         windows, _ = all_windows([PreparedSplit(folder) for folder in self.data])
         layouts = {name: self._batches(windows, config) for name, config in self._layouts().items()}

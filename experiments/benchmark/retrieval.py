@@ -26,7 +26,7 @@ from experiments.retrieve import READERS, Layout
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.open_questions import OpenQuestion
 from hardem_jax.data.records import write_json
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.retrieval.articles import build_article_index
 from hardem_jax.retrieval.passages import build_passage_index
 from hardem_jax.retrieval.recall import RecallCounts
@@ -69,11 +69,14 @@ class Retrieval:
     sample: int = 500
     out: Path | None = None
 
+    def __post_init__(self) -> None:
+        require(self, "parts", above=0, at_most=1)
+        require(self, "ranks", at_least=1, at_most=self.retriever.passages)
+        require(self, "sample", at_least=1)
+        if 1 not in self.parts:
+            raise InputError(f"parts: expected shares up to 1.0, found {self.parts}")
+
     def run(self) -> None:
-        if not self.parts or max(self.parts) != 1 or min(self.parts) <= 0:
-            raise InputError(f"--parts: expected shares up to 1.0, found {self.parts}")
-        if max(self.ranks) > self.retriever.passages:
-            raise InputError(f"--ranks: expected at most {self.retriever.passages} passages")
         about, skips = machine(), ExclusionCounts()
         questions = read_questions(self.questions, self.layout, skips)
         with tempfile.TemporaryDirectory(prefix="benchmark-") as name:

@@ -25,7 +25,7 @@ from experiments.cli import flags, run_command
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
 from hardem_jax.data.narrativeqa import add_rouge_mentions, read_narrativeqa
 from hardem_jax.data.records import write_json
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.metrics import rouge
 from hardem_jax.solutions.rouge import RougeRules
 from hardem_jax.solutions.rouge_score import lcs_f1, rouge_l_1_0_1
@@ -63,6 +63,11 @@ class Rouge:
     check: int = 10
     seed: int = 0
     out: Path | None = None
+
+    def __post_init__(self) -> None:
+        require(self, "processes", at_least=1)
+        require(self, "check", at_least=0)
+        require(self, "seed", at_least=0, below=2**32)
 
     def run(self) -> None:
         skips = ExclusionCounts()

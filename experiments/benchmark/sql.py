@@ -34,7 +34,7 @@ from experiments.cli import flags, run_command
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.records import write_json
 from hardem_jax.data.wikisql import read_wikisql
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.sql import (
     Cell,
     Condition,
@@ -94,6 +94,11 @@ class Sql:
     queries: int = 0
     seed: int = 0
     out: Path | None = None
+
+    def __post_init__(self) -> None:
+        require(self, "processes", "sample", "sample_queries", at_least=1)
+        require(self, "queries", at_least=0)
+        require(self, "seed", at_least=0, below=2**32)
 
     def run(self) -> None:
         skips = ExclusionCounts()

@@ -21,10 +21,10 @@ from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console
 from experiments.benchmark.ours import TaskStep, write_weights
-from experiments.benchmark.setting import Setting, sizes_of
+from experiments.benchmark.setting import MIN_TOKENS, Setting, sizes_of
 from experiments.cli import flags, run_command
 from hardem_jax.data.records import write_json
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = (?:\(.*?\)|\S+) ([\w-]+)\(")
 _OP_NAME = re.compile(r'op_name="([^";]*)')
@@ -66,9 +66,13 @@ class StepProfile:
     top: int = 10
     out: Path | None = None
 
+    def __post_init__(self) -> None:
+        require(self, "layers", "solutions", "steps", "top", at_least=1)
+        require(self, "rows", at_least=2)
+        require(self, "tokens", at_least=MIN_TOKENS)
+        require(self, "dropout", "attention_dropout", at_least=0, below=1)
+
     def run(self) -> None:
-        if self.steps < 1:
-            raise InputError(f"--steps: expected at least 1, found {self.steps}")
         setting = Setting(
             *(sizes_of(self.preset, self.layers), self.rows, self.tokens, self.solutions),
             dropout=self.dropout,

@@ -30,7 +30,7 @@ from experiments.benchmark.setting import NUM_STEPS, Setting, sizes_of
 from experiments.benchmark.tasks import STEPS
 from experiments.cli import flags, run_command
 from hardem_jax.data.records import write_json
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.models.attention import Implementation
 from hardem_jax.models.bert import Bert, Remat
 from hardem_jax.objectives import HardEM
@@ -99,12 +99,12 @@ class Tpu:
     fsdp: int = 1
     out: Path | None = None
 
+    def __post_init__(self) -> None:
+        require(self, "rows", "tokens", "solutions", at_least=2)
+        require(self, "layers", "accumulate", "fsdp", at_least=1)
+        require(self, "attention_dropout", at_least=0, below=1)
+
     def run(self) -> None:
-        for name, least in {"rows": 2, "tokens": 2, "solutions": 2, "accumulate": 1}.items():
-            if getattr(self, name) < least:
-                raise InputError(
-                    f"--{name}: expected at least {least}, found {getattr(self, name)}"
-                )
         meshes = {name: slice_mesh(name, self.fsdp) for name in self.topologies}
         programs = list(itertools.product(self.tasks, meshes, self.attention, self.remat))
         results = []

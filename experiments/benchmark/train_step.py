@@ -45,7 +45,7 @@ from experiments.benchmark.measure import (
 from experiments.benchmark.processes import Worker, WorkerError, worker_pool
 from experiments.benchmark.setting import MATRIX_SIZE, Setting
 from experiments.cli import run_command
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 
 Variant = Literal[
     "ours",
@@ -76,12 +76,14 @@ class TrainStep(BenchmarkFlags):
     solutions: int = 32
     variants: tuple[Variant, ...] = VARIANTS
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "solutions", at_least=1)
+        if not self.variants or len(set(self.variants)) != len(self.variants):
+            raise InputError(f"variants: expected distinct variants, found {self.variants}")
+
     def run(self) -> None:
         settings = self.settings(self.solutions)
-        if self.solutions < 1:
-            raise InputError(f"--solutions: expected at least 1, found {self.solutions}")
-        if not self.variants or len(set(self.variants)) != len(self.variants):
-            raise InputError(f"--variants: expected distinct variants, found {self.variants}")
         content = measure_all(self, settings, self._measure)
         console = wide_console()
         console.print(table(content["results"]))

@@ -9,6 +9,7 @@ import grain
 from flax import nnx
 
 from hardem_jax.analysis.plots import History
+from hardem_jax.errors import require
 from hardem_jax.objectives import Objective
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import data_mesh
@@ -31,6 +32,11 @@ class Settings:
     batch_size: int = 32
     learning_rate: float = 2e-3
     width: int = 64
+
+    def __post_init__(self) -> None:
+        require(self, "steps", "batch_size", at_least=1)
+        require(self, "learning_rate", above=0)
+        require(self, "width", at_least=2)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,7 @@ from experiments.quickstart.spans import span_problem
 from hardem_jax.analysis.plots import History, learning_curves
 from hardem_jax.data.planted import PlantedConfig
 from hardem_jax.data.planted_equations import PlantedEquationsConfig
+from hardem_jax.errors import require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 
 
@@ -46,6 +47,9 @@ class Quickstart:
     spans_training: Settings = Settings()
     equations_training: Settings = Settings(steps=600)
     out: Path = Path("quickstart")
+
+    def __post_init__(self) -> None:
+        require(self, "seeds", at_least=0, below=2**32)
 
     def run(self) -> None:
         self.out.mkdir(parents=True, exist_ok=True)

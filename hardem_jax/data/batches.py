@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 
 T = TypeVar("T")
 Batch = dict[str, Any]
@@ -49,14 +49,17 @@ class BatchConfig:
     accumulate: int = 1
 
     def __post_init__(self):
-        if self.batch_size < 1 or self.negatives < 0:
-            raise InputError(f"{self}: batch_size must be at least 1, negatives at least 0")
+        sizes = ("batch_size", "buckets", "max_solutions", "packed_tokens", "accumulate")
+        require(self, *sizes, at_least=1)
+        require(self, "negatives", at_least=0)
         if not self.buckets or sorted(set(self.buckets)) != list(self.buckets):
-            raise InputError(f"{self}: buckets must be distinct lengths in ascending order")
-        if self.packed_tokens is not None and self.packed_tokens < 1:
-            raise InputError(f"{self}: packed_tokens must be None or at least 1")
-        if self.accumulate < 1 or self.batch_size % self.accumulate:
-            raise InputError(f"{self}: accumulate must be at least 1 and divide batch_size")
+            found = " ".join(map(str, self.buckets)) or "none"
+            raise InputError(f"buckets: expected distinct lengths, ascending, found {found}")
+        if self.batch_size % self.accumulate:
+            raise InputError(
+                f"accumulate: expected a divisor of batch_size ({self.batch_size}), "
+                f"found {self.accumulate}"
+            )
 
     def bucket(self, length: int) -> int:
         """The smallest bucket that holds an input of ``length`` tokens; there must be one."""

@@ -25,7 +25,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.tokenizer import Wordpieces
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 
 ASKED = ("painted", "sold", "found", "broke", "stole", "cleaned", "lost", "bought")
 PASSING = ("slept", "waited", "danced", "laughed", "sang", "coughed", "prayed", "whistled")
@@ -55,6 +55,8 @@ class PlantedConfig:
     seed: int = 0
 
     def __post_init__(self):
+        require(self, "num_train", "num_dev", at_least=1)
+        require(self, "seed", at_least=0, below=2**32)
         if not 2 <= self.num_people <= len(NAMES) // 5:
             raise InputError(f"num_people: expected 2 to {len(NAMES) // 5}, got {self.num_people}")
         if not 1 <= self.num_verbs <= len(ASKED) or self.num_verbs % self.num_people:

@@ -27,7 +27,7 @@ import numpy as np
 from hardem_jax.data.drop import NumericExample
 from hardem_jax.data.planted import NAMES, names_of_split, whole_words
 from hardem_jax.data.tokenizer import Wordpieces
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.equations import MINUS, PLUS, EquationRules
 
 #: Z_tot of the corpus: two numbers of the passage, added or subtracted.
@@ -52,10 +52,11 @@ class PlantedEquationsConfig:
     seed: int = 0
 
     def __post_init__(self):
+        require(self, "num_train", "num_dev", at_least=1)
+        require(self, "seed", at_least=0, below=2**32)
         if not 2 <= self.num_people <= len(NAMES) // 5:
             raise InputError(f"num_people: expected 2 to {len(NAMES) // 5}, got {self.num_people}")
-        if self.largest < 2:
-            raise InputError(f"largest: expected at least 2, got {self.largest}")
+        require(self, "largest", at_least=2)
 
 
 def planted_numeric_examples(

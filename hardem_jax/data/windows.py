@@ -16,7 +16,7 @@ from hardem_jax.data.batches import Batch
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.records import Codec
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words, trim_span
 
 NUM_SPECIAL_TOKENS = 3  # [CLS] question [SEP] context [SEP]
@@ -40,16 +40,19 @@ class WindowConfig:
     max_windows: int | None = 16
 
     def __post_init__(self):
+        require(self, "max_tokens", "stride", "max_question_tokens", "max_windows", at_least=1)
         room = self.max_tokens - self.max_question_tokens - NUM_SPECIAL_TOKENS
-        if self.stride < 1 or self.max_question_tokens < 1 or room < 1:
-            raise InputError(f"{self}: no room for a document beside question and special tokens")
+        if room < 1:
+            raise InputError(
+                "max_tokens: expected room for a document besides the question "
+                f"({self.max_question_tokens}) and {NUM_SPECIAL_TOKENS} special tokens, "
+                f"found {self.max_tokens}"
+            )
         if self.stride > room:
             raise InputError(
-                f"{self}: stride {self.stride} would leave gaps between windows that hold "
-                f"{room} document tokens beside the longest question"
+                f"stride: expected at most {room}, the document tokens of a window with the "
+                f"longest question, found {self.stride}, which would leave gaps between windows"
             )
-        if self.max_windows is not None and self.max_windows < 1:
-            raise InputError(f"{self}: max_windows must be None or at least 1")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,7 +33,7 @@ from hardem_jax.data.words import (
     split_words,
     words_at,
 )
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.equations import PASSAGE
 
 
@@ -58,10 +58,7 @@ class WordConfig:
     max_word_characters: int = 16
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if value < 1:
-                raise InputError(f"{field.name}: expected at least 1, found {value}")
+        require(self, *(field.name for field in dataclasses.fields(self)), at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)

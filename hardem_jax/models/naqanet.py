@@ -8,7 +8,7 @@ out the span abilities of the original because all answers of their subset are n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.distributions.equation import AbilityDistribution
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.models.dropout import dropout
 from hardem_jax.models.layers import dense, masked_softmax
 from hardem_jax.models.qanet import (
@@ -85,26 +85,18 @@ class NAQANetConfig:
     """Probability of leaving out the last sublayer of a block; earlier ones in proportion."""
 
     def __post_init__(self) -> None:
-        faults = list(self._faults())
-        if faults:
-            raise InputError("NAQANet config: " + "; ".join(faults))
-
-    def _faults(self) -> Iterator[str]:
         # Annotations are strings here (postponed evaluation).
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            least = 0 if field.name in _MAY_BE_ZERO else 1
-            if field.type == "int" and (type(value) is not int or value < least):
-                yield f"{field.name}: expected an integer of at least {least}, found {value!r}"
-            elif field.type == "float" and (type(value) not in (int, float) or not 0 <= value < 1):
-                yield f"{field.name}: expected a number in [0, 1), found {value!r}"
+            if field.type == "int":
+                require(self, field.name, at_least=0 if field.name in _MAY_BE_ZERO else 1)
+            else:
+                require(self, field.name, at_least=0, below=1)
         size, heads = self.hidden_size, self.num_heads
-        if type(size) is int and type(heads) is int and size > 0 and heads > 0:
-            if size % 2 or size < 4 or size % heads:
-                yield (
-                    "hidden_size: expected an even number of at least 4 and a multiple of "
-                    f"{heads} heads, found {size}"
-                )
+        if size % 2 or size < 4 or size % heads:
+            raise InputError(
+                "hidden_size: expected an even number of at least 4 and a multiple of "
+                f"{heads} heads, found {size}"
+            )
 
 
 class FeedForward(nnx.Module):

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from hardem_jax.distributions.sql import QueryDistribution
+from hardem_jax.errors import InputError
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.layers import dense, masked_softmax
 from hardem_jax.models.lstm import BiLSTMs, last_output
@@ -89,6 +90,11 @@ class SQLova(nnx.Module):
         max_conditions: int = 3,
         rngs: nnx.Rngs,
     ):
+        if not 1 <= num_target_layers <= encoder.config.num_hidden_layers:
+            raise InputError(
+                f"num_target_layers: expected 1 to {encoder.config.num_hidden_layers}, the layers "
+                f"of the encoder, found {num_target_layers}"
+            )
         size, count = hidden_size, len(_MODULES)
         inputs = num_target_layers * encoder.config.hidden_size
 

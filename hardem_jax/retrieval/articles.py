@@ -23,7 +23,7 @@ import scipy.sparse
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from hardem_jax.data.records import new_folder, write_json
-from hardem_jax.errors import InputError
+from hardem_jax.errors import require
 from hardem_jax.retrieval.index_meta import index_meta
 from hardem_jax.retrieval.postings import PostingsWriter, rank_all, read_postings
 from hardem_jax.retrieval.progress import counted
@@ -48,10 +48,11 @@ class ArticleConfig:
     bigrams: bool = True
     terms: TermConfig = TermConfig()
 
+    def __post_init__(self) -> None:
+        require(self, "buckets", at_least=1)
+
     def counter(self) -> Callable[[Sequence[str]], scipy.sparse.csr_matrix]:
         """Texts -> counts of terms, ``[B, buckets]`` sparse float32."""
-        if not 1 <= self.buckets < 2**31:
-            raise InputError(f"expected buckets between 1 and 2**31 - 1, found {self.buckets}")
         analyzer = self.terms.words_and_bigrams if self.bigrams else self.terms.words
         # Types as documented; those of the stubs are the types of the default values.
         options: dict[str, Any] = {"analyzer": analyzer, "norm": None, "dtype": np.float32}

@@ -19,7 +19,7 @@ import numpy as np
 from bm25s.tokenization import Tokenized
 
 from hardem_jax.data.records import load_array, new_folder, write_json
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.retrieval.index_meta import index_meta
 from hardem_jax.retrieval.postings import Postings, rank_all
 from hardem_jax.retrieval.progress import counted
@@ -48,6 +48,11 @@ class PassageConfig:
     b: float = 0.75
     title_weight: int = 2
     terms: TermConfig = TermConfig()
+
+    def __post_init__(self) -> None:
+        require(self, "k1", at_least=0)
+        require(self, "b", at_least=0, at_most=1)
+        require(self, "title_weight", at_least=0, at_most=1000)
 
     def words(self, title: str, text: str) -> list[str]:
         """The terms of a passage."""

@@ -24,7 +24,7 @@ from hardem_jax.data.contexts import Passage
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.open_questions import OpenQuestion
 from hardem_jax.data.records import new_folder, write_json
-from hardem_jax.errors import InputError
+from hardem_jax.errors import require
 from hardem_jax.retrieval.articles import ArticleConfig, ArticleIndex, Idf, build_article_index
 from hardem_jax.retrieval.passages import PassageConfig, PassageIndex, build_passage_index
 from hardem_jax.retrieval.postings import top_k
@@ -52,13 +52,9 @@ class RetrieverConfig:
     article_weight: float = 0.25
     idf: Idf = "smooth"
 
-    def check(self) -> None:
-        """Raises `InputError` if a value is out of range."""
-        if self.articles < 1 or self.passages < 1:
-            found = f"{self.articles} and {self.passages}"
-            raise InputError(f"expected at least 1 article and 1 passage, found {found}")
-        if not 0 <= self.article_weight < np.inf:
-            raise InputError(f"expected article_weight of 0 or more, found {self.article_weight}")
+    def __post_init__(self) -> None:
+        require(self, "articles", "passages", at_least=1)
+        require(self, "article_weight", at_least=0)
 
 
 @dataclass(frozen=True)
@@ -145,7 +141,6 @@ class Retriever:
 
     def __init__(self, folder: Path, config: RetrieverConfig | None = None, *, verify: bool = True):
         self.config = config or RetrieverConfig()
-        self.config.check()
         self.store = PassageStore(folder / "store", verify=verify)
         self._passages = PassageIndex(folder / "bm25", self.store, verify=verify)
         self._articles = None

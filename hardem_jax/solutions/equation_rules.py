@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import require
 from hardem_jax.solutions.arguments import check_choice
 
 SPECIAL, PASSAGE, QUESTION = 0, 1, 2
@@ -63,10 +63,8 @@ class EquationRules:
 
     def __post_init__(self) -> None:
         check_choice(self.percent, Percent, "percent")
-        if self.max_count is not None and self.max_count < 0:
-            raise InputError(f"max_count: expected at least 0, found {self.max_count}")
-        if not 0 <= self.digits <= 15:
-            raise InputError(f"digits: expected 0 to 15, found {self.digits}")
+        require(self, "max_count", at_least=0)
+        require(self, "digits", at_least=0, at_most=15)
 
     def table(self, kinds: Any) -> Any:
         """Which pairs of Z_tot there are.

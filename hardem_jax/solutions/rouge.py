@@ -30,7 +30,7 @@ from typing import Literal
 
 import numpy as np
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import require
 from hardem_jax.solutions.arguments import check_choice, check_many, check_text, check_texts
 from hardem_jax.solutions.rouge_bound import RougeBounds, rescore
 
@@ -69,10 +69,8 @@ class RougeRules:
 
     def __post_init__(self):
         check_choice(self.scorer, Scorer, "scorer")
-        if self.keep < 1 or self.max_words < 1:
-            raise InputError(f"{self}: expected keep and max_words to be at least 1")
-        if not 0 < self.minimum <= 1:
-            raise InputError(f"{self}: expected minimum above 0 and at most 1")
+        require(self, "keep", "max_words", at_least=1)
+        require(self, "minimum", above=0, at_most=1)
 
 
 @dataclasses.dataclass(frozen=True)

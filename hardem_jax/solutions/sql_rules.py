@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.arguments import check_choice
 from hardem_jax.solutions.sql_columns import Semantics
 from hardem_jax.solutions.sql_types import MAX_CONDITIONS
@@ -61,16 +61,8 @@ class SqlRules:
     def __post_init__(self) -> None:
         check_choice(self.numbers, Numbers, "numbers")
         check_choice(self.semantics, Semantics, "semantics")
-        if not 0 <= self.max_conditions <= MAX_CONDITIONS:
-            raise InputError(
-                f"max_conditions: expected 0 to {MAX_CONDITIONS}, found {self.max_conditions}"
-            )
-        if self.cap is not None and self.cap < 1:
-            raise InputError(f"cap: expected at least 1, found {self.cap}")
-        if self.max_combinations < 1:
-            raise InputError(
-                f"max_combinations: expected at least 1, found {self.max_combinations}"
-            )
+        require(self, "max_conditions", at_least=0, at_most=MAX_CONDITIONS)
+        require(self, "cap", "max_combinations", at_least=1)
         if self.semantics == "sane" and self.numbers == "official":
             raise InputError(
                 'numbers: expected "whole" or "exact" for sane semantics, found official'

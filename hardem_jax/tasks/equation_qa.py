@@ -18,6 +18,7 @@ from flax import nnx
 from hardem_jax.data.batches import Batch, BatchConfig, Pad
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.distributions.equation import AbilityDistribution, TagDistribution
+from hardem_jax.errors import require
 from hardem_jax.metrics import drop
 from hardem_jax.solutions.equations import (
     MINUS,
@@ -66,6 +67,9 @@ class InferenceConfig:
     decoding: Literal["equation", "tags"] = "equation"
     top: int = 5
     batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        require(self, "top", "batch_size", at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)

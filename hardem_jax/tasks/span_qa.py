@@ -19,7 +19,7 @@ from hardem_jax.data.grouped import Scope
 from hardem_jax.data.prepared import Question
 from hardem_jax.data.windows import Window
 from hardem_jax.distributions.span import SpanDistribution
-from hardem_jax.errors import InputError
+from hardem_jax.errors import require
 from hardem_jax.metrics import rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
 from hardem_jax.models.packing import real_token_share
@@ -66,8 +66,7 @@ class LatentConfig:
     likelihood: Literal["span", "position"] = "span"
 
     def __post_init__(self):
-        if self.group_size < 1:
-            raise InputError(f"{self}: group_size must be at least 1")
+        require(self, "group_size", at_least=1)
 
     @property
     def rows(self) -> int:

@@ -18,7 +18,7 @@ from flax import nnx
 from hardem_jax.data.batches import Batch, BatchConfig
 from hardem_jax.data.grouped import Scope
 from hardem_jax.data.windows import Window, pad_windows
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.shared import read_rows
 
@@ -55,13 +55,12 @@ class InferenceConfig:
     sweep: tuple[int, ...] = ()
 
     def __post_init__(self):
+        counts = ("max_answer_tokens", "top", "batch_size", "num_documents", "sweep")
+        require(self, *counts, at_least=1)
         if self.joint and self.scope != "window":
-            raise InputError(f"{self}: joint ranks windows, scope must be 'window'")
-        numbers = [self.max_answer_tokens, self.top, self.batch_size, *self.sweep]
-        if self.num_documents is not None:
-            numbers.append(self.num_documents)
-        if min(numbers) < 1:
-            raise InputError(f"{self}: expected numbers of at least 1")
+            raise InputError(
+                f"joint: expected scope 'window', whose windows it ranks, found {self.scope!r}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,6 +17,7 @@ from flax import nnx
 from hardem_jax.data.batches import Batch, BatchConfig, Pad
 from hardem_jax.data.queries import QueryQuestion, gold_in_solutions
 from hardem_jax.distributions.sql import QueryDistribution
+from hardem_jax.errors import require
 from hardem_jax.metrics.wikisql import (
     execution_match,
     logical_form_match,
@@ -67,6 +68,9 @@ class InferenceConfig:
     decoding: Literal["query", "execution-guided", "greedy"] = "query"
     top: int = 5
     batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        require(self, "top", "batch_size", at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import require
 from hardem_jax.training.fingerprint import may_change
 
 
@@ -53,7 +53,6 @@ class LoopConfig:
     skipped."""
 
     def __post_init__(self) -> None:
-        for name in ("num_steps", "eval_every", "checkpoint_every", "log_every", "patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InputError(f"{name}: expected at least 1, got {value}")
+        counts = ("num_steps", "eval_every", "checkpoint_every", "log_every", "patience")
+        require(self, *counts, at_least=1)
+        require(self, "seed", at_least=0, below=2**32)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, require
 from hardem_jax.training.names import leaf_name, named_leaves
 
 
@@ -54,23 +54,16 @@ class OptimizerConfig:
     checkpoint and whoever loads a checkpoint use the average; None: there is none."""
 
     def __post_init__(self) -> None:
-        positive_norm = self.clip_norm is None or self.clip_norm > 0
-        valid_average = self.ema_decay is None or 0 <= self.ema_decay < 1
-        checks = (
-            ("learning_rate", self.learning_rate > 0, "a value > 0"),
-            ("warmup_fraction", 0 <= self.warmup_fraction < 1, "0 <= value < 1"),
-            ("weight_decay", self.weight_decay >= 0, "a value >= 0"),
-            ("clip_norm", positive_norm, "a value > 0, or None for no clipping"),
-            ("b1", 0 <= self.b1 < 1, "0 <= value < 1"),
-            ("b2", 0 <= self.b2 < 1, "0 <= value < 1"),
-            ("eps", self.eps > 0, "a value > 0"),
-            ("rate_multipliers", all(f >= 0 for _, f in self.rate_multipliers), "factors >= 0"),
-            ("schedule", self.schedule in ("linear", "constant"), "'linear' or 'constant'"),
-            ("ema_decay", valid_average, "0 <= value < 1, or None for no average"),
-        )
-        for name, valid, expected in checks:
-            if not valid:
-                raise InputError(f"{name}: expected {expected}, got {getattr(self, name)}")
+        require(self, "learning_rate", "clip_norm", "eps", above=0)
+        require(self, "weight_decay", at_least=0)
+        require(self, "warmup_fraction", "b1", "b2", "ema_decay", at_least=0, below=1)
+        for _, factor in self.rate_multipliers:
+            if not 0 <= factor < float("inf"):
+                raise InputError(
+                    f"rate_multipliers: expected factors of at least 0, found {factor}"
+                )
+        if self.schedule not in ("linear", "constant"):
+            raise InputError(f"schedule: expected 'linear' or 'constant', found {self.schedule!r}")
 
 
 def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Schedule:

@@ -29,6 +29,7 @@ from hardem_jax.data.drop import read_drop
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
 from hardem_jax.data.triviaqa import read_triviaqa
+from hardem_jax.errors import require
 from hardem_jax.solutions.equations import EquationRules
 from hardem_jax.solutions.numbers import NumberConfig
 from hardem_jax.solutions.rouge import RougeRules
@@ -123,6 +124,9 @@ class OpenOptions:
     passages: int = 80
     prepend_title: bool = False
 
+    def __post_init__(self) -> None:
+        require(self, "train_passages", "passages", at_least=1)
+
 
 @dataclasses.dataclass(frozen=True)
 class NQOpenOptions(OpenOptions):
@@ -191,6 +195,9 @@ class DropNumOptions:
     max_words: int | None = 400
     numbers: NumberConfig = NumberConfig()
     rules: EquationRules = EquationRules()
+
+    def __post_init__(self) -> None:
+        require(self, "max_words", at_least=1)
 
 
 class DropNum(SolutionBuilder):

@@ -22,6 +22,7 @@ from hardem_jax.data.queries import MakeMatcher
 from hardem_jax.data.table_questions import read_table_questions
 from hardem_jax.data.wikisql import write_answers
 from hardem_jax.data.wikitablequestions import read_wikitablequestions
+from hardem_jax.errors import require
 from hardem_jax.solutions.sql import SqlRules
 
 
@@ -79,6 +80,9 @@ class WikiTableQuestionsOptions:
     rules: SqlRules = SqlRules(cap=4096)
     number: int = 1
     tagged: bool = False
+
+    def __post_init__(self) -> None:
+        require(self, "number", at_least=1, at_most=5)
 
 
 class WikiTableQuestions(SolutionBuilder):

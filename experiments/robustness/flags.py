@@ -1,0 +1,126 @@
+"""Every command of the experiment modules, and every number that one of its flags sets."""
+
+import dataclasses
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from experiments import (
+    build,
+    drop,
+    narrativeqa,
+    nq_open,
+    retrieve,
+    squad_layout,
+    triviaqa,
+    triviaqa_open,
+    wikisql,
+)
+from experiments.benchmark import (
+    equations,
+    history,
+    input_pipeline,
+    loss_cost,
+    packing,
+    retrieval,
+    rouge,
+    sql,
+    step_profile,
+    tpu,
+    train_step,
+)
+from experiments.quickstart.run import Quickstart
+
+MODULES = (
+    *(build, drop, narrativeqa, nq_open, retrieve, squad_layout, triviaqa, triviaqa_open),
+    wikisql,
+)
+COMMANDS = [
+    *(command for module in MODULES for command in module.COMMANDS.values()),
+    *(Quickstart, equations.Equations, history.History, input_pipeline.InputPipeline),
+    *(loss_cost.LossCost, packing.Packing, retrieval.Retrieval, rouge.Rouge, sql.Sql),
+    *(step_profile.StepProfile, tpu.Tpu, train_step.TrainStep),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """A field that holds numbers.
+
+    Attributes:
+        owner: a legal instance of the configuration or command it belongs to.
+        name: of the field.
+        hint: its annotation, such as ``int | None`` or ``tuple[float, ...]``.
+    """
+
+    owner: Any
+    name: str
+    hint: Any
+
+    def __str__(self) -> str:
+        return f"{type(self.owner).__name__}.{self.name}"
+
+    @property
+    def kind(self) -> type:
+        """int or float."""
+        return float if "float" in str(self.hint) else int
+
+    def set(self, value: float) -> Any:
+        """The owner with this value."""
+        return dataclasses.replace(self.owner, **{self.name: _content(self.hint, value)})
+
+
+def _content(hint: Any, value: float) -> Any:
+    """What the annotation describes, with this value wherever it has a number."""
+    if hint in (int, float):
+        return value
+    if hint is str:
+        return "x"
+    arguments = [a for a in typing.get_args(hint) if a not in (Ellipsis, type(None))]
+    if typing.get_origin(hint) is tuple:
+        return tuple(_content(argument, value) for argument in arguments)
+    return _content(arguments[0], value)
+
+
+def numbers() -> dict[str, Number]:
+    """All of them by "Class.field", those of nested configurations included."""
+    return {
+        str(number): number for command in COMMANDS for number in _numbers(legal_instance(command))
+    }
+
+
+def legal_instance(kind: type) -> Any:
+    """An instance with the defaults, and something for what has none."""
+    hints = typing.get_type_hints(kind)
+    required = {
+        field.name: _something(hints[field.name])
+        for field in dataclasses.fields(kind)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    }
+    return kind(**required)
+
+
+def _something(hint: Any) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return legal_instance(typing.cast(type, hint))
+    if hint in (Path, str, int, float):
+        return hint(1) if hint in (int, float) else hint("x")
+    first = typing.get_args(hint)[0]
+    return (_something(first),) if typing.get_origin(hint) is tuple else _something(first)
+
+
+def _numbers(owner: Any) -> Iterator[Number]:
+    hints = typing.get_type_hints(type(owner))
+    for field in dataclasses.fields(owner):
+        options = [hints[field.name]]
+        while options:
+            hint = options.pop()
+            if dataclasses.is_dataclass(hint):
+                value = getattr(owner, field.name)
+                known = type(value) is hint
+                yield from _numbers(value if known else legal_instance(typing.cast(type, hint)))
+            elif hint in (int, float):
+                yield Number(owner, field.name, hints[field.name])
+            else:
+                options += typing.get_args(hint)
