@@ -30,7 +30,7 @@ from hardem_jax.data.examples import (
 from hardem_jax.data.fields import check_kind, distinct, get_field, get_id, get_strings, kind_of
 from hardem_jax.data.nq_open import file_stem
 from hardem_jax.data.open_questions import IdCheck, OpenQuestion, defect_of
-from hardem_jax.data.reading import PathLike, Utf8Stream, iter_json_lines, open_bytes
+from hardem_jax.data.reading import JsonStream, PathLike, iter_json_lines, json_errors, open_bytes
 from hardem_jax.data.records import new_file
 from hardem_jax.errors import InputError
 
@@ -239,22 +239,17 @@ def _records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]]]:
         return
     number = 0
     with open_bytes(path) as stream:
-        checked = Utf8Stream(stream, str(path))
-        try:
+        checked = JsonStream(stream, str(path))
+        with json_errors(checked, lambda: f"{number} items"):
             for record in ijson.items(checked, "item", use_float=True):
                 number += 1
                 place = f"{path}: item {number}"
                 yield number, place, check_kind(record, dict, f"{place}: expected")
-        except ijson.JSONError as error:
-            raise InputError(
-                f"{path}: after {number} items, before byte {checked.offset}: expected a list "
-                "of objects, found broken or truncated JSON"
-            ) from error
 
 
 def _first_character(path: PathLike) -> bytes:
     with open_bytes(path) as stream:
-        checked = Utf8Stream(stream, str(path))
+        checked = JsonStream(stream, str(path))
         while chunk := checked.read(1 << 12):
             if text := chunk.lstrip():
                 return text[:1]

@@ -13,7 +13,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +24,11 @@ from hardem_jax.data.fields import kind_of
 from hardem_jax.errors import InputError
 
 PathLike = str | os.PathLike[str]
+
+# No layout is nested deeper than a dozen levels, and the parser's memory grows with the square.
+MAX_DEPTH = 200
+_BOM = "\ufeff"
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 
 _EVENTS = {"start_map": "an object", "start_array": "a list", "string": "a string"}
 _EVENTS |= {"number": "a number", "boolean": "true or false", "null": "null"}
@@ -75,6 +80,81 @@ class Utf8Stream:
         return chunk
 
 
+class JsonStream(Utf8Stream):
+    """A `Utf8Stream` of JSON: passes over a byte order mark, and refuses absurd nesting.
+
+    Example:
+        >>> import io
+        >>> JsonStream(io.BytesIO("\ufeff[1]".encode()), "a.json").read()
+        b'[1]'
+        >>> JsonStream(io.BytesIO(b"[" * 1000), "a.json").read()
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: a.json: before byte 1000: expected JSON nested at most 200 \
+deep, found more
+    """
+
+    def __init__(self, stream: ByteStream, name: str):
+        super().__init__(stream, name)
+        self._depth = 0
+        self._in_string = False
+        self._escape = b""  # a backslash whose character is in the next chunk
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes, checked; at least 3 have to be asked for at the start."""
+        at_start = self.offset == 0
+        chunk = super().read(size)
+        if at_start:
+            chunk = chunk.removeprefix(codecs.BOM_UTF8)
+        self._check_depth(chunk)
+        return chunk
+
+    def _check_depth(self, chunk: bytes) -> None:
+        text = self._escape + chunk
+        backslashes = len(text) - len(text.rstrip(b"\\"))
+        self._escape = b"\\" * (backslashes % 2)
+        text = text[: len(text) - backslashes % 2].replace(b"\\\\", b"").replace(b'\\"', b"")
+        # Every second piece between quotation marks is a string.
+        pieces = text.translate(None, _NOT_STRUCTURE).split(b'"')
+        structure = b"".join(pieces[self._in_string :: 2])
+        self._in_string ^= len(pieces) % 2 == 0
+        opened = structure.count(b"[") + structure.count(b"{")
+        if self._depth + opened <= MAX_DEPTH:
+            self._depth += 2 * opened - len(structure)
+            return
+        for byte in structure:
+            self._depth += 1 if byte in b"[{" else -1
+            if self._depth > MAX_DEPTH:
+                raise InputError(
+                    f"{self.name}: before byte {self.offset}: expected JSON nested at most "
+                    f"{MAX_DEPTH} deep, found more"
+                )
+
+
+@contextmanager
+def json_errors(stream: JsonStream, read: Callable[[], str]) -> Iterator[None]:
+    """Turns what the parser raises into `InputError`.
+
+    Args:
+        stream: that is parsed.
+        read: what was read before, such as "3 entries".
+    """
+    try:
+        yield
+    except (ijson.JSONError, UnicodeDecodeError) as error:
+        # The bytes are UTF-8: what cannot be decoded is an escape.
+        found = "broken or truncated text"
+        found = (
+            f"{found} ({_first_line(error)})"
+            if isinstance(error, ijson.JSONError)
+            else ("half a surrogate pair (a damaged \\uXXXX escape)")
+        )
+        raise InputError(
+            f"{stream.name}: after {read()}, before byte {stream.offset}: expected JSON, "
+            f"found {found}"
+        ) from error
+
+
 def not_utf8(name: str, offset: int, rest: bytes) -> InputError:
     """The error for `rest`, at `offset`, whose first byte no UTF-8 text can hold there."""
     found = f"0x{rest[0]:02x}" + (" as the last byte" if len(rest) == 1 else "")
@@ -102,7 +182,7 @@ def open_bytes(path: PathLike) -> Iterator[ByteStream]:
 
 
 def read_text(path: PathLike) -> str:
-    """The whole of a text file, line ends as they are.
+    """The whole of a text file, line ends as they are, without a byte order mark.
 
     Raises:
         InputError: as `open_bytes`, or a byte is not UTF-8.
@@ -111,7 +191,7 @@ def read_text(path: PathLike) -> str:
         checked = Utf8Stream(stream, str(path))
         data = checked.read()
         checked.read()  # meets the end, and with it a character cut short there
-    return data.decode("utf-8")
+    return data.decode("utf-8").removeprefix(_BOM)
 
 
 def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -133,18 +213,16 @@ def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, A
     """
     count = 0
     with open_bytes(path) as stream:
-        checked = Utf8Stream(stream, str(path))
+        checked = JsonStream(stream, str(path))
         try:
-            for index, item in parse_json_items(checked, key):
-                count = index + 1
-                yield index, item
-        except ijson.JSONError as error:
+            with json_errors(checked, lambda: f"{count} items of {key!r}"):
+                for index, item in parse_json_items(checked, key):
+                    count = index + 1
+                    yield index, item
+        except InputError:
             if count == 0:
-                _require_list(path, key)
-            raise InputError(
-                f"{path}: after {count} items of {key!r}, before byte {checked.offset}: "
-                f"expected JSON, found broken or truncated text ({_first_line(error)})"
-            ) from error
+                _require_list(path, key)  # whose message says more
+            raise
     if count == 0:
         _require_list(path, key)
 
@@ -175,7 +253,7 @@ def _require_list(path: PathLike, key: str) -> None:
     expected = f"expected an object with a list under {key!r}"
     keys: list[str] = []
     with open_bytes(path) as stream:
-        events = ijson.parse(Utf8Stream(stream, str(path)))
+        events = ijson.parse(JsonStream(stream, str(path)))
         try:
             _, first, _ = next(events)
             if first != "start_map":
@@ -190,7 +268,7 @@ def _require_list(path: PathLike, key: str) -> None:
                         return
                     found = _EVENTS.get(event, event)
                     raise InputError(f"{path}: {expected}, found {found} under it")
-        except (ijson.JSONError, StopIteration):
+        except (ijson.JSONError, UnicodeDecodeError, StopIteration):
             if not keys:
                 return  # broken from the start: the caller says so
     listing = ", ".join(map(repr, keys[:6])) + (", ..." if len(keys) > 6 else "")
@@ -217,18 +295,13 @@ def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     count = 0
     with open_bytes(path) as stream:
-        checked = Utf8Stream(stream, str(path))
-        try:
+        checked = JsonStream(stream, str(path))
+        with json_errors(checked, lambda: f"{count} entries"):
             for key, value in ijson.kvitems(checked, "", use_float=True):
                 if not isinstance(value, dict):
                     raise InputError(f"{path}: {key!r}: expected an object, found {kind_of(value)}")
                 count += 1
                 yield key, value
-        except ijson.JSONError as error:
-            raise InputError(
-                f"{path}: after {count} entries, before byte {checked.offset}: "
-                f"expected JSON, found broken or truncated text ({_first_line(error)})"
-            ) from error
     if count == 0:
         _require_object(path)
 
@@ -236,9 +309,26 @@ def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
 def _require_object(path: PathLike) -> None:
     """Raises `InputError` if `path`, which is JSON, holds no object at the top."""
     with open_bytes(path) as stream:
-        _, event, _ = next(ijson.parse(Utf8Stream(stream, str(path))))
+        _, event, _ = next(ijson.parse(JsonStream(stream, str(path))))
     if event != "start_map":
         raise InputError(f"{path}: expected an object, found {_EVENTS.get(event, event)}")
+
+
+def read_json_object(path: PathLike) -> dict[str, Any]:
+    """The whole of a small file that holds one JSON object.
+
+    Raises:
+        InputError: as `open_bytes`, or the file is not UTF-8, not JSON, or not an object.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "config.json")
+        ...     _ = file.write_text('{"model_type": "bert"}')
+        ...     read_json_object(file)
+        {'model_type': 'bert'}
+    """
+    return _parse(read_text(path), str(path))
 
 
 def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -267,8 +357,10 @@ def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
                 start = error.start
                 raise not_utf8(place, offset + start, line[start:]) from error
             offset += len(line)
+            if number == 1:
+                text = text.removeprefix(_BOM)
             if text.strip():
-                yield number, _parse_line(text, place)
+                yield number, _parse(text, place)
 
 
 def _lines(stream: Any, name: str) -> Iterator[bytes]:
@@ -278,11 +370,12 @@ def _lines(stream: Any, name: str) -> Iterator[bytes]:
         raise InputError(f"{name}: cannot be read: {error}") from error
 
 
-def _parse_line(text: str, place: str) -> dict[str, Any]:
+def _parse(text: str, place: str) -> dict[str, Any]:
     try:
         record = json.loads(text)
     except json.JSONDecodeError as error:
-        found = f"{error.msg} at column {error.colno}"
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        found = f"{error.msg} at {line}column {error.colno}"
         raise InputError(f"{place}: expected a JSON object, found broken JSON: {found}") from error
     except (ValueError, RecursionError) as error:  # absurd numbers, absurd nesting
         raise InputError(f"{place}: expected a JSON object, cannot be parsed: {error}") from error

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hardem_jax.data.reading import read_json_object
 from hardem_jax.errors import InputError
 
 PAD, UNKNOWN = 0, 1
@@ -144,16 +145,16 @@ class Vocabulary:
         Raises:
             InputError: the file is absent or holds something else.
         """
-        try:
-            record = json.loads(Path(file).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"{file}: expected a vocabulary, found: {error}") from error
-        entries = record.get("entries") if isinstance(record, dict) else None
+        record = read_json_object(file)
+        entries = record.get("entries")
         if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
             raise InputError(f"{file}: expected a vocabulary, found no list of strings 'entries'")
         if not isinstance(record.get("lower"), bool):
             raise InputError(f"{file}: expected 'lower' to be true or false")
-        return cls(tuple(entries), record["lower"])
+        try:
+            return cls(tuple(entries), record["lower"])
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from error
 
 
 def build_vocabularies(

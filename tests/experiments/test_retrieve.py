@@ -90,7 +90,7 @@ def test_mistakes_become_one_line(files, tmp_path, capsys):
     assert "store: expected a folder of passages, found no complete one" in line
     line = fails(retrieve, capsys, "retrieve", "--index", files / "index", *asked,
                  "--retriever.articles", 0)  # fmt: skip
-    assert "expected at least 1 article" in line
+    assert "--retriever.articles: expected at least 1, found 0" in line
     (tmp_path / "none.jsonl").write_text('{"question": "?", "answer": ["a"]}')
     line = fails(retrieve, capsys, "retrieve", "--index", files / "index", "--questions",
                  tmp_path / "none.jsonl", "--out", tmp_path / "a.jsonl")  # fmt: skip
@@ -102,7 +102,7 @@ def test_mistakes_become_one_line(files, tmp_path, capsys):
     assert "bad.tsv: expected the columns id, text, title" in line
     line = fails(retrieve, capsys, "index", "--passages", files / "psgs.tsv.gz", "--out",
                  tmp_path / "index", "--limit", 0)  # fmt: skip
-    assert "--limit: expected 1 or more, found 0" in line
+    assert "--limit: expected at least 1, found 0" in line
 
 
 def test_what_cannot_be_written_is_found_before_the_work(files, tmp_path, capsys):

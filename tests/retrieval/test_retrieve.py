@@ -117,17 +117,17 @@ def test_passages_carry_their_scores(folder, questions):
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("name", "value"),
     [
-        RetrieverConfig(articles=0),
-        RetrieverConfig(passages=0),
-        RetrieverConfig(article_weight=-1.0),
-        RetrieverConfig(article_weight=float("nan")),
+        ("articles", 0),
+        ("passages", 0),
+        ("article_weight", -1.0),
+        ("article_weight", float("nan")),
     ],
 )
-def test_values_are_checked(folder, config):
-    with pytest.raises(InputError, match="expected"):
-        Retriever(folder, config)
+def test_values_are_checked(name, value):
+    with pytest.raises(InputError, match=f"{name}: expected at least"):
+        RetrieverConfig(**{name: value})
 
 
 def test_a_missing_index_is_an_error(tmp_path, folder):

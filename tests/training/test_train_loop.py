@@ -338,7 +338,7 @@ def test_progress_lines(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["num_steps", "eval_every", "patience", "log_every"])
 def test_counts_must_be_positive(name):
-    with pytest.raises(InputError, match=f"{name}: expected at least 1, got 0"):
+    with pytest.raises(InputError, match=f"{name}: expected at least 1, found 0"):
         dataclasses.replace(CONFIG, **{name: 0})
 
 
