@@ -16,12 +16,13 @@ import numpy as np
 from flax import nnx
 
 from experiments.reader import EncoderConfig
+from experiments.runs import RunConfig
 from hardem_jax.data.batches import Pad
 from hardem_jax.data.equation_inputs import NUM_SPECIAL_TOKENS, TaggerInputs, pad_inputs
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError, require
-from hardem_jax.models.bert import Bert
+from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations import EquationRules
 
@@ -107,12 +108,12 @@ class TaggerConfig(EncoderConfig):
         module = self._module(self.load(tokenizer), _num_special(train), seed)
         return Tagger(*nnx.split(module, nnx.Param), tokenizer, self, _num_special(train))
 
-    def restore(self, run_dir: Path, content: dict[str, Any]) -> "Tagger":
+    def restore(self, run_dir: Path, config: RunConfig) -> "Tagger":
         """The shape of a run's model, from what its `Tagger.save` returned."""
-        num_special = content["num_special"]
-        abstract = nnx.eval_shape(
-            lambda: self._module(self.untrained(content["bert"]), num_special, seed=0)
-        )
+        saved = config.restore(_Saved, config.part, "equation_model")
+        bert = config.restore(BertConfig, saved.bert, "equation_model.bert")
+        num_special = saved.num_special
+        abstract = nnx.eval_shape(lambda: self._module(self.untrained(bert), num_special, seed=0))
         split = nnx.split(abstract, nnx.Param)
         return Tagger(*split, load_tokenizer(run_dir), self, num_special)
 
@@ -123,6 +124,17 @@ class TaggerConfig(EncoderConfig):
             product_over=self.product_over,
             rngs=nnx.Rngs(seed),
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Saved:
+    """What `Tagger.save` returns."""
+
+    bert: dict
+    num_special: int
+
+    def __post_init__(self) -> None:
+        require(self, "num_special", at_least=0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,12 +22,11 @@ from experiments.equation_text import describe, left_out, mentions
 from experiments.naqanet_model import NAQANetModelConfig
 from experiments.runs import (
     EvaluateCommand,
+    RunConfig,
     Scored,
     Setting,
     TaskRun,
     TrainCommand,
-    fields_of,
-    read_run_config,
 )
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.batches import BatchConfig
@@ -53,7 +52,7 @@ from hardem_jax.training.loop import LoopConfig
 
 _Tagger = Annotated[TaggerConfig, subcommand("tagger")]
 _NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
-MODELS = {config.__name__: config for config in (TaggerConfig, NAQANetModelConfig)}
+MODELS = (TaggerConfig, NAQANetModelConfig)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -282,16 +281,13 @@ class TrainedEquationModel:
     """
 
     def __init__(self, run_dir: Path, checkpoint: str, mesh: Mesh | None = None):
-        config = read_run_config(run_dir)
-        if "equation_model" not in config:
-            raise InputError(f"{run_dir}: expected a run of experiments.drop, found another")
-        given = config["flags"]
-        model_config = MODELS[given["model"]["type"]](**fields_of(given["model"]))
-        self._model: EquationModel = model_config.restore(run_dir, config["equation_model"])
-        self._inference = InferenceConfig(**fields_of(given["inference"]))
-        self._batches = BatchConfig(**fields_of(given["batches"]))
-        self.rules = EquationRules(**config["rules"])
-        self.numbers = NumberConfig(**config["numbers"])
+        config = RunConfig(run_dir, "equation_model")
+        model = config.flags("model", *MODELS)
+        self._inference = config.flags("inference", InferenceConfig)
+        self._batches = config.flags("batches", BatchConfig)
+        self.rules = config.section("rules", EquationRules)
+        self.numbers = config.section("numbers", NumberConfig)
+        self._model: EquationModel = model.restore(run_dir, config)
         self._mesh = mesh
         self.params = load_params(run_dir / checkpoint, on_mesh(self._model.params, mesh))
 

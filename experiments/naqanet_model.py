@@ -11,6 +11,7 @@ import numpy as np
 from flax import nnx
 
 from experiments.equation_models import EquationModel
+from experiments.runs import RunConfig
 from hardem_jax.data.batches import Pad
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.word_inputs import WordConfig, WordInputs, pad_word_inputs, read_texts
@@ -115,9 +116,9 @@ class NAQANetModelConfig:
         module = self._module(words, characters, vectors=vectors, seed=seed)
         return NAQANetModel(*nnx.split(module, nnx.Param), words, characters, self.reading)
 
-    def restore(self, run_dir: Path, content: dict[str, Any]) -> "NAQANetModel":
+    def restore(self, run_dir: Path, config: RunConfig) -> "NAQANetModel":
         """The shape of a run's model, from the vocabularies that `NAQANetModel.save` wrote."""
-        del content  # the flags and the vocabularies say it all
+        del config  # the flags and the vocabularies say it all
         words = Vocabulary.load(run_dir / WORDS_FILE)
         characters = Vocabulary.load(run_dir / CHARACTERS_FILE)
         abstract = nnx.eval_shape(

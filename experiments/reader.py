@@ -1,7 +1,6 @@
 """The reader of a run: made from a pretrained encoder, or found again in the run's folder."""
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +9,7 @@ from flax import nnx
 from jax.sharding import Mesh
 
 from experiments.devices import on_mesh, placing, whole_rows
-from experiments.runs import fields_of, read_run_config
+from experiments.runs import RunConfig
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.data.windows import WindowConfig
@@ -76,14 +75,14 @@ class EncoderConfig:
             )
         return encoder
 
-    def untrained(self, sizes: Mapping[str, Any]) -> Bert:
+    def untrained(self, sizes: BertConfig) -> Bert:
         """An encoder as a run has it, with fresh weights: call it in `nnx.eval_shape`.
 
         Args:
-            sizes: fields of `BertConfig`, from the run's ``config.json``.
+            sizes: from the run's ``config.json``.
         """
         return Bert(
-            BertConfig(**sizes),
+            sizes,
             rngs=nnx.Rngs(0),
             dtype=jnp.dtype(self.dtype),
             attention=self.attention,
@@ -141,24 +140,26 @@ class TrainedReader:
         mesh: Mesh | None = None,
         **inference: Any,
     ):
-        config = read_run_config(run_dir)
-        model = ReaderConfig(**fields_of(config["flags"]["model"]))
+        config = RunConfig(run_dir, "windows")
+        model = config.flags("model", ReaderConfig)
+        own = config.flags("inference", InferenceConfig)
+        batches = config.flags("batches", BatchConfig)
+        bert = config.section("bert", BertConfig)
+        self.windows = config.section("windows", WindowConfig)
         self.tokenizer = load_tokenizer(run_dir)
-        self.windows = WindowConfig(**config["windows"])
         abstract = nnx.eval_shape(
             lambda: SpanReader(
-                model.untrained(config["bert"]),
+                model.untrained(bert),
                 rngs=nnx.Rngs(0),
                 softmax_over=model.softmax_over,
             )
         )
         graphdef, shapes = nnx.split(abstract, nnx.Param)
         self.params = load_params(run_dir / checkpoint, on_mesh(shapes, mesh))
-        own = InferenceConfig(**fields_of(config["flags"]["inference"]))
         self.task = SpanQA(
             graphdef,
             dataclasses.replace(own, batch_size=whole_rows(batch_size, mesh), **inference),
-            batches=BatchConfig(**fields_of(config["flags"]["batches"])),
+            batches=batches,
             pad_id=self.tokenizer.pad_id,
             place=placing(mesh),
         )

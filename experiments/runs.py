@@ -12,10 +12,11 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import grain
 import jax
@@ -26,9 +27,12 @@ from rich.table import Table
 
 from experiments.cli import flags, peak_mib
 from experiments.devices import OnDevices, say, whole_rows
+from hardem_jax import __version__
 from hardem_jax.checksums import MANIFEST, has_checksums, verify_checksums, write_checksums
 from hardem_jax.data.batches import Batch, BatchConfig, Pad
+from hardem_jax.data.fields import kind_of
 from hardem_jax.data.plans import Plan, TrainingPlan, example_batches, training_batches
+from hardem_jax.data.reading import read_json_object
 from hardem_jax.data.records import check_writable, file_digest, write_json, write_text
 from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import Objective
@@ -41,6 +45,8 @@ from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.processes import is_primary
 from hardem_jax.training.step import LossFn
 from hardem_jax.training.writers import METRICS_FILE
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,8 +194,8 @@ class TrainCommand(Setting):
         settings = self.settings(task.data)
 
         def describe() -> None:
-            content = {"flags": flags(self), "settings": settings, **task.save(self.out)}
-            write_json(self.out / "config.json", content)
+            content = {"version": __version__, "flags": flags(self), "settings": settings}
+            write_json(self.out / "config.json", content | task.save(self.out))
             # Of the files that stay as they are; checkpoints have checksums of their own.
             changing = (LOCK_FILE, METRICS_FILE)
             files = (file for file in self.out.iterdir() if file.name not in changing)
@@ -322,7 +328,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         if not meta.is_file():
             raise InputError(f"{self.data}: expected a prepared split, found no meta.json")
         record = manifest if manifest.is_file() else meta
-        read_run_config(self.run_dir)
+        check_run(self.run_dir)
         immaterial = self.IMMATERIAL | {"type"}
         return {
             "options": {n: value for n, value in flags(self).items() if n not in immaterial},
@@ -336,25 +342,112 @@ class EvaluateCommand(OnDevices, abc.ABC):
         return max((int(entry.name) for entry in entries if entry.name.isdigit()), default=None)
 
 
-def read_run_config(run_dir: Path) -> dict[str, Any]:
-    """``config.json`` of a run.
+#: What ``config.json`` holds for a task alone -> who writes it.
+TASKS = {
+    "windows": "span reading",
+    "equation_model": "experiments.drop",
+    "parser": "experiments.wikisql",
+}
+
+
+def check_run(run_dir: Path) -> None:
+    """Checks that a folder holds a run whose configuration and vocabulary are whole.
 
     Raises:
-        InputError: if the folder holds no run, or this or another file of the model is damaged.
+        InputError: names what is missing or damaged.
     """
+    if not os.path.isfile(run_dir / "config.json"):
+        raise InputError(f"{run_dir}: expected the folder of a run, found no config.json in it")
     if has_checksums(run_dir):  # runs of version 0.1.0 have none
         verify_checksums(run_dir)
-    try:
-        return json.loads((run_dir / "config.json").read_text("utf-8"))
-    except OSError as error:
-        raise InputError(
-            f"{run_dir}: expected the folder of a run, found no config.json ({error.strerror})"
-        ) from error
-    except ValueError as error:
-        raise InputError(f"{run_dir}/config.json: expected JSON, found {error}") from error
 
 
-def fields_of(flags: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a dataclass from what `experiments.cli.flags` made of it."""
-    fields = {name: value for name, value in flags.items() if name != "type"}
-    return {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
+class RunConfig:
+    """``config.json`` of a run.
+
+    Args:
+        run_dir: folder of the run.
+        part: that the file must hold, a key of `TASKS`.
+
+    Raises:
+        InputError: if the folder holds no run or one of another task, or a file of it is damaged.
+    """
+
+    def __init__(self, run_dir: Path, part: str):
+        check_run(run_dir)
+        file = run_dir / "config.json"
+        self.content = read_json_object(file)
+        if part not in self.content:
+            tasks = [task for key, task in TASKS.items() if key in self.content]
+            found = f"a run of {tasks[0]}" if tasks else "a run of no task"
+            raise InputError(f"{file}: expected a run of {TASKS[part]}, found {found}")
+        version = self.content.get("version")
+        self.place = f"{file} (of version {version})" if version else str(file)
+        self.part = self._object(self.content, part)
+
+    def flags(self, name: str, *kinds: type[Any]) -> Any:
+        """A configuration among the flags, of one of these classes."""
+        content = self._object(self._object(self.content, "flags"), name)
+        named = [kind for kind in kinds if kind.__name__ == content.get("type")] or [kinds[0]]
+        fields = {key: value for key, value in content.items() if key != "type"}
+        return self.restore(named[0], fields, f"flags.{name}")
+
+    def section(self, name: str, kind: type[T]) -> T:
+        """A configuration that is not among the flags."""
+        return self.restore(kind, self._object(self.content, name), name)
+
+    def restore(self, kind: type[T], fields: Mapping[str, Any], name: str) -> T:
+        """A configuration with these fields.
+
+        Raises:
+            InputError: one is unknown, missing, or out of place.
+        """
+        hints = get_type_hints(kind)
+        known = {f.name: f for f in dataclasses.fields(cast(Any, kind))}
+        for key in fields:
+            if key not in known:
+                raise InputError(
+                    f"{self.place}: {name}.{key}: expected a field of {kind.__name__}, found one "
+                    "that this version does not know"
+                )
+        for key, field in known.items():
+            if key not in fields and field.default is field.default_factory:  # both are missing
+                raise InputError(f"{self.place}: {name}.{key}: expected a value, found none")
+        for key, value in fields.items():
+            if not _fits(value, hints[key]):
+                raise InputError(
+                    f"{self.place}: {name}.{key}: expected {hints[key]}, found {value!r}"
+                )
+        values = {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
+        try:
+            return kind(**values)
+        except InputError as error:
+            raise InputError(f"{self.place}: {name}.{error}") from error
+
+    def _object(self, content: Mapping[str, Any], name: str) -> dict[str, Any]:
+        if not isinstance(value := content.get(name), dict):
+            found = kind_of(value) if name in content else "nothing"
+            raise InputError(f"{self.place}: expected an object under {name!r}, found {found}")
+        return value
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value of JSON is what an annotation says; lists are tuples, paths are strings."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if hint is float:
+        return type(value) in (int, float)
+    if hint is Path:
+        return type(value) is str
+    if origin is Literal:
+        # As runs of version 0.1 have it: "remat" was true or false.
+        return type(value) is bool or value in arguments
+    if origin is tuple:
+        inner = arguments[:1] if arguments[-1:] == (...,) else arguments
+        return isinstance(value, list) and all(
+            _fits(item, inner[i % len(inner)]) for i, item in enumerate(value)
+        )
+    if arguments:
+        return any(_fits(value, argument) for argument in arguments)
+    return type(value) is hint

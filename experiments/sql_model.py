@@ -8,12 +8,13 @@ from typing import Any
 from flax import nnx
 
 from experiments.reader import EncoderConfig
+from experiments.runs import RunConfig
 from hardem_jax.data.batches import Batch, Pad
 from hardem_jax.data.queries import QueryQuestion
 from hardem_jax.data.query_inputs import QueryInputs, pad_query_inputs
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError, require
-from hardem_jax.models.bert import Bert
+from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.solutions.sql import MAX_CONDITIONS, Table
 
@@ -60,9 +61,10 @@ class SQLovaConfig(EncoderConfig):
         tokenizer = load_tokenizer(self.encoder)
         return self._parser(self._module(self.load(tokenizer), seed), tokenizer)
 
-    def restore(self, run_dir: Path, content: dict[str, Any]) -> "Parser":
+    def restore(self, run_dir: Path, config: RunConfig) -> "Parser":
         """The shape of a run's model, from what its `Parser.save` returned."""
-        abstract = nnx.eval_shape(lambda: self._module(self.untrained(content["bert"]), seed=0))
+        bert = config.restore(BertConfig, config.part.get("bert") or {}, "parser.bert")
+        abstract = nnx.eval_shape(lambda: self._module(self.untrained(bert), seed=0))
         return self._parser(abstract, load_tokenizer(run_dir))
 
     def _module(self, encoder: Bert, seed: int) -> SQLova:

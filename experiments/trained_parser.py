@@ -8,14 +8,13 @@ from typing import Any
 from jax.sharding import Mesh
 
 from experiments.devices import on_mesh, placing, whole_rows
-from experiments.runs import fields_of, read_run_config
+from experiments.runs import RunConfig
 from experiments.sql_model import Parser, SQLovaConfig
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.queries import QueryQuestion
 from hardem_jax.data.query_inputs import QueryInputs
 from hardem_jax.data.wikisql import read_wikisql
-from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql import Cell, Query, SqlRules, Table
 from hardem_jax.tasks.shared import Progress
 from hardem_jax.tasks.sql_qa import InferenceConfig, QueryAnswer, SqlQA, evaluate
@@ -38,15 +37,12 @@ class TrainedParser:
     """
 
     def __init__(self, run_dir: Path, checkpoint: str, mesh: Mesh | None = None):
-        config = read_run_config(run_dir)
-        if "parser" not in config:
-            raise InputError(f"{run_dir}: expected a run of experiments.wikisql, found another")
-        given = config["flags"]
-        model = SQLovaConfig(**fields_of(given["model"]))
-        self._parser: Parser = model.restore(run_dir, config["parser"])
-        self._inference = InferenceConfig(**fields_of(given["inference"]))
-        self._batches = BatchConfig(**fields_of(given["batches"]))
-        self._rules = SqlRules(**config["rules"])
+        config = RunConfig(run_dir, "parser")
+        model = config.flags("model", SQLovaConfig)
+        self._inference = config.flags("inference", InferenceConfig)
+        self._batches = config.flags("batches", BatchConfig)
+        self._rules = config.section("rules", SqlRules)
+        self._parser: Parser = model.restore(run_dir, config)
         self._mesh = mesh
         self.params = load_params(run_dir / checkpoint, on_mesh(self._parser.params, mesh))
 

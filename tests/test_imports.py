@@ -38,13 +38,14 @@ OBJECTIVE_FILES = {
 }
 ERRORS = "hardem_jax.errors"
 # On the ground floor: any room may import them.
-GROUND = {ERRORS, "hardem_jax.checksums"}
+GROUND = {ERRORS, "hardem_jax.checksums", "hardem_jax.hub"}
 
 # Project and outside imports beyond the layers: DESIGN keeps these parts usable on their own.
 ONLY_FROM_PROJECT = {
     "hardem_jax.losses": set(),
     "hardem_jax.errors": set(),
     "hardem_jax.checksums": {ERRORS},
+    "hardem_jax.hub": {ERRORS},
     "hardem_jax.solutions": {"hardem_jax.solutions", ERRORS},
 }
 ONLY_FROM_OUTSIDE = {

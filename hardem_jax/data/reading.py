@@ -9,6 +9,7 @@ replaced: a replacement character would shift no offset but hide the damage.
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
 import json
 import os
@@ -21,7 +22,7 @@ from typing import Any, Protocol
 import ijson
 
 from hardem_jax.data.fields import kind_of
-from hardem_jax.errors import InputError
+from hardem_jax.errors import LARGEST, InputError
 
 PathLike = str | os.PathLike[str]
 
@@ -192,6 +193,17 @@ def read_text(path: PathLike) -> str:
         data = checked.read()
         checked.read()  # meets the end, and with it a character cut short there
     return data.decode("utf-8").removeprefix(_BOM)
+
+
+@contextmanager
+def long_csv_fields() -> Iterator[None]:
+    """Lifts the limit of 131,072 characters that `csv` sets on a field."""
+    # The limit is one for the whole process, hence lifted no longer than needed.
+    limit = csv.field_size_limit(LARGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
 
 
 def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from hardem_jax.data.reading import PathLike, read_text
+from hardem_jax.data.reading import PathLike, long_csv_fields, read_text
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.cell_values import parse_date, parse_quantity
 from hardem_jax.solutions.sql_types import Cell, Table
@@ -94,7 +94,7 @@ def read_csv_table(
         >>> table.header, table.rows
         (('Model', 'HP'), (('Beetle; late', 50.0), ('Golf', 75.0)))
     """
-    text = read_text(path).removeprefix("\ufeff")
+    text = read_text(path)
     if delimiter is not None and len(delimiter) != 1:
         raise InputError(f"delimiter: expected one character, found {delimiter!r}")
     rows = parse_csv(text, str(path), delimiter=delimiter or _guess_delimiter(text))
@@ -116,7 +116,8 @@ def parse_csv(text: str, place: str, **dialect) -> list[list[str]]:
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, **dialect)
     try:
-        return [row for row in reader if row]
+        with long_csv_fields():
+            return [row for row in reader if row]
     except csv.Error as error:
         expected = "expected comma-separated values"
         raise InputError(f"{place}: line {reader.line_num}: {expected}, found {error}") from error
@@ -162,7 +163,8 @@ def _guess_delimiter(text: str) -> str:
 
     def alike(delimiter: str) -> tuple[int, int]:
         try:
-            widths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+            with long_csv_fields():
+                widths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
         except csv.Error:  # which the parser will report, or another delimiter avoids
             return 0, 0
         split = [width for width in widths if width > 1]

@@ -2,14 +2,20 @@
 
 import dataclasses
 import hashlib
+import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from hardem_jax.data.reading import read_json_object, read_text
 from hardem_jax.errors import InputError
+from hardem_jax.hub import download
 from hardem_jax.solutions.spans import past_combining_marks
+
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,16 +108,43 @@ def load_tokenizer(name_or_path: str | Path) -> Wordpieces:
     Raises:
         InputError: if there is no such tokenizer or it is not one of the BERT family.
     """
-    if (file := Path(name_or_path) / "tokenizer.json").is_file():
-        try:
-            return Wordpieces(Tokenizer.from_file(str(file)))
-        except Exception as error:  # tokenizers raises nothing more specific
-            raise InputError(f"{file}: expected a tokenizer, found: {error}") from error
-    from transformers import AutoTokenizer  # takes seconds to import
+    folder = Path(name_or_path).expanduser()
+    if not os.path.isdir(folder):
+        if not isinstance(name_or_path, str) or re.match(r"[./~]", name_or_path):
+            raise InputError(f"{name_or_path}: expected a folder with a tokenizer, found none")
+        patterns = ["tokenizer.json", "vocab.txt", "tokenizer_config.json"]
+        folder = download(name_or_path, patterns, what="a tokenizer")
+    for name, read in (("tokenizer.json", Tokenizer.from_file), ("vocab.txt", _from_vocabulary)):
+        if os.path.isfile(folder / name):
+            try:
+                return Wordpieces(read(str(folder / name)))
+            except InputError as error:
+                raise InputError(f"{folder / name}: {error}") from error
+            except Exception as error:  # tokenizers raises nothing more specific
+                raise InputError(
+                    f"{folder / name}: expected a tokenizer, found: {error}"
+                ) from error
+    raise InputError(
+        f"{name_or_path}: expected a tokenizer (tokenizer.json or vocab.txt), found neither file"
+    )
 
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(name_or_path))
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{name_or_path}: expected a tokenizer, found: {reason}") from error
-    return Wordpieces(tokenizer.backend_tokenizer)
+
+def _from_vocabulary(file: str) -> Tokenizer:
+    """BERT's tokenizer with the wordpieces of ``vocab.txt``, one a line."""
+    settings = Path(file).with_name("tokenizer_config.json")
+    config = read_json_object(settings) if settings.is_file() else {}
+    vocabulary: dict[str, int] = {}
+    for number, piece in enumerate(read_text(file).removesuffix("\n").split("\n")):
+        vocabulary[piece.removesuffix("\r")] = number
+    if "[UNK]" not in vocabulary:
+        raise InputError("expected a BERT vocabulary, found no [UNK] in it")
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        lowercase=config.get("do_lower_case", True),
+        strip_accents=config.get("strip_accents"),
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = [piece for piece in _SPECIAL if piece in vocabulary]
+    tokenizer.add_special_tokens(special)
+    return tokenizer

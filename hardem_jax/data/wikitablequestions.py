@@ -14,6 +14,7 @@ There is no query at all: a query is right if its result matches the answer, see
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,7 +123,7 @@ def unescape_list(field: str) -> tuple[str, ...]:
 def _records(file: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """(line number from 1, the wanted columns) of every line of a TSV file that is not blank."""
     # Lines end at "\n" alone: what else Python takes for the end of one may stand in a text.
-    lines = read_text(file).removeprefix("\ufeff").split("\n")
+    lines = read_text(file).split("\n")
     header = lines[0].rstrip("\r").split("\t")
     if missing := [column for column in wanted if column not in header]:
         expected = f"expected the columns {', '.join(wanted)} in the first line"
@@ -143,7 +144,7 @@ def _read_table(folder: Path, context: str, place: str, skips: ExclusionCounts) 
     if not context.strip() or Path(context).is_absolute() or ".." in Path(context).parts:
         raise InputError(f"{place}: expected a path inside the data set, found {context!r}")
     file = folder / context
-    if not file.is_file():
+    if not os.path.isfile(file):  # pathlib's own raises on an over-long name
         return None
     rows = parse_csv(read_text(file), str(file), escapechar="\\", doublequote=False)
     if not rows:

@@ -44,7 +44,7 @@ class WindowConfig:
         room = self.max_tokens - self.max_question_tokens - NUM_SPECIAL_TOKENS
         if room < 1:
             raise InputError(
-                "max_tokens: expected room for a document besides the question "
+                "max_tokens: expected room for a document besides max_question_tokens "
                 f"({self.max_question_tokens}) and {NUM_SPECIAL_TOKENS} special tokens, "
                 f"found {self.max_tokens}"
             )

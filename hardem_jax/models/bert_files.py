@@ -15,6 +15,7 @@ import safetensors
 import safetensors.numpy
 
 from hardem_jax.errors import InputError
+from hardem_jax.hub import download
 from hardem_jax.models.bert import BertConfig
 
 # Field of `BertConfig`: (key of config.json, whether a checkpoint must state it).
@@ -65,17 +66,7 @@ def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) ->
 
 
 def _download(name: str, patterns: list[str]) -> Path:
-    from huggingface_hub import snapshot_download  # slow to import, not needed for local folders
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
-    except Exception as error:
-        # Any type: the hub client passes on those of its HTTP library, which is not ours to name.
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{name}: neither a local folder nor a checkpoint that could be downloaded "
-            f"({type(error).__name__}: {reason})"
-        ) from error
+    return download(name, patterns, what="a checkpoint")
 
 
 # --- config.json ---------------------------------------------------------------------------------
@@ -83,10 +74,12 @@ def _download(name: str, patterns: list[str]) -> Path:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file; expected part of a BERT checkpoint") from error
-    except ValueError as error:  # broken JSON, or not UTF-8
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # broken, not UTF-8, or nested absurdly
         raise InputError(f"{path}: expected JSON, found something else ({error})") from error
     if not isinstance(content, dict):
         raise InputError(f"{path}: expected a JSON object, found {type(content).__name__}")
@@ -161,8 +154,11 @@ def _weight_files(folder: Path) -> list[Path]:
             shards = _read_json(index).get("weight_map")
             if not isinstance(shards, dict) or not shards:
                 raise InputError(f"{index}: expected a weight_map of names to files, found none")
-            paths = [folder / str(name) for name in sorted(set(shards.values()))]
-            if absent := [shard.name for shard in paths if not shard.is_file()]:
+            names = set(map(str, shards.values()))
+            if outside := [name for name in names if Path(name).name != name]:
+                raise InputError(f"{index}: expected names of files, found {outside[0]!r}")
+            paths = [folder / name for name in sorted(names)]
+            if absent := [shard.name for shard in paths if not os.path.isfile(shard)]:
                 raise InputError(f"{index}: names files that are missing: {', '.join(absent)}")
             return paths
     return []

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import LARGEST, InputError
 from hardem_jax.models.attention import Implementation, attention, check_attention
 from hardem_jax.models.bert_ops import ACTIVATIONS
 from hardem_jax.models.dropout import dropout, dropout_seeds
@@ -54,11 +54,11 @@ class BertConfig:
         # Annotations are strings here (postponed evaluation).
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if field.type == "int" and (type(value) is not int or value < 1):
+            if field.type == "int" and (type(value) is not int or not 1 <= value <= LARGEST):
                 yield f"{field.name}: expected a positive integer, found {value!r}"
             elif field.type == "float" and (type(value) not in (int, float) or not 0 <= value < 1):
                 yield f"{field.name}: expected a number in [0, 1), found {value!r}"
-        if self.hidden_act not in ACTIVATIONS:
+        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
             yield f"hidden_act: expected one of {sorted(ACTIVATIONS)}, found {self.hidden_act!r}"
         sizes = self.hidden_size, self.num_attention_heads
         if all(type(size) is int and size > 0 for size in sizes) and sizes[0] % sizes[1]:

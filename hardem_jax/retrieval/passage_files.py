@@ -18,7 +18,13 @@ from typing import Any
 
 from hardem_jax.data.examples import EMPTY_DOCUMENT, ExclusionCounts
 from hardem_jax.data.fields import get_field, get_id
-from hardem_jax.data.reading import PathLike, iter_json_lines, not_utf8, open_bytes
+from hardem_jax.data.reading import (
+    PathLike,
+    iter_json_lines,
+    long_csv_fields,
+    not_utf8,
+    open_bytes,
+)
 from hardem_jax.errors import InputError
 
 # Reasons of `ExclusionCounts`, for passages left out:
@@ -178,12 +184,9 @@ def _parse_row(first: str, lines: _Lines, limit: int) -> list[str] | None:
             size += len(line[1])
             yield line[1]
 
-    # The limit on a field is one for the whole process, hence set no longer than needed.
-    field_limit = csv.field_size_limit((1 << 31) - 1)
     try:
-        return next(csv.reader(feed(), delimiter="\t", strict=True))
+        with long_csv_fields():
+            return next(csv.reader(feed(), delimiter="\t", strict=True))
     except csv.Error:
         lines.give_back(pulled)
         return None
-    finally:
-        csv.field_size_limit(field_limit)

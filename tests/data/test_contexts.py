@@ -122,7 +122,7 @@ def test_prediction_needs_no_answers(read):
         ('[{"question": "w", "answers": ["a"]}]', "expected a list under 'ctxs', found the keys"),
         (json.dumps([record("text")]), "'ctxs' 1: expected an object, found a string"),
         (json.dumps([record({"id": 1})]), "'ctxs' 1: expected a string under 'text'"),
-        (json.dumps([record(passage(1))])[:-9], "after 0 items, before byte .* truncated JSON"),
+        (json.dumps([record(passage(1))])[:-9], "after 0 items, before byte .* truncated text"),
     ],
 )
 def test_a_broken_file_is_an_error_with_its_place(tmp_path, text, message):

@@ -193,7 +193,7 @@ GOOD = json.dumps({"Data": [question("a"), question("é")]}, ensure_ascii=False)
         (GOOD[:-60], "after 1 items of 'Data'"),
         (GOOD + b"]", "after 2 items of 'Data'.*trailing garbage"),
         (
-            '\ufeff{"Data": [{"a": "ééééééééé"}]}'.encode(),
+            '{"Data": [x{"a": "ééééééééé"}]}'.encode(),
             r"\(lexical error: .* text.\)$",
         ),
         (GOOD.replace("é".encode(), b"\xe9"), f"byte {GOOD.index('é'.encode())}: .*0xe9"),

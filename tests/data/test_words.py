@@ -98,12 +98,13 @@ def test_vocabulary_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "expected a vocabulary, found"),
-        ("{", "expected a vocabulary, found"),
-        ("[]", "no list of strings"),
+        (None, "words.json: expected a file, found nothing of that name"),
+        ("{", "words.json: expected a JSON object, found broken JSON"),
+        ("[]", "words.json: expected an object, found a list"),
+        ("[" * 100_000, "words.json: expected a JSON object, cannot be parsed"),
         ('{"entries": [1], "lower": true}', "no list of strings"),
         ('{"entries": ["a"]}', "'lower'"),
-        ('{"entries": ["a", "a"], "lower": true}', "'a' again"),
+        ('{"entries": ["a", "a"], "lower": true}', "words.json: vocabulary: .*'a' again"),
     ],
 )
 def test_broken_vocabulary(tmp_path, content, message):

@@ -101,7 +101,7 @@ def test_the_line_names_the_flag(module, flags, line):
         (
             triviaqa.COMMANDS,
             "prepare --qa-file q --evidence e --out o --windows.max-tokens 64",
-            "--windows.max-tokens: expected room for a document besides the question (64)",
+            "--windows.max-tokens: expected room for a document besides max_question_tokens (64)",
         ),
         (
             triviaqa.COMMANDS,
