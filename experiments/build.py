@@ -32,7 +32,7 @@ from hardem_jax.data import builders
 from hardem_jax.data.builders.prepare import add_left_out, source_of
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
 from hardem_jax.data.windows import WindowConfig
-from hardem_jax.errors import require
+from hardem_jax.errors import printable, require
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.equations import EquationRules
 from hardem_jax.solutions.spans import execute_span
@@ -125,10 +125,10 @@ class Show:
         for index in range(min(self.count, len(records))):
             record = records[index]
             question, golds, shown, size = _described(build, record)
-            print(f"{record['id'].decode()}  {question}")
-            print(f"    answer: {' | '.join(golds)}")
+            print(printable(f"{record['id'].decode()}  {question}"))
+            print(printable(f"    answer: {' | '.join(golds)}"))
             for line in shown[: self.solutions]:
-                print(f"    {line}")
+                print(printable(f"    {line}"))
             if size > min(len(shown), self.solutions):
                 print(f"    ... |Z| = {size}")
             elif not size:

@@ -34,7 +34,7 @@ from hardem_jax.data.drop import OUTSIDE_DROP_NUM, NumericExample
 from hardem_jax.data.equations import NumericQuestion, PreparedQuestions, numeric_question
 from hardem_jax.data.reading import read_text
 from hardem_jax.data.records import json_text
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, printable
 from hardem_jax.metrics import drop
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 from hardem_jax.solutions.equations import EquationRules, execute_equation, format_number
@@ -249,7 +249,7 @@ class Predict:
             problem = f"{self.passage}: expected numbers to calculate with, found none"
             raise InputError("; ".join([problem, *notes]))
         for note in notes:
-            print(f"note: {note}", file=sys.stderr)
+            print(f"note: {printable(note)}", file=sys.stderr)
         console = Console(highlight=False, soft_wrap=True, emoji=False)
         values = execute_equation(reading.equations, question.table, trained.rules)
         for rank, (equation, value) in enumerate(zip(reading.equations, values, strict=True)):
@@ -258,10 +258,10 @@ class Predict:
             if np.isfinite(value):
                 answer = format_number(value, trained.rules.digits)
             formula = describe(equation, question, trained.rules)
-            line = f"{probability:6.1%}  {answer} = {formula}"
+            line = printable(f"{probability:6.1%}  {answer} = {formula}")
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             for sentence in mentions(equation, question) if rank == 0 else ():
-                console.print(f"        {sentence}", markup=False)
+                console.print(f"        {printable(sentence)}", markup=False)
 
 
 class TrainedEquationModel:

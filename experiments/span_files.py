@@ -12,9 +12,10 @@ from experiments.preparing import print_summary, watched
 from experiments.reader import TrainedReader
 from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
 from hardem_jax.data.prepared import prepare_split
+from hardem_jax.data.reading import read_text
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.data.windows import WindowConfig, make_windows
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import InputError, printable, require
 
 
 def prepare(
@@ -76,29 +77,25 @@ class Predict:
         example = ReadingExample("question", self.question, documents, aliases=(), golds=())
         trained = TrainedReader(self.run_dir, self.checkpoint, batch_size=8)
         windows = make_windows(example, trained.tokenizer, trained.windows)
+        if not windows:
+            names = ", ".join(map(str, self.document))
+            raise InputError(f"{names}: expected text, found no character that the model reads")
         sizes = np.array([[window.num_tokens, 0] for window in windows])
         readings = [r for _, _, r in trained.task.read(trained.params, windows, sizes)]
-        console = Console(highlight=False, soft_wrap=True)
+        console = Console(highlight=False, soft_wrap=True, emoji=False)
         for answer in trained.task.answers(readings)[: self.top]:
             document, start, end = answer.span
             text = documents[document].text
             before, after = text[max(0, start - 60) : start], text[end : end + 60]
-            console.print(f"{answer.probability:6.1%}  {answer.text}", style="bold", markup=False)
-            place = f"{documents[document].id}, characters {start}-{end}"
+            line = f"{answer.probability:6.1%}  {printable(answer.text)}"
+            console.print(line, style="bold", markup=False)
+            place = printable(f"{documents[document].id}, characters {start}-{end}")
             context = " ".join(f"...{before}[{answer.text}]{after}...".split())
-            console.print(f"        {context}  ({place})", markup=False)
+            console.print(f"        {printable(context)}  ({place})", markup=False)
 
 
 def _read_text(path: Path) -> str:
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: expected a text file, found {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at offset "
-            f"{error.start}"
-        ) from error
+    text = read_text(path)
     if not text.strip():
         raise InputError(f"{path}: expected text, found an empty document")
     return text

@@ -26,7 +26,7 @@ from hardem_jax.data.query_inputs import QueryInputs
 from hardem_jax.data.records import json_text, write_text
 from hardem_jax.data.table_file import read_csv_table
 from hardem_jax.data.table_questions import TableQuestion
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import InputError, printable, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 from hardem_jax.solutions.sql import Query, SqlRules, Table
 from hardem_jax.tasks.sql_qa import (
@@ -317,6 +317,6 @@ class Predict:
         answers = task.answers(question, table, reading)
         for rank, (answer, log_prob) in enumerate(zip(answers, reading.log_probs, strict=False)):
             result = "no result" if answer.result is None else shown(task.written(table, answer))
-            line = f"{np.exp(log_prob):6.1%}  {answer.query.text(table.header)}"
+            line = f"{np.exp(log_prob):6.1%}  {printable(answer.query.text(table.header))}"
             console.print(line, style="bold" if rank == 0 else None, markup=False)
-            console.print(f"        {result}", markup=False)
+            console.print(f"        {printable(result)}", markup=False)

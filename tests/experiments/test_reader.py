@@ -1,7 +1,5 @@
 """What a person chooses about an encoder, and how a run remembers it."""
 
-import dataclasses
-
 import jax.numpy as jnp
 import pytest
 from flax import nnx
@@ -30,7 +28,7 @@ def test_attention_is_chosen_with_its_dropout(checkpoint):
         config.load(tokenizer)
     config = EncoderConfig(checkpoint, attention="splash", attention_dropout=0, dtype="bfloat16")
     trained = config.load(tokenizer)
-    restored = nnx.eval_shape(lambda: config.untrained(dataclasses.asdict(trained.config)))
+    restored = nnx.eval_shape(lambda: config.untrained(trained.config))
     for bert in trained, restored:
         assert (bert.attention, bert.config.attention_dropout) == ("splash", 0)
         assert bert.dtype == jnp.bfloat16
