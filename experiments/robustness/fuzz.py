@@ -1,0 +1,485 @@
+"""Mutated input for every reader and command line: ``python -m experiments.robustness.fuzz``.
+
+Small files of every official layout are made on the spot and damaged at random: bytes, lines,
+values of JSON, columns. A reader may read what is left or raise `InputError` with a message of one
+printable line; anything else is a finding, printed with the name and the number that make the
+same input again::
+
+    python -m experiments.robustness.fuzz --count 100000 --seed 0
+    python -m experiments.robustness.fuzz --targets drop --first 4711 --count 1
+"""
+
+import collections
+import copy
+import dataclasses
+import json
+import random
+import re
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.cli import parse, peak_mib, run_command
+from experiments.reader import ReaderConfig
+from experiments.robustness.flags import MODULES, numbers
+from experiments.runs import RunConfig
+from hardem_jax.data.batches import BatchConfig
+from hardem_jax.data.contexts import read_context_questions, read_contexts
+from hardem_jax.data.drop import read_drop
+from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
+from hardem_jax.data.nq_open import read_nq_open
+from hardem_jax.data.qa_hard_em import read_qa_hard_em
+from hardem_jax.data.squad_layout import read_squad_layout
+from hardem_jax.data.table_file import read_csv_table
+from hardem_jax.data.table_questions import read_table_questions
+from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.data.triviaqa import read_triviaqa, read_triviaqa_questions
+from hardem_jax.data.wikisql import read_wikisql, write_answers
+from hardem_jax.data.wikitablequestions import read_wikitablequestions
+from hardem_jax.data.windows import WindowConfig
+from hardem_jax.data.words import Vocabulary, load_word_vectors
+from hardem_jax.errors import MAX_MESSAGE, InputError, printable, require
+from hardem_jax.models.bert import BertConfig
+from hardem_jax.models.bert_files import read_config, read_weights, write_checkpoint
+from hardem_jax.retrieval.passage_files import read_passages
+from hardem_jax.tasks.span_qa import InferenceConfig
+
+COMMAND_LINES = "command lines"
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A reader with files that it can read.
+
+    Attributes:
+        files: name -> content.
+        read: reads all of a folder.
+    """
+
+    files: Mapping[str, bytes]
+    read: Callable[[Path], object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """An input that ended in something else than a result or one line."""
+
+    target: str
+    number: int
+    error: str
+
+
+# --- what is read --------------------------------------------------------------------------------
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, indent=None).encode()
+
+
+def _all(read: Callable[..., Iterable[Any]], *names: str, **options: Any) -> Callable[[Path], Any]:
+    def read_all(folder: Path) -> None:
+        paths = [folder / name for name in names]
+        collections.deque(read(*paths, skips=ExclusionCounts(), **options), maxlen=0)
+
+    return read_all
+
+
+def _splits(read: Callable[..., Iterable[Any]], split: str) -> Callable[[Path], Any]:
+    def read_all(folder: Path) -> None:
+        collections.deque(read(folder, split, skips=ExclusionCounts()), maxlen=0)
+
+    return read_all
+
+
+def targets() -> dict[str, Target]:
+    """Every reader with its files, by name."""
+    page = {"Filename": "Rome.txt"}
+    trivia = {"Question": "Which city?", "QuestionId": "q1", "EntityPages": [page],
+              "Answer": {"NormalizedAliases": ["rome"], "HumanAnswers": ["Roma"]}}  # fmt: skip
+    answer = {"text": "Rome", "answer_start": 7}
+    asked = {"id": "q1", "question": "Which city?", "answers": [answer], "is_impossible": False}
+    squad = [{"title": "Italy", "paragraphs": [{"context": "It was Rome.", "qas": [asked]}]}]
+    mention = {"text": "Seattle, WA", "word_start": 1, "word_end": 3}
+    released = {"id": "q1", "question": "Where?", "context": [["In", "seattle", ",", "wa"]],
+                "answers": [[mention]], "final_answers": ["Seattle, WA"]}  # fmt: skip
+    context = {"id": "7", "title": "Rome", "text": "Rome is old.", "score": "9.5"}
+    contexts = {"id": 1, "question": "which city is old", "answers": ["Rome"], "ctxs": [context]}
+    number = {"number": "3", "date": {"day": "", "month": "", "year": ""}, "spans": []}
+    pair = {"query_id": "q1", "question": "How many of 5?", "answer": number,
+            "validated_answers": [number]}  # fmt: skip
+    drop = {"nfl_1": {"passage": "A 41-yard and a 38-yard goal.", "qa_pairs": [pair]}}
+    table = {"id": "1-1", "header": ["Player", "No."], "types": ["text", "real"],
+             "rows": [["Ann", 7], ["Bo", 42]]}  # fmt: skip
+    query = {"table_id": "1-1", "question": "Who wears 42?",
+             "sql": {"sel": 0, "agg": 0, "conds": [[1, 0, 42]]}}  # fmt: skip
+    wikisql = {"dev.tables.jsonl": _json(table), "dev.jsonl": _json(query)}
+    run = {
+        "version": "0.1.0",
+        "flags": {"model": {"type": "ReaderConfig", "num_layers": None, "dtype": "float32"},
+                  "inference": {"type": "InferenceConfig", "top": 5, "sweep": [10, 20]},
+                  "batches": {"type": "BatchConfig", "batch_size": 8, "buckets": [64, 128]}},
+        "bert": dataclasses.asdict(BertConfig(100, 8, 2, 2, 16)),
+        "windows": dataclasses.asdict(WindowConfig()),
+    }  # fmt: skip
+    pieces = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nrome\n##s\n"
+    vocabulary = Vocabulary(("yard", "kick"), lower=True)
+
+    def read_run(folder: Path) -> None:
+        config = RunConfig(folder, "windows")
+        config.flags("model", ReaderConfig)
+        config.flags("inference", InferenceConfig)
+        config.flags("batches", BatchConfig)
+        config.section("bert", BertConfig)
+        config.section("windows", WindowConfig)
+
+    def read_checkpoint(folder: Path) -> None:
+        read_config(folder)
+        read_weights(folder)
+
+    return {
+        "triviaqa": Target(
+            {"qa.json": _json({"Data": [trivia] * 2}), "wikipedia/Rome.txt": b"Rome is old."},
+            _all(read_triviaqa, "qa.json", "."),
+        ),
+        "triviaqa questions": Target(
+            {"qa.json": _json({"Data": [trivia], "Version": 1.0})},
+            _all(read_triviaqa_questions, "qa.json"),
+        ),
+        "squad": Target({"a.json": _json({"data": squad})}, _all(read_squad_layout, "a.json")),
+        "qa-hard-em": Target({"a.jsonl": _json(released)}, _all(read_qa_hard_em, "a.jsonl")),
+        "narrativeqa": Target(
+            {
+                QUESTIONS: b"document_id,set,question_tokenized,answer1_tokenized,"
+                b"answer2_tokenized\nd1,valid,Who ?,Mark .,He\n",
+                SUMMARIES: b'document_id,set,summary_tokenized\nd1,valid,"Mark runs\na radio ."\n',
+            },
+            _splits(read_narrativeqa, "valid"),
+        ),
+        "nq-open": Target(
+            {"a.jsonl": _json({"question": "who", "answer": ["Ada", "['b', C. D.]"]})},
+            _all(read_nq_open, "a.jsonl"),
+        ),
+        "contexts": Target({"a.json": _json([contexts] * 2)}, _all(read_contexts, "a.json")),
+        "context lines": Target(
+            {"a.jsonl": _json(contexts) + b"\n" + _json(contexts)},
+            _all(read_context_questions, "a.jsonl"),
+        ),
+        "passages": Target(
+            {"a.tsv": b'id\ttext\ttitle\n1\tRome is old.\tRome\n2\t"a ""b"""\tB\n'},
+            _all(read_passages, "a.tsv"),
+        ),
+        "passage lines": Target({"a.jsonl": _json(context)}, _all(read_passages, "a.jsonl")),
+        "drop": Target({"a.json": _json(drop)}, _all(read_drop, "a.json", max_words=400)),
+        "wikisql": Target(wikisql, _splits(read_wikisql, "dev")),
+        "table questions": Target(_table_questions(wikisql), _all(read_table_questions, "q.jsonl")),
+        "csv": Target(
+            {"a.csv": b'Model;HP\n"Beetle; late";50\nGolf;75 hp\n'},
+            lambda folder: read_csv_table(folder / "a.csv"),
+        ),
+        "wikitablequestions": Target(
+            {
+                "data/dev.tsv": b"id\tutterance\tcontext\ttargetValue\n"
+                b"nt-0\twhen?\tcsv/1.csv\t2004\n",
+                "csv/1.csv": b'"Year","City"\n"2004","Bonn \\"x\\""\n',
+            },
+            _splits(read_wikitablequestions, "dev"),
+        ),
+        "vocabulary": Target(
+            {"words.json": _json({"lower": True, "entries": ["kick", "yard"]})},
+            lambda folder: Vocabulary.load(folder / "words.json"),
+        ),
+        "word vectors": Target(
+            {"glove.txt": b"kick 1 0\nball 5 5\nyard 3 2e-1\n"},
+            lambda folder: load_word_vectors(folder / "glove.txt", vocabulary, size=2),
+        ),
+        "vocab.txt": Target(
+            {"vocab.txt": pieces, "tokenizer_config.json": _json({"do_lower_case": True})},
+            load_tokenizer,
+        ),
+        "tokenizer.json": Target({"tokenizer.json": _tokenizer(pieces)}, load_tokenizer),
+        "checkpoint": Target(_checkpoint(), read_checkpoint),
+        "run": Target({"config.json": _json(run)}, read_run),
+    }
+
+
+def _table_questions(wikisql: Mapping[str, bytes]) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _write(folder, wikisql)
+        write_answers(folder, "dev", folder / "q.jsonl", skips=ExclusionCounts())
+        return {"q.jsonl": (folder / "q.jsonl").read_bytes()}
+
+
+def _tokenizer(pieces: bytes) -> bytes:
+    with tempfile.TemporaryDirectory() as name:
+        Path(name, "vocab.txt").write_bytes(pieces)
+        load_tokenizer(name).save(Path(name))
+        return Path(name, "tokenizer.json").read_bytes()
+
+
+def _checkpoint() -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as name:
+        tensors = {"embeddings.LayerNorm.bias": np.zeros(8, np.float32)}
+        write_checkpoint(Path(name), BertConfig(100, 8, 2, 2, 16), tensors)
+        return {file.name: file.read_bytes() for file in Path(name).iterdir()}
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+# --- what is done to it --------------------------------------------------------------------------
+
+_TEXTS = ("", " ", "\x00", "\x1b[2J\u202e\u200b", "\ud800", "x" * 3000, "../../x", "e\u0301", "nan")
+_VALUES = (None, True, -1, 0, 10**30, 2**63, 1.5, -0.0, float("nan"), float("inf"), [], {}, [[]])
+_INSERTS = (b"\x00", b"\xff", b"\xef\xbb\xbf", b"\r", b"\r\n", b"\n", b'"', b"\\", b"\x1b[31m",
+            "\u202e\u2028".encode(), b"NaN", b"1e999", b"-Infinity", b"9" * 400,
+            b"\\udc00", b"[" * 50, b",", b"\t", b";", b"{}", b"x" * 300)  # fmt: skip
+_LONG = (b"y" * 200_000, b"[" * 100_000, b'{"a":' * 20_000, b"9" * 6_000, b"\n" * 5_000)
+
+
+def mutated(content: bytes, draw: random.Random) -> bytes:
+    """The content with some damage."""
+    if draw.random() < 0.5 and (damaged := _with_other_value(content, draw)) is not None:
+        content = damaged
+        if draw.random() < 0.7:
+            return content
+    for _ in range(draw.choice((1, 1, 1, 2, 5))):
+        content = _with_other_bytes(content, draw)
+    return content
+
+
+def _with_other_bytes(content: bytes, draw: random.Random) -> bytes:
+    at, end = sorted(draw.randrange(len(content) + 1) for _ in range(2))
+    match draw.randrange(9):
+        case 0 if content:
+            at = draw.randrange(len(content))
+            return content[:at] + bytes([draw.randrange(256)]) + content[at + 1 :]
+        case 1:
+            return content[:at]
+        case 2:
+            return content[:at] + content[end:]
+        case 3:
+            return content[:end] + content[at:end] + content[end:]
+        case 4:
+            return content.replace(b"\n", b"\r\n")
+        case 5:
+            return b"\xef\xbb\xbf" + content
+        case 6 if draw.random() < 0.03:
+            return content[:at] + draw.choice(_LONG) + content[at:]
+        case 7:
+            # Another number, or a column more or less.
+            pattern = draw.choice((rb"\d+", rb"[\t,;]", rb"\n"))
+            places = [*re.finditer(pattern, content)]
+            if places:
+                place = draw.choice(places)
+                return content[: place.start()] + draw.choice(_INSERTS) + content[place.end() :]
+    return content[:at] + draw.choice(_INSERTS) + content[at:]
+
+
+def _with_other_value(content: bytes, draw: random.Random) -> bytes | None:
+    """JSON, or one line of JSON lines, with another value, key or length; None for what is none."""
+    lines = content.split(b"\n")
+    line = draw.randrange(len(lines))
+    try:
+        value = json.loads(lines[line])
+    except (ValueError, RecursionError):
+        return None
+    value = copy.deepcopy(value)
+    places = list(_places(value))
+    if not places:
+        return None
+    parent, key = draw.choice(places)
+    again = None
+    match draw.randrange(6):
+        case 0:
+            del parent[key]
+        case 1 if isinstance(parent, list):
+            parent.extend(parent[:] * 3)
+        case 2 if isinstance(parent, dict):
+            parent[draw.choice(_TEXTS)] = parent.pop(key)
+        case 3 if isinstance(parent, dict):
+            again = json.dumps(key), json.dumps(draw.choice(_VALUES))
+        case _:
+            parent[key] = draw.choice((*_TEXTS, *_VALUES))
+    text = json.dumps(value)
+    if again is not None:  # the key twice
+        text = text.replace(f"{again[0]}: ", f"{again[0]}: {again[1]}, {again[0]}: ", 1)
+    lines[line] = text.encode()
+    return b"\n".join(lines)
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """(container, key or index) of every value in a value."""
+    if isinstance(value, (dict, list)):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from _places(value[key])
+
+
+# --- command lines -------------------------------------------------------------------------------
+
+
+def command_line(draw: random.Random) -> tuple[Mapping[str, type], list[str]]:
+    """The commands of a module, and arguments for one of them, most of them wrong."""
+    commands = draw.choice(MODULES).COMMANDS
+    name = draw.choice([*commands])
+    arguments = [name]
+    for flag in draw.sample(_FLAGS, draw.randrange(1, 6)):
+        value = draw.choice(
+            (*_TEXTS[:-3], "-1", "0", "nan", "inf", "1e30", "x", "64 8", str(10**30))
+        )
+        arguments += [flag, *value.split(" ")][: draw.randrange(1, 4)]
+    return commands, [argument.replace("\x00", "") for argument in arguments]
+
+
+_FLAGS = (
+    *("--data", "--dev", "--out", "--file", "--split", "--loop.seed", "--batches.buckets", "--top"),
+    *("--batches.batch-size", "--optimizer.learning-rate", "--model.num-layers", "--model.dtype"),
+    *("--windows.stride", "--rules.digits", "--retriever.passages", "--objective.tau", "--help-me"),
+    *("--dev-questions", "objective:mml", "--model.dropout", "--seeds", "--fsdp", "--run-dir"),
+)
+
+
+# --- the run -------------------------------------------------------------------------------------
+
+
+class Fuzzer:
+    """Makes inputs by number and reads them.
+
+    Args:
+        seed: of all inputs.
+    """
+
+    def __init__(self, seed: int):
+        self.seed = seed
+        self._targets = targets()
+        self._numbers = list(numbers().values())
+        self.names = (*self._targets, COMMAND_LINES)
+        self._folder = tempfile.TemporaryDirectory(prefix="fuzz-")
+        for name, target in self._targets.items():
+            _write(Path(self._folder.name, name), target.files)
+
+    def __enter__(self) -> "Fuzzer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+    def read_whole(self, name: str) -> None:
+        """Reads a target's files as they are."""
+        self._targets[name].read(Path(self._folder.name, name))
+
+    def try_input(self, name: str, number: int) -> tuple[bool, Finding | None]:
+        """Whether input ``number`` of a target was read, and what is wrong with how it ended."""
+        draw = random.Random(f"{self.seed} {name} {number}")
+        attempt = self._flags if name == COMMAND_LINES else self._file
+        try:
+            attempt(name, draw)
+        except InputError as error:
+            said = str(error)
+            if not said or len(said) > MAX_MESSAGE or printable(said) != said:
+                return False, Finding(name, number, f"message of another form: {said!r}")
+            return False, None
+        except Exception:  # what a reader must not raise
+            return False, Finding(name, number, traceback.format_exc(limit=-3))
+        return True, None
+
+    def _file(self, name: str, draw: random.Random) -> None:
+        folder, target = Path(self._folder.name, name), self._targets[name]
+        damaged = draw.choice([*target.files])
+        try:
+            (folder / damaged).write_bytes(mutated(target.files[damaged], draw))
+            target.read(folder)
+        finally:
+            (folder / damaged).write_bytes(target.files[damaged])
+
+    def _flags(self, name: str, draw: random.Random) -> None:
+        if draw.random() < 0.9:
+            number = draw.choice(self._numbers)
+            value = draw.choice((-1, 0, 1, 2, 7, 10**9, 10**30, 0.5, -0.5, 1e308, *_VALUES[8:10]))
+            try:
+                number.set(value if number.kind is float or isinstance(value, int) else 3)
+            except ValueError as error:  # objectives know no InputError; tyro prints both alike
+                raise InputError(str(error)) from error
+            return
+        commands, arguments = command_line(draw)
+        try:
+            parse(commands, prog="fuzz", argv=arguments)
+        except SystemExit as stop:
+            if stop.code:
+                raise
+
+
+@dataclasses.dataclass(frozen=True)
+class Fuzz:
+    """Feed damaged input to readers and command lines.
+
+    Attributes:
+        count: inputs, over all targets.
+        seed: of the inputs.
+        minutes: stop after this time.
+        first: number of the first input of each target.
+        targets: some of the targets; none for all.
+        shown: findings to print in full.
+    """
+
+    count: int = 100_000
+    seed: int = 0
+    minutes: float = 60
+    first: int = 0
+    targets: tuple[str, ...] = ()
+    shown: int = 10
+
+    def __post_init__(self) -> None:
+        require(self, "count", at_least=1)
+        require(self, "seed", "first", "shown", at_least=0)
+        require(self, "minutes", above=0)
+
+    def run(self) -> None:
+        with Fuzzer(self.seed) as fuzzer:
+            if unknown := set(self.targets) - set(fuzzer.names):
+                known = ", ".join(fuzzer.names)
+                raise InputError(f"--targets: expected some of {known}, found {min(unknown)}")
+            self._run(fuzzer, self.targets or fuzzer.names)
+
+    def _run(self, fuzzer: Fuzzer, names: Sequence[str]) -> None:
+        begin = time.perf_counter()
+        counts: collections.Counter[str] = collections.Counter()
+        read = 0
+        findings: list[Finding] = []
+        for index in range(self.count):
+            if time.perf_counter() - begin > 60 * self.minutes:
+                break
+            name = names[index % len(names)]
+            was_read, finding = fuzzer.try_input(name, self.first + counts[name])
+            counts[name] += 1
+            read += was_read
+            if finding is not None:
+                findings.append(finding)
+        seconds = time.perf_counter() - begin
+        for finding in findings[: self.shown]:
+            print(
+                f"--seed {self.seed} --targets '{finding.target}' --first {finding.number} "
+                f"--count 1:\n{finding.error}",
+                file=sys.stderr,
+            )
+        total = counts.total()
+        print(f"{total} inputs of {len(counts)} targets: {read} read, {total - read} refused")
+        print(f"{len(findings)} ended in something else than one line")
+        print(f"{total / seconds:.0f} inputs/s; peak memory {peak_mib():.0f} MiB")
+        if findings:
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    run_command(Fuzz, prog="python -m experiments.robustness.fuzz")
