@@ -25,7 +25,6 @@ from rich.table import Table
 
 from experiments.cli import flags
 from experiments.runs import Setting, TrainCommand
-from hardem_jax.analysis.plots import learning_curves, scores_by_group
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.records import write_json, write_text
 from hardem_jax.errors import InputError, require
@@ -136,6 +135,8 @@ class CompareCommand(Setting):
                 content = {"flags": flags(self), "devices": _devices(), "runs": runs}
                 write_json(self.out / "comparison.json", content | {"summary": summary})
         Console(width=60 + 24 * len(runs)).print(table(summary))
+        from hardem_jax.analysis.plots import learning_curves, scores_by_group  # slow to import
+
         learning_curves(
             {name: [history(self._folder(name, s)) for s in self.seeds] for name in runs},
             metrics=self.CURVES,

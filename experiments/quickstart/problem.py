@@ -3,18 +3,20 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grain
 from flax import nnx
 
-from hardem_jax.analysis.plots import History
 from hardem_jax.errors import require
 from hardem_jax.objectives import Objective
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.step import LossFn
+
+if TYPE_CHECKING:  # brings in matplotlib
+    from hardem_jax.analysis.plots import History
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Problem:
     batches: Callable[[int], grain.DatasetIterator]
     evaluate: Callable[[nnx.GraphDef], Callable[[Any], Mapping[str, float]]]
 
-    def train(self, objective: Objective, *, seed: int, run_dir: Path) -> History:
+    def train(self, objective: Objective, *, seed: int, run_dir: Path) -> "History":
         """One run; returns its evaluations."""
         settings = self.settings
         graphdef, params = self.start(seed)

@@ -11,7 +11,7 @@ import dataclasses
 import tempfile
 import time
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from rich.console import Console
@@ -20,11 +20,13 @@ from rich.table import Table
 from experiments.quickstart.equations import equation_problem
 from experiments.quickstart.problem import Problem, Settings
 from experiments.quickstart.spans import span_problem
-from hardem_jax.analysis.plots import History, learning_curves
 from hardem_jax.data.planted import PlantedConfig
 from hardem_jax.data.planted_equations import PlantedEquationsConfig
 from hardem_jax.errors import require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
+
+if TYPE_CHECKING:
+    from hardem_jax.analysis.plots import History
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Quickstart:
         self._report(problem, histories, seconds)
 
     def _report(
-        self, problem: Problem, histories: dict[str, list[History]], seconds: dict[str, float]
+        self, problem: Problem, histories: dict[str, list["History"]], seconds: dict[str, float]
     ) -> None:
         table = Table(title=f"{problem.title}, after the last step")
         table.add_column("objective")
@@ -95,6 +97,8 @@ class Quickstart:
         Console().print(table)
         print(problem.note)
         figure = self.out / f"{problem.name}.png"
+        from hardem_jax.analysis.plots import learning_curves  # slow to import
+
         learning_curves(histories, metrics=problem.scores, file=figure)
         print(f"Learning curves: {figure}")
 

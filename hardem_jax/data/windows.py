@@ -9,8 +9,6 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.metrics.pairwise import linear_kernel
 
 from hardem_jax.data.batches import Batch
 from hardem_jax.data.examples import ReadingExample
@@ -256,6 +254,10 @@ def _most_similar(question: str, windows: Sequence[Window], count: int) -> list[
     Cosine of TF-IDF vectors fitted on the windows of this question alone, ties to the
     earlier window (Clark and Gardner, 2018, which the paper follows).
     """
+    # Here, because they take seconds to import and every command imports this module.
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.metrics.pairwise import linear_kernel
+
     vectorizer = TfidfVectorizer(strip_accents="unicode", stop_words="english")
     try:
         vectors = vectorizer.fit_transform([window.text for window in windows])

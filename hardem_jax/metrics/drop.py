@@ -31,7 +31,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from hardem_jax.metrics.text import corpus_score
 
@@ -172,6 +171,8 @@ def _aligned_f1(found: Sequence[str], gold: Sequence[str]) -> float:
     if not scores.size:
         return 0.0
     paired = np.zeros(max(scores.shape))
+    from scipy.optimize import linear_sum_assignment  # a second to import
+
     rows, columns = linear_sum_assignment(scores, maximize=True)
     paired[rows] = scores[rows, columns]
     # NumPy's own rounding and mean: Python's differ in the last bit, and at ties.

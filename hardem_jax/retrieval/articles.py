@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
-from sklearn.feature_extraction.text import HashingVectorizer
 
 from hardem_jax.data.records import new_folder, write_json
 from hardem_jax.errors import require
@@ -53,6 +52,8 @@ class ArticleConfig:
 
     def counter(self) -> Callable[[Sequence[str]], scipy.sparse.csr_matrix]:
         """Texts -> counts of terms, ``[B, buckets]`` sparse float32."""
+        from sklearn.feature_extraction.text import HashingVectorizer  # seconds to import
+
         analyzer = self.terms.words_and_bigrams if self.bigrams else self.terms.words
         # Types as documented; those of the stubs are the types of the default values.
         options: dict[str, Any] = {"analyzer": analyzer, "norm": None, "dtype": np.float32}
