@@ -1,6 +1,7 @@
 """The reader of a run: made from a pretrained encoder, or found again in the run's folder."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,6 +75,15 @@ class EncoderConfig:
                 f"was prepared with a tokenizer of {tokenizer.vocab_size}"
             )
         return encoder
+
+    def check_lengths(self, bert: BertConfig, lengths: Sequence[int]) -> None:
+        """Raises `InputError` for batches of inputs longer than the encoder has positions."""
+        positions = bert.max_position_embeddings
+        if max(lengths) > positions:
+            raise InputError(
+                f"--batches.buckets: expected at most the {positions} positions of {self.encoder}, "
+                f"found {max(lengths)}"
+            )
 
     def untrained(self, sizes: BertConfig) -> Bert:
         """An encoder as a run has it, with fresh weights: call it in `nnx.eval_shape`.

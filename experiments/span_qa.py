@@ -77,6 +77,7 @@ class SpanSetting(Setting):
         splits, dev = [PreparedSplit(folder) for folder in self.data], PreparedSplit(self.dev)
         _check_tokenizers(splits, dev)
         reader = new_reader(self.model, dev.tokenizer, seed=self.loop.seed)
+        self.model.check_lengths(reader.encoder.config, self.batches.buckets)
         graphdef, params = nnx.split(reader, nnx.Param)
         training, about = self._training(splits, dev.tokenizer.pad_id, mesh)
         task = SpanQA(

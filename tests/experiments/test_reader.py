@@ -7,6 +7,7 @@ from flax import nnx
 from experiments.reader import EncoderConfig, ReaderConfig
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
+from hardem_jax.models.bert import BertConfig
 from tests.tiny import write_checkpoint
 
 
@@ -32,3 +33,10 @@ def test_attention_is_chosen_with_its_dropout(checkpoint):
     for bert in trained, restored:
         assert (bert.attention, bert.config.attention_dropout) == ("splash", 0)
         assert bert.dtype == jnp.bfloat16
+
+
+def test_buckets_beyond_the_encoders_positions_are_refused():
+    config, bert = EncoderConfig("tiny"), BertConfig(100, 8, 2, 2, 16, 512)
+    config.check_lengths(bert, (128, 512))
+    with pytest.raises(InputError, match="--batches.buckets: .* 512 positions of tiny, found 1024"):
+        config.check_lengths(bert, (128, 1024))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from hardem_jax.errors import InputError
 from hardem_jax.losses import mml_loss
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.sqlova import SQLova
@@ -192,3 +193,10 @@ def test_every_parameter_learns_and_dropout_is_asked_for(parser):
     read = jax.jit(lambda key: parser(batch, rngs=nnx.Rngs(dropout=key)).select)
     one, other = (read(jax.random.key(seed)) for seed in (0, 1))
     assert np.any(one != other)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_only_layers_that_there_are_can_be_read(count):
+    bert = Bert(CONFIG, rngs=nnx.Rngs(0))
+    with pytest.raises(InputError, match=f"num_target_layers: expected 1 to 2, .*found {count}"):
+        SQLova(bert, num_target_layers=count, rngs=nnx.Rngs(1))

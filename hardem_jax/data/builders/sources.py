@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import tarfile
+import urllib.parse
+import urllib.request
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,6 +27,7 @@ from tensorflow_datasets.core.download.util import DownloadError
 
 from hardem_jax.data.records import work_folder
 from hardem_jax.errors import InputError
+from hardem_jax.hub import SECONDS
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,8 @@ def download(release: Release, dl_manager: tfds.download.DownloadManager, folder
     """
     assert release.url is not None
     try:
+        if not folder.is_dir():
+            _reach(release.url)
         archive: Any = dl_manager.download(release.url)
     except NonMatchingChecksumError as error:
         raise InputError(
@@ -105,6 +111,15 @@ def download(release: Release, dl_manager: tfds.download.DownloadManager, folder
     if not folder.is_dir():
         unpack(Path(archive), folder)
     return folder / release.inside
+
+
+def _reach(url: str) -> None:
+    """Raises `OSError` if there is no way to the server: TFDS would try for minutes."""
+    address = urllib.parse.urlsplit(url)
+    if address.scheme in urllib.request.getproxies():  # which knows the way
+        return
+    port = address.port or {"http": 80, "https": 443}[address.scheme]
+    socket.create_connection((address.hostname, port), timeout=SECONDS).close()
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import http.server
+import socket
 import tarfile
 import threading
 import zipfile
@@ -10,7 +11,7 @@ import pytest
 from tensorflow_datasets.core.download.checksums import UrlInfo
 
 from hardem_jax.data import builders
-from hardem_jax.data.builders.sources import Release, digest, unpack
+from hardem_jax.data.builders.sources import Release, digest, download, unpack
 from hardem_jax.errors import InputError
 from tests.tiny import write_drop
 
@@ -72,6 +73,18 @@ def test_a_release_that_is_gone_is_reported(release, tmp_path):
     builder = builders.DropNum(data_dir=tmp_path / "built")
     with pytest.raises(InputError, match="cannot be downloaded"):
         builder.download_and_prepare()
+
+
+def test_without_a_network_nothing_is_tried_again(tmp_path):
+    class Untouched:
+        def download(self, url):
+            raise AssertionError("asked although there is no server")
+
+    with socket.socket() as taken:  # bound and not listening: whoever connects is refused
+        taken.bind(("127.0.0.1", 0))
+        release = Release("home", f"http://127.0.0.1:{taken.getsockname()[1]}/a.zip", "a")
+        with pytest.raises(InputError, match="a.zip: cannot be downloaded .*get it from home"):
+            download(release, Untouched(), tmp_path / "a")
 
 
 def test_every_release_that_can_be_downloaded_has_a_recorded_digest():
