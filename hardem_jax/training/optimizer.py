@@ -59,9 +59,8 @@ class OptimizerConfig:
         require(self, "warmup_fraction", "b1", "b2", "ema_decay", at_least=0, below=1)
         for _, factor in self.rate_multipliers:
             if not 0 <= factor < float("inf"):
-                raise InputError(
-                    f"rate_multipliers: expected factors of at least 0, found {factor}"
-                )
+                found = self.rate_multipliers
+                raise InputError(f"rate_multipliers: expected factors of at least 0, found {found}")
         if self.schedule not in ("linear", "constant"):
             raise InputError(f"schedule: expected 'linear' or 'constant', found {self.schedule!r}")
 

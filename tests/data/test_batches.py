@@ -152,7 +152,7 @@ def test_too_little_data_and_too_long_windows_are_named():
         plan(packed_tokens=40)
     with pytest.raises(InputError, match="4 items do not divide into 2 parts of 4 devices"):
         plan(packed_tokens=70, accumulate=2, num_devices=4)
-    with pytest.raises(InputError, match="divide batch_size"):
+    with pytest.raises(InputError, match="accumulate: expected a divisor of batch_size"):
         plan(accumulate=3)
 
 

@@ -377,7 +377,8 @@ def test_what_a_person_got_wrong_is_one_line(capsys, flags, culprit, monkeypatch
     [
         (b"", "empty document"),
         (b"  \n", "empty document"),
-        (b"caf\xe9", "byte 0xe9 at offset 3"),
+        (b"caf\xe9", "byte 3: expected UTF-8 text, found 0xe9"),
+        ("\x01\u200b\x02".encode(), "found no character that the model reads"),
     ],
 )
 def test_documents_that_cannot_be_read_are_named(root, capsys, tmp_path, content, culprit):
