@@ -164,7 +164,8 @@ def _one_line(box: str) -> str:
     label = " ".join(title)
     if label == "Required options":
         flags = (line.split()[0] for line in sections[0] if line.startswith("--"))
-        return f"{', '.join(dict.fromkeys(flags))}: expected a value, found none"
+        rest = [f"; {' '.join(lines)}" for lines in sections[1:] if "Unrecognized" in lines[0]]
+        return f"{', '.join(dict.fromkeys(flags))}: expected a value, found none{''.join(rest)}"
     if refused := _REFUSED.fullmatch(said):
         *path, expected = refused.groups()
         return f"--{'.'.join(filter(None, path)).replace('_', '-')}: {expected}"
