@@ -11,6 +11,12 @@ The first two terms are the same for every z: they are computed once, and an equ
 costs two gathers and two additions. :math:`r` holds the input positions that carry no
 number, where the product runs over those as well.
 
+Most taggings are no equation: they have three operands, or none. `TagDistribution.over_equations`
+gives the same distribution conditioned on a well-formed equation, which is a softmax over Z_tot:
+
+.. math:: \log P(z \mid x) = s(z) - \log \sum_{z' \in Z_{tot}} \exp s(z'), \quad
+    s(z) = \sum_{(n, o) \in z} \log P(o_n) - \log P(\mathrm{none}_n)
+
 Equations are rows of int32 ``(n1, o1, n2, o2)``: slots and tags, ``n1 < n2``; a lone number
 has ``n2 = -1, o2 = NONE``; a count c is ``(c, COUNT, -1, NONE)``.
 """
@@ -94,19 +100,20 @@ class TagDistribution:
         Returns:
             ``[B, Z]`` float32; -inf where an operand is no number of the table, and for counts.
         """
-        operands = equations.reshape(*equations.shape[:2], 2, 2)
-        slots, tags = operands[..., 0], operands[..., 1]
-        # An absent operand (slot -1) has tag NONE, whose gain is 0 in every slot.
-        flat = jnp.maximum(slots, 0) * (NUM_TAGS + 1) + tags
-        batch = flat.shape[0]
-        gains = jnp.take_along_axis(
-            self._gains().reshape(batch, -1),
-            flat.reshape(batch, -1),
-            axis=-1,
-            mode="fill",
-            fill_value=-jnp.inf,
-        ).reshape(flat.shape)
-        return self._untagged()[:, None] + (gains[..., 0] + gains[..., 1])
+        return self._untagged()[:, None] + self._scores(equations)
+
+    def over_equations(self, *, pairs: Array, lone: Array) -> "EquationDistribution":
+        """This distribution given that the tagging is a well-formed equation.
+
+        Args:
+            pairs, lone: Z_tot, as in `top`.
+        """
+        table = self._table(pairs, lone)
+        possible = jnp.any(jnp.isfinite(table), axis=(1, 2))
+        # Masked on the way in as well: the gradient of a sum over nothing would be NaN.
+        table = jnp.where(possible[:, None, None], table, 0.0)
+        log_total = jnp.where(possible, jax.nn.logsumexp(table, axis=(1, 2)), -jnp.inf)
+        return EquationDistribution(self, pairs, lone, log_total)
 
     def top(self, k: int, *, pairs: Array, lone: Array) -> tuple[Array, Array]:
         """The ``k`` likeliest well-formed equations, best first, by exhaustive search.
@@ -131,6 +138,11 @@ class TagDistribution:
             >>> equations.top(2, pairs=pairs, lone=lone)[0].tolist()
             [[[0, 1, 1, 1], [0, 1, 1, 2]]]
         """
+        equations, scores = self._top_scores(k, pairs, lone)
+        # Added after the ranking: next to a large sum, small differences are rounded away.
+        return equations, self._untagged()[:, None] + scores
+
+    def _top_scores(self, k: int, pairs: Array, lone: Array) -> tuple[Array, Array]:
         table = self._table(pairs, lone)
         batch, num_first, num_second = table.shape
         found = min(k, num_first * num_second)
@@ -150,8 +162,7 @@ class TagDistribution:
         equations = jnp.pad(equations, (*missing, (0, 0)))
         nothing = jnp.array([-1, NONE, -1, NONE], jnp.int32)[None, None]
         equations = jnp.where(jnp.isfinite(gains)[..., None], equations, nothing)
-        # Added after the ranking: beside a large sum, small differences are rounded away.
-        return equations, self._untagged()[:, None] + gains
+        return equations, gains
 
     def mode(self, *, pairs: Array, lone: Array) -> Array:
         """The likeliest well-formed equation, ``[B, 4]`` int32. Arguments as in `top`."""
@@ -164,6 +175,15 @@ class TagDistribution:
         possible, none included. Ties go to the smaller tag.
         """
         return jnp.argmax(self.tags, axis=-1).astype(jnp.int32)
+
+    def _scores(self, equations: Array) -> Array:
+        """``[B, Z]``, what the operands of each equation add to `_untagged`."""
+        operands = equations.reshape(*equations.shape[:2], 2, 2)
+        slots, tags = operands[..., 0], operands[..., 1]
+        # An absent operand (slot -1) has tag NONE, whose gain is 0 in every slot.
+        flat = jnp.maximum(slots, 0) * (NUM_TAGS + 1) + tags
+        gains = _look_up(self._gains(), flat, fill=-jnp.inf)
+        return gains[..., 0] + gains[..., 1]
 
     def _untagged(self) -> Array:
         """``[B]``, log-probability that nothing is tagged."""
@@ -190,6 +210,91 @@ class TagDistribution:
 
 
 @functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["tagging", "pairs", "lone", "log_total"],
+    meta_fields=[],
+)
+@dataclasses.dataclass(frozen=True)
+class EquationDistribution:
+    """A softmax over the equations of Z_tot, whose probabilities add up to 1.
+
+    Build it with `TagDistribution.over_equations`. The ranking of equations is that of the
+    tagging; `TagDistribution.rest` cancels.
+
+    Attributes:
+        tagging: distribution over all taggings, which scores the equations.
+        pairs: ``[B, N, 3, N, 3]`` bool, the pairs of Z_tot, see `TagDistribution.top`.
+        lone: ``[B, N, 3]`` bool, the lone numbers of Z_tot.
+        log_total: ``[B]`` float32, log of the sum over Z_tot of the exponential scores; -inf if
+            Z_tot is empty.
+
+    Example:
+        >>> logits = jnp.log(jnp.array([[[1.0, 2, 1, 0], [3, 0, 1, 0]]]))
+        >>> tags = TagDistribution.from_logits(logits, where=jnp.ones((1, 2), bool))
+        >>> rules = dict(pairs=jnp.ones((1, 2, 3, 2, 3), bool), lone=jnp.zeros((1, 2, 3), bool))
+        >>> equations = tags.over_equations(**rules)
+        >>> candidates = [[0, PLUS, 1, MINUS], [0, MINUS, 1, MINUS], [0, PLUS, -1, NONE]]
+        >>> print(jnp.exp(equations.log_prob(jnp.array([candidates]))).round(4))
+        [[0.6667 0.3333 0.    ]]
+    """
+
+    tagging: TagDistribution
+    pairs: Array
+    lone: Array
+    log_total: Array
+
+    def log_prob(self, equations: Array) -> Array:
+        """log P(z | x) of given equations.
+
+        Args:
+            equations: ``[B, Z, 4]`` int.
+
+        Returns:
+            ``[B, Z]`` float32; -inf for whatever is not in Z_tot, rows without operands and counts
+            included.
+        """
+        log_probs = self.tagging._scores(equations) - self._finite_total()
+        return jnp.where(self._contains(equations), log_probs, -jnp.inf)
+
+    def top(self, k: int, *, pairs: Array, lone: Array) -> tuple[Array, Array]:
+        """The ``k`` most likely equations, best first, as in `TagDistribution.top`.
+
+        Args:
+            k: number of equations, static.
+            pairs, lone: as there; an equation that is not in Z_tot is never among them.
+        """
+        equations, scores = self.tagging._top_scores(k, pairs & self.pairs, lone & self.lone)
+        return equations, scores - self._finite_total()
+
+    def mode(self, *, pairs: Array, lone: Array) -> Array:
+        """The most likely equation, ``[B, 4]`` int32. Arguments as in `top`."""
+        return self.top(1, pairs=pairs, lone=lone)[0][:, 0]
+
+    def argmax_tags(self) -> Array:
+        """See `TagDistribution.argmax_tags`."""
+        return self.tagging.argmax_tags()
+
+    def _finite_total(self) -> Array:
+        """``[B, 1]``; without any equation 0, so that -inf minus it is no NaN."""
+        return jnp.where(jnp.isfinite(self.log_total), self.log_total, 0.0)[:, None]
+
+    def _contains(self, equations: Array) -> Array:
+        """``[B, Z]`` bool, which of these are rows of Z_tot."""
+        n1, o1, n2, o2 = (equations[..., i] for i in range(4))
+        num_slots = self.lone.shape[1]
+        size = num_slots * NUM_OPERATORS
+        first = n1 * NUM_OPERATORS + o1 - PLUS
+        second = n2 * NUM_OPERATORS + o2 - PLUS
+        operators = (o1 >= PLUS) & (o1 <= PERCENT)
+        slots = (n1 >= 0) & (n1 < num_slots) & operators
+        is_pair = slots & (n2 > n1) & (n2 < num_slots) & (o2 >= PLUS) & (o2 <= PERCENT)
+        is_lone = slots & (n2 < 0) & (o2 == NONE)
+        in_pairs = _look_up(self.pairs, jnp.where(is_pair, first * size + second, -1), fill=False)
+        in_lone = _look_up(self.lone, jnp.where(is_lone, first, -1), fill=False)
+        return (is_pair & in_pairs) | (is_lone & in_lone)
+
+
+@functools.partial(
     jax.tree_util.register_dataclass, data_fields=["ability", "signs", "counts"], meta_fields=[]
 )
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +308,7 @@ class AbilityDistribution:
 
     Attributes:
         ability: ``[B, 2]`` float32 log-probabilities of add_sub and count.
-        signs: tags of the numbers, without PERCENT.
+        signs: tags of the numbers, without PERCENT, over all taggings or over equations.
         counts: ``[B, C]`` float32 log-probabilities of the counts 0, 1, ... C - 1.
 
     Example:
@@ -216,7 +321,7 @@ class AbilityDistribution:
     """
 
     ability: Array
-    signs: TagDistribution
+    signs: TagDistribution | EquationDistribution
     counts: Array
 
     @classmethod
@@ -236,6 +341,22 @@ class AbilityDistribution:
             TagDistribution.from_logits(sign_logits, where=where),
             jax.nn.log_softmax(count_logits.astype(jnp.float32), axis=-1),
         )
+
+    def over_equations(self, *, pairs: Array, lone: Array) -> "AbilityDistribution":
+        """This distribution with signs that make up a well-formed equation.
+
+        Where Z_tot has no equation, counting is certain.
+
+        Args:
+            pairs, lone: Z_tot, as in `TagDistribution.top`.
+        """
+        if isinstance(self.signs, EquationDistribution):
+            raise ValueError("signs are distributed over equations already")
+        signs = self.signs.over_equations(pairs=pairs, lone=lone)
+        counts_only = jnp.array([-jnp.inf, 0.0])[None]
+        possible = jnp.isfinite(signs.log_total)[:, None]
+        ability = jnp.where(possible, self.ability, counts_only)
+        return AbilityDistribution(ability, signs, self.counts)
 
     def log_prob(self, equations: Array) -> Array:
         """log P(z | x) of given equations and counts, told apart by their operator.
@@ -285,3 +406,13 @@ class AbilityDistribution:
     def mode(self, *, pairs: Array, lone: Array) -> Array:
         """The likeliest well-formed equation or count, ``[B, 4]`` int32. Arguments as in `top`."""
         return self.top(1, pairs=pairs, lone=lone)[0][:, 0]
+
+
+def _look_up(table: Array, flat: Array, *, fill: float | bool) -> Array:
+    """Entries of ``[B, ...]`` tables at flat indices ``[B, ...]``; ``fill`` out of range."""
+    batch = flat.shape[0]
+    indices = flat.reshape(batch, -1)
+    entries = jnp.take_along_axis(
+        table.reshape(batch, -1), jnp.maximum(indices, 0), axis=-1, mode="fill", fill_value=fill
+    )
+    return jnp.where(indices < 0, fill, entries).reshape(flat.shape)

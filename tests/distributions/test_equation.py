@@ -345,3 +345,172 @@ def test_codes_are_those_of_the_solutions():
     names = ("NONE", "PLUS", "MINUS", "PERCENT", "COUNT")
     codes = [[getattr(room, name) for name in names] for room in (distribution, equation_rules)]
     assert codes[0] == codes[1]
+
+
+# Normalised over Z_tot.
+
+KINDS = np.array(  # padding in between, at the end and everywhere; special numbers only
+    [[0, 0, 1, 1, 2], [0, 1, -1, 1, 2], [1, 2, -1, -1, -1], [-1] * 5, [0, 0, -1, -1, -1]]
+)
+RULES = [
+    equation_rules.EquationRules(),
+    equation_rules.EquationRules(special_pairs=True, lone_special=True, negative=True),
+    equation_rules.EquationRules(lone_text=False, question_numbers=False, percent="term"),
+    equation_rules.EquationRules(percent="factor", negative=True, special_numbers=False),
+]
+
+
+def z_tot(rules, kinds):
+    """Every equation of Z_tot, from what the rules say of each kind and operator by itself."""
+    text = [k == 1 or (k == 2 and rules.question_numbers) for k in kinds]
+    special = [k == 0 and rules.special_numbers for k in kinds]
+    rows = []
+    for n1, o1, n2, o2 in all_equations(len(kinds)):
+        if n2 < 0:
+            may = (text[n1] and rules.lone_text) or (special[n1] and rules.lone_special)
+            fits = o1 in rules.operators_of_lone()
+        else:
+            both = all(text[n] or special[n] for n in (n1, n2))
+            may = both and (rules.special_pairs or text[n1] or text[n2])
+            fits = (o1, o2) in rules.operators_of_pairs()
+        if may and fits:
+            rows.append((n1, o1, n2, o2))
+    return rows
+
+
+def score(logits, row):
+    """Sum of the scores of an equation's tags, in float64."""
+    n1, o1, n2, o2 = row
+    scores = logits - logits[:, :1]
+    return scores[n1, o1] + (scores[n2, o2] if n2 >= 0 else 0.0)
+
+
+def over_equations(logits, rules, kinds=KINDS, **options):
+    tags = TagDistribution.from_logits(jnp.array(logits), where=jnp.array(kinds >= 0), **options)
+    return tags, tags.over_equations(pairs=rules.table(kinds), lone=rules.lone(kinds))
+
+
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.parametrize("scale", [1, 60])  # exp(120) is no float32
+def test_over_equations_is_a_softmax_over_z_tot(rules, scale):
+    logits = np.random.default_rng(7).normal(size=(len(KINDS), 5, 4)) * scale
+    _, equations = over_equations(logits, rules)
+    rows = all_equations(5)
+    got = np.asarray(equations.log_prob(jnp.array([rows] * len(KINDS))))
+    assert got.dtype == np.float32
+    for b, kinds in enumerate(KINDS):
+        members = z_tot(rules, kinds)
+        scores = np.array([score(logits[b], row) for row in members])
+        total = np.logaddexp.reduce(scores) if members else -np.inf
+        np.testing.assert_allclose(equations.log_total[b], total, rtol=1e-5, atol=1e-5)
+        expected = dict(zip(members, scores - total, strict=True))
+        for row, log_prob in zip(rows, got[b], strict=True):
+            if row in expected:
+                np.testing.assert_allclose(log_prob, expected[row], rtol=1e-5, atol=1e-4)
+            else:
+                assert log_prob == -np.inf
+        if members:
+            np.testing.assert_allclose(np.exp(got[b]).sum(), 1.0, rtol=1e-4)
+
+
+def test_over_equations_is_the_product_given_that_the_tagging_is_an_equation():
+    logits = np.random.default_rng(8).normal(size=(len(KINDS), 5, 4)) * 2
+    rest = jnp.array(np.random.default_rng(9).normal(size=len(KINDS)))
+    tags, equations = over_equations(logits, RULES[0], rest=rest)
+    for b, kinds in enumerate(KINDS):
+        members = jnp.array([z_tot(RULES[0], kinds) or [NOTHING]] * len(KINDS))
+        product, given = tags.log_prob(members)[b], equations.log_prob(members)[b]
+        if np.isfinite(given).all():
+            expected = product - jax.nn.logsumexp(product)
+            np.testing.assert_allclose(given, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_rows_that_are_no_equation_have_no_mass_in_the_softmax():
+    _, equations = over_equations(np.zeros((1, 2, 4)), RULES[0], np.array([[1, 1]]))
+    rows = [
+        *(NOTHING, (0, 0, 0, 0), (0, COUNT, -1, NONE), (1, PLUS, 0, PLUS), (0, PLUS, 0, MINUS)),
+        *((0, PLUS, 2, PLUS), (0, PLUS, -1, PLUS), (9, PLUS, -1, NONE), (0, NONE, 1, PLUS)),
+    ]
+    assert np.all(np.asarray(equations.log_prob(jnp.array([rows]))) == -np.inf)
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_top_of_the_softmax_is_that_of_the_tagging(rules):
+    logits = np.random.default_rng(10).normal(size=(len(KINDS), 5, 4)) * 2
+    tags, equations = over_equations(logits, rules)
+    tables = {"pairs": rules.table(KINDS), "lone": rules.lone(KINDS)}
+    rows, log_probs = equations.top(7, **tables)
+    np.testing.assert_array_equal(rows, tags.top(7, **tables)[0])
+    np.testing.assert_allclose(log_probs, equations.log_prob(rows), rtol=1e-6)
+    np.testing.assert_array_equal(equations.mode(**tables), rows[:, 0])
+    np.testing.assert_array_equal(equations.argmax_tags(), tags.argmax_tags())
+    everything = {"pairs": jnp.ones((5, 5, 3, 5, 3), bool), "lone": jnp.ones((5, 5, 3), bool)}
+    np.testing.assert_array_equal(equations.top(7, **everything)[0], rows)
+
+
+@pytest.mark.parametrize("loss", [hard_em_loss, mml_loss, first_only_loss])
+def test_gradients_of_the_softmax_are_those_of_brute_force_and_finite(loss):
+    rules, where = RULES[0], KINDS >= 0
+    logits = np.random.default_rng(11).normal(size=(len(KINDS), 5, 4))
+    # Whatever padding holds, infinities included, must stay there.
+    logits = np.where(where[..., None], logits, [np.inf, -np.inf, 1e30, 0.0])
+    members = [z_tot(rules, kinds) for kinds in KINDS]
+    candidates = jnp.array([(rows + [NOTHING] * 3)[:3] for rows in members])
+    solutions = jnp.array([np.arange(3) < len(rows) for rows in members])
+
+    def total(logits):
+        _, equations = over_equations(logits, rules)
+        return loss(equations.log_prob(candidates), where=solutions, reduce_fn=jnp.sum)
+
+    def brute_force(logits):
+        value = 0.0
+        for b, rows in enumerate(members):
+            if rows:
+                scores = jnp.stack([score(logits[b], row) for row in rows])
+                log_probs = (scores - jax.nn.logsumexp(scores))[:3]
+                value += loss(log_probs[None], reduce_fn=jnp.sum)
+        return value
+
+    value, gradient = jax.jit(jax.value_and_grad(total))(jnp.array(logits, jnp.float32))
+    expected = jax.value_and_grad(brute_force)(jnp.array(np.where(where[..., None], logits, 0.0)))
+    np.testing.assert_allclose(value, expected[0], rtol=1e-5)
+    np.testing.assert_allclose(gradient, expected[1], atol=1e-5)
+    assert np.all(np.asarray(gradient)[~where] == 0)
+
+
+def test_a_tag_without_mass_leaves_the_softmax_finite():
+    logits = np.random.default_rng(12).normal(size=(1, 3, 3))  # no PERCENT
+    rules = dataclasses.replace(RULES[0], percent="term")
+
+    def total(logits):
+        _, equations = over_equations(logits, rules, np.array([[1, 1, 2]]))
+        return equations.log_prob(jnp.array([[(0, PLUS, 1, MINUS)]]))[0, 0]
+
+    value, gradient = jax.value_and_grad(total)(jnp.array(logits))
+    assert np.isfinite(value) and np.all(np.isfinite(gradient)) and np.any(gradient != 0)
+
+
+def test_signs_over_equations_and_counts_add_up_to_one(abilities):
+    logits, where, product = abilities
+    rules = equation_rules.EquationRules(special_numbers=False, max_count=9)
+    kinds = np.where(where, 1, -1)
+    tables = {"pairs": rules.table(kinds), "lone": rules.lone(kinds)}
+    distribution = product.over_equations(**tables)
+    rows = jnp.array([[*all_equations(2), *COUNTS]] * 3)
+    log_probs = distribution.log_prob(rows)
+    np.testing.assert_allclose(np.exp(log_probs).sum(axis=-1), 1.0, rtol=1e-5)
+    ability = softmax(logits[0])
+    np.testing.assert_allclose(np.exp(log_probs[:2, -10:]).sum(axis=-1), ability[:2, 1], rtol=1e-5)
+    # Without any number, only counting is left, however likely the other ability is.
+    np.testing.assert_allclose(np.exp(log_probs[2, -10:]), softmax(logits[2][2]), rtol=1e-5)
+    top, best = distribution.top(3, **tables)
+    np.testing.assert_allclose(best, distribution.log_prob(top), rtol=1e-6)
+    with pytest.raises(ValueError, match="already"):
+        distribution.over_equations(**tables)
+
+    def total(logits):
+        found = AbilityDistribution.from_logits(*logits, where=jnp.array(where))
+        return mml_loss(found.over_equations(**tables).log_prob(rows[:, -12:-8]))
+
+    gradients = jax.jit(jax.grad(total))([jnp.array(part) for part in logits])
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
