@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from flax import nnx
@@ -25,6 +25,9 @@ from hardem_jax.errors import InputError, require
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations import EquationRules
+
+#: What the probabilities of a question add up to 1 over.
+Normalize = Literal["tags", "equations"]
 
 
 class Inputs(Protocol):
@@ -73,11 +76,19 @@ class TaggerConfig(EncoderConfig):
 
     Attributes:
         product_over: "numbers" (default), or all "tokens" as the paper's formula has it.
+        normalize: P(z | x) is a product over the "tags" of all numbers (the paper), most of whose
+            outcomes are no equation, or a softmax over all "equations" of Z_tot.
+        no_tag_bias: initial bias of a number towards no tag; 0 for heads without bias (the paper).
         max_tokens: wordpieces of an input; longer passages are cut.
         max_question_tokens: longer questions are cut.
     """
 
+    #: Settings of runs from before these fields existed.
+    BEFORE: ClassVar[dict[str, Any]] = {"no_tag_bias": 0.0}
+
     product_over: Literal["numbers", "tokens"] = "numbers"
+    normalize: Normalize = "tags"
+    no_tag_bias: float = 2.0
     max_tokens: int = 512
     max_question_tokens: int = 64
 
@@ -85,6 +96,12 @@ class TaggerConfig(EncoderConfig):
         super().__post_init__()
         require(self, "max_question_tokens", at_least=1)
         require(self, "max_tokens", above=self.max_question_tokens + NUM_SPECIAL_TOKENS)
+        require(self, "no_tag_bias")
+        if self.normalize == "equations" and self.product_over == "tokens":
+            raise InputError(
+                "product_over: expected numbers, found tokens, which changes nothing where "
+                "P(z | x) is normalized over equations"
+            )
 
     def start(
         self, train: Sequence[NumericQuestion], *, rules: EquationRules, seed: int
@@ -105,23 +122,29 @@ class TaggerConfig(EncoderConfig):
                 f"{rules.max_count}); prepare the data without counts (max_count)"
             )
         tokenizer = load_tokenizer(self.encoder)
-        module = self._module(self.load(tokenizer), _num_special(train), seed)
+        module = self._module(self.load(tokenizer), _num_special(train), rules, seed)
         return Tagger(*nnx.split(module, nnx.Param), tokenizer, self, _num_special(train))
 
-    def restore(self, run_dir: Path, config: RunConfig) -> "Tagger":
+    def restore(self, run_dir: Path, config: RunConfig, *, rules: EquationRules) -> "Tagger":
         """The shape of a run's model, from what its `Tagger.save` returned."""
         saved = config.restore(_Saved, config.part, "equation_model")
         bert = config.restore(BertConfig, saved.bert, "equation_model.bert")
         num_special = saved.num_special
-        abstract = nnx.eval_shape(lambda: self._module(self.untrained(bert), num_special, seed=0))
+        abstract = nnx.eval_shape(
+            lambda: self._module(self.untrained(bert), num_special, rules, seed=0)
+        )
         split = nnx.split(abstract, nnx.Param)
         return Tagger(*split, load_tokenizer(run_dir), self, num_special)
 
-    def _module(self, encoder: Bert, num_special: int, seed: int) -> EquationTagger:
+    def _module(
+        self, encoder: Bert, num_special: int, rules: EquationRules, seed: int
+    ) -> EquationTagger:
         return EquationTagger(
             encoder,
             num_special=num_special,
             product_over=self.product_over,
+            no_tag_bias=self.no_tag_bias,
+            rules=rules if self.normalize == "equations" else None,
             rngs=nnx.Rngs(seed),
         )
 

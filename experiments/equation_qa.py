@@ -287,7 +287,7 @@ class TrainedEquationModel:
         self._batches = config.flags("batches", BatchConfig)
         self.rules = config.section("rules", EquationRules)
         self.numbers = config.section("numbers", NumberConfig)
-        self._model: EquationModel = model.restore(run_dir, config)
+        self._model: EquationModel = model.restore(run_dir, config, rules=self.rules)
         self._mesh = mesh
         self.params = load_params(run_dir / checkpoint, on_mesh(self._model.params, mesh))
 

@@ -4,13 +4,13 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from experiments.equation_models import EquationModel
+from experiments.equation_models import EquationModel, Normalize
 from experiments.runs import RunConfig
 from hardem_jax.data.batches import Pad
 from hardem_jax.data.equations import NumericQuestion
@@ -56,7 +56,12 @@ class NAQANetModelConfig:
         layer_dropout: probability of leaving out the last sublayer of a block.
         dtype: of activations and products; parameters, norms, softmax and heads stay float32.
         remat: recompute activations in the backward pass, to save memory.
+        normalize: P(z | add or subtract, x) is a product over the signs ("tags") of all numbers,
+            as released, or a softmax over all "equations" of Z_tot.
     """
+
+    #: Settings of runs from before these fields existed.
+    BEFORE: ClassVar[dict[str, Any]] = {}
 
     word_vectors: Path | None = None
     word_size: int = NAQANetConfig.word_size
@@ -82,6 +87,7 @@ class NAQANetModelConfig:
     layer_dropout: float = NAQANetConfig.layer_dropout
     dtype: Literal["float32", "bfloat16"] = "float32"
     remat: bool = False
+    normalize: Normalize = "tags"
 
     def __post_init__(self) -> None:
         require(self, "min_words", "min_characters", at_least=1)
@@ -113,16 +119,16 @@ class NAQANetModelConfig:
         vectors = None
         if self.word_vectors is not None:
             words, vectors = load_word_vectors(self.word_vectors, words, size=self.word_size)
-        module = self._module(words, characters, vectors=vectors, seed=seed)
+        module = self._module(words, characters, vectors=vectors, rules=rules, seed=seed)
         return NAQANetModel(*nnx.split(module, nnx.Param), words, characters, self.reading)
 
-    def restore(self, run_dir: Path, config: RunConfig) -> "NAQANetModel":
+    def restore(self, run_dir: Path, config: RunConfig, *, rules: EquationRules) -> "NAQANetModel":
         """The shape of a run's model, from the vocabularies that `NAQANetModel.save` wrote."""
         del config  # the flags and the vocabularies say it all
         words = Vocabulary.load(run_dir / WORDS_FILE)
         characters = Vocabulary.load(run_dir / CHARACTERS_FILE)
-        abstract = nnx.eval_shape(
-            lambda: self._module(words, characters, vectors=None, seed=0)  # values: the checkpoint
+        abstract = nnx.eval_shape(  # the values are in the checkpoint
+            lambda: self._module(words, characters, vectors=None, rules=rules, seed=0)
         )
         return NAQANetModel(*nnx.split(abstract, nnx.Param), words, characters, self.reading)
 
@@ -137,6 +143,7 @@ class NAQANetModelConfig:
         characters: Vocabulary,
         *,
         vectors: np.ndarray | None,
+        rules: EquationRules,
         seed: int,
     ) -> NAQANet:
         return NAQANet(
@@ -145,6 +152,7 @@ class NAQANetModelConfig:
             word_vectors=vectors,
             dtype=jnp.dtype(self.dtype),
             remat=self.remat,
+            rules=rules if self.normalize == "equations" else None,
         )
 
     def _sizes(self, *, num_words: int, num_characters: int) -> NAQANetConfig:

@@ -1,10 +1,12 @@
 """The quickstart's second problem: which equation over the numbers is the true one?"""
 
+import dataclasses
 import functools
 
 import numpy as np
 from flax import nnx
 
+from experiments.equation_models import Normalize, TaggerConfig
 from experiments.quickstart.problem import Problem, Settings
 from experiments.quickstart.starting_values import small_encoder
 from hardem_jax.data.batches import BatchConfig
@@ -23,7 +25,20 @@ from hardem_jax.solutions.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
 
 
-def equation_problem(corpus: PlantedEquationsConfig, settings: Settings) -> Problem:
+@dataclasses.dataclass(frozen=True)
+class EquationSettings(Settings):
+    """How the runs on equations are trained.
+
+    Attributes:
+        normalize, no_tag_bias: of the tagger, see `experiments.equation_models.TaggerConfig`.
+    """
+
+    steps: int = 600
+    normalize: Normalize = TaggerConfig.normalize
+    no_tag_bias: float = TaggerConfig.no_tag_bias
+
+
+def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings) -> Problem:
     """Generate the corpus of `hardem_jax.data.planted_equations`."""
     tokenizer = planted_numeric_tokenizer(corpus)
     questions, dev_questions = (_generate(corpus, split) for split in ("train", "dev"))
@@ -45,7 +60,13 @@ def equation_problem(corpus: PlantedEquationsConfig, settings: Settings) -> Prob
 
     def start(seed: int):
         encoder = small_encoder(tokenizer.vocab_size, settings.width, seed=seed, look=-1)
-        tagger = EquationTagger(encoder, num_special=0, rngs=nnx.Rngs(seed + 1))
+        tagger = EquationTagger(
+            encoder,
+            num_special=0,
+            no_tag_bias=settings.no_tag_bias,
+            rules=RULES if settings.normalize == "equations" else None,
+            rngs=nnx.Rngs(seed + 1),
+        )
         return nnx.split(tagger, nnx.Param)
 
     def batches(seed: int):

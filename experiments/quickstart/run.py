@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.quickstart.equations import equation_problem
+from experiments.quickstart.equations import EquationSettings, equation_problem
 from experiments.quickstart.problem import Problem, Settings
 from experiments.quickstart.spans import span_problem
 from hardem_jax.data.planted import PlantedConfig
@@ -47,7 +47,7 @@ class Quickstart:
     equations: PlantedEquationsConfig = PlantedEquationsConfig()
     seeds: tuple[int, ...] = (0,)
     spans_training: Settings = Settings()
-    equations_training: Settings = Settings(steps=600)
+    equations_training: EquationSettings = EquationSettings()
     out: Path = Path("quickstart")
 
     def __post_init__(self) -> None:

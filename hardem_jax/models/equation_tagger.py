@@ -12,11 +12,18 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.typing import DTypeLike
 
-from hardem_jax.distributions.equation import NONE, NUM_TAGS, TagDistribution
+from hardem_jax.distributions.equation import (
+    NONE,
+    NUM_TAGS,
+    EquationDistribution,
+    TagDistribution,
+)
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.layers import masked_max
 from hardem_jax.models.packing import encode
+from hardem_jax.solutions.equation_rules import EquationRules
 
 Array = jax.Array
 
@@ -30,23 +37,28 @@ class EquationTagger(nnx.Module):
     Args:
         encoder: gives ``[B, T, D]`` from token ids.
         num_special: |S|, special numbers that every question has; may be 0.
-        rngs: stream ``params`` initialises the heads, N(0, 0.02) as in BERT. They are
-            matrices without bias, W1 and W2 of the paper.
+        no_tag_bias: initial bias of both heads towards NONE. At 0 the heads are matrices without
+            bias, W1 and W2 of the paper, and at the start each number is an operand with
+            probability 3/4; the loss then falls for hundreds of steps without telling one number
+            from another.
+        rngs: stream ``params`` initialises the heads, N(0, 0.02) as in BERT.
         product_over: the positions whose tags make up P(z | x). "tokens" is the paper's formula:
             all real tokens, those that carry no number being tagged NONE. It differs from
             "numbers" by a factor that all equations of a question share, and that shrinks with
             the length of its text. The default conditions on it: no equation tags a word, so
             probabilities of equations then compare between texts of any length, and the gradient
             comes from numbers alone, not from hundreds of words that say NONE.
+        rules: normalise P(z | x) over the equations of these rules, and not over all taggings.
 
     Calling it takes a batch with ``token_ids`` ``[B, T]`` int32, ``token_type_ids`` ``[B, T]``
     int32, ``where`` ``[B, T]`` bool (real tokens), ``number_tokens`` ``[B, M]`` int32 (first
     wordpiece of each number of the text) and ``numbers_where`` ``[B, M]`` bool (real numbers),
-    and returns a `TagDistribution` over |S| + M slots, special numbers first. ``rngs`` with the
+    and returns a `TagDistribution` over |S| + M slots, special numbers first. With ``rules`` it
+    takes ``kinds`` ``[B, |S| + M]`` too, and returns an `EquationDistribution`. ``rngs`` with the
     stream ``dropout`` turns dropout on.
 
     Raises:
-        ValueError: an unknown ``product_over``.
+        ValueError: an unknown ``product_over``, or "tokens" with ``rules``, where it cancels.
 
     Example:
         >>> from hardem_jax.models.bert import BertConfig
@@ -67,15 +79,20 @@ class EquationTagger(nnx.Module):
         *,
         num_special: int = 10,
         product_over: Literal["numbers", "tokens"] = "numbers",
+        no_tag_bias: float = 0.0,
+        rules: EquationRules | None = None,
         rngs: nnx.Rngs,
     ):
         if product_over not in ("numbers", "tokens"):
             raise ValueError(f"product_over must be 'numbers' or 'tokens', got {product_over!r}")
+        if rules is not None and product_over == "tokens":
+            raise ValueError("product_over='tokens' cancels in P(z | x) over equations")
         head = functools.partial(
             nnx.Linear,
             encoder.config.hidden_size,
-            use_bias=False,
+            use_bias=no_tag_bias != 0,
             kernel_init=nnx.initializers.normal(0.02),
+            bias_init=functools.partial(_no_tag_bias, no_tag_bias),
             rngs=rngs,
         )
         self.encoder = encoder
@@ -84,10 +101,11 @@ class EquationTagger(nnx.Module):
         self.special_scores = head(num_special * NUM_TAGS) if num_special else None
         self.num_special = num_special
         self.product_over = product_over
+        self.rules = rules
 
     def __call__(
         self, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None = None
-    ) -> TagDistribution:
+    ) -> TagDistribution | EquationDistribution:
         where, numbers_where = batch["where"], batch["numbers_where"]
         hidden = encode(self.encoder, batch, rngs=rngs).astype(jnp.float32)
         scores = self.tag_scores(hidden)
@@ -100,11 +118,15 @@ class EquationTagger(nnx.Module):
             rest = _log_prob_untagged(
                 scores, where & ~_carries_number(where, tokens, numbers_where)
             )
-        return TagDistribution.from_logits(
+        tags = TagDistribution.from_logits(
             jnp.concatenate([special, of_text], axis=1),
             where=jnp.concatenate([special_where, numbers_where], axis=1),
             rest=rest,
         )
+        if self.rules is None:
+            return tags
+        kinds = batch["kinds"]
+        return tags.over_equations(pairs=self.rules.table(kinds), lone=self.rules.lone(kinds))
 
     def _special_scores(self, hidden: Array, where: Array) -> Array:
         """[B, T, D], [B, T] -> [B, |S|, 4] from the max-pooled hidden units."""
@@ -113,6 +135,11 @@ class EquationTagger(nnx.Module):
         return self.special_scores(masked_max(hidden, where)).reshape(
             len(hidden), self.num_special, NUM_TAGS
         )
+
+
+def _no_tag_bias(bias: float, key: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """The bias of NONE for each number that a head scores, 0 for other tags; an initialiser."""
+    return jnp.where(jnp.arange(*shape) % NUM_TAGS == NONE, bias, 0.0).astype(dtype)
 
 
 def _carries_number(where: Array, tokens: Array, numbers_where: Array) -> Array:

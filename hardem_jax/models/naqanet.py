@@ -25,6 +25,7 @@ from hardem_jax.models.qanet import (
     QANetEncoder,
 )
 from hardem_jax.models.word_encoder import EMBEDDING_STDDEV, CharacterCNN, WordEncoder
+from hardem_jax.solutions.equation_rules import EquationRules
 
 NUM_SIGNS = 3
 _MAY_BE_ZERO = ("num_highway_layers", "num_special")
@@ -133,6 +134,8 @@ class NAQANet(nnx.Module):
             stay as they are. `None`: random, and trained with everything else.
         dtype: of activations and products; parameters, norms, softmax and heads are in float32.
         remat: recompute each block in the backward pass instead of storing its activations.
+        rules: normalise signs over the equations of these rules, and not over all signs of all
+            numbers. A batch then has `kinds` [B, N] too.
 
     Calling it takes a batch with, for `x` in `passage` and `question`, `x_words` int32 [B, T],
     `x_chars` int32 [B, T, C] and `x_where` bool [B, T] (real words), each with its own T and C,
@@ -164,8 +167,10 @@ class NAQANet(nnx.Module):
         word_vectors: np.ndarray | jax.Array | None = None,
         dtype: DTypeLike = jnp.float32,
         remat: bool = False,
+        rules: EquationRules | None = None,
     ):
         size = config.hidden_size
+        self.rules = rules
 
         def encoder(num_blocks: int, num_convs: int, width: int) -> QANetEncoder:
             return QANetEncoder(
@@ -236,12 +241,16 @@ class NAQANet(nnx.Module):
         ability = self.ability(jnp.concatenate([p, q], axis=-1), rate, keys[4])
         signs = self._signs(batch, first, last, p)
         special = jnp.ones((len(p), self.config.num_special), bool)
-        return AbilityDistribution.from_logits(
+        distribution = AbilityDistribution.from_logits(
             ability,
             signs,
             self.counts(p),
             where=jnp.concatenate([special, batch["numbers_where"]], axis=1),
         )
+        if self.rules is None:
+            return distribution
+        pairs, lone = self.rules.table(batch["kinds"]), self.rules.lone(batch["kinds"])
+        return distribution.over_equations(pairs=pairs, lone=lone)
 
     def _phrases(self, batch, text: str, key) -> jax.Array:
         """[B, T, D] words of passage or question in their neighbourhood."""

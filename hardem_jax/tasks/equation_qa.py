@@ -17,7 +17,11 @@ from flax import nnx
 
 from hardem_jax.data.batches import Batch, BatchConfig, Pad
 from hardem_jax.data.equations import NumericQuestion
-from hardem_jax.distributions.equation import AbilityDistribution, TagDistribution
+from hardem_jax.distributions.equation import (
+    AbilityDistribution,
+    EquationDistribution,
+    TagDistribution,
+)
 from hardem_jax.errors import require
 from hardem_jax.metrics import drop
 from hardem_jax.solutions.equations import (
@@ -41,6 +45,7 @@ from hardem_jax.tasks.shared import (
 __all__ = ["EquationQA", "EquationReading", "InferenceConfig", "evaluate", "make_loss"]
 
 Array = jax.Array
+Distribution = TagDistribution | EquationDistribution | AbilityDistribution
 #: Groups of |Z|, see `tasks.shared.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8, 16)
 #: All scores that `evaluate` can return.
@@ -100,7 +105,7 @@ class EquationQA:
         graphdef: of the model.
         config: how answers are read off.
         rules: Z_tot.
-        batches: buckets to pad to; its batch size is not used.
+        batches: buckets to pad to; its batch size is not used. A longer input adds a bucket.
         pad: makes batches of the model's inputs.
         place: puts a batch of numpy arrays on the devices.
     """
@@ -120,10 +125,9 @@ class EquationQA:
 
         @jax.jit
         def read(params: Any, batch: Mapping[str, Array]) -> dict[str, Array]:
-            found: TagDistribution | AbilityDistribution = nnx.merge(graphdef, params)(batch)
-            equations, log_probs = found.top(
-                config.top, pairs=rules.table(batch["kinds"]), lone=rules.lone(batch["kinds"])
-            )
+            found: Distribution = nnx.merge(graphdef, params)(batch)
+            pairs, lone = rules.table(batch["kinds"]), rules.lone(batch["kinds"])
+            equations, log_probs = found.top(config.top, pairs=pairs, lone=lone)
             return {
                 "equations": equations,
                 "log_probs": log_probs,
@@ -231,10 +235,11 @@ def evaluate(
     return percentages(groups, measure="em", bounds=SIZE_BOUNDS), answers
 
 
-def _decode_tags(found: TagDistribution | AbilityDistribution) -> dict[str, Array]:
-    """The likeliest tag of every number, ``[B, N]``, and ``[B]``, the count or -1."""
-    if isinstance(found, TagDistribution):
-        return {"tags": found.argmax_tags(), "count": jnp.full(len(found.tags), -1)}
+def _decode_tags(found: Distribution) -> dict[str, Array]:
+    """The most likely tag of every number, ``[B, N]``, and ``[B]``, the count or -1."""
+    if not isinstance(found, AbilityDistribution):
+        tags = found.argmax_tags()
+        return {"tags": tags, "count": jnp.full(len(tags), -1)}
     counts = found.ability[:, 1] > found.ability[:, 0]
     count = jnp.where(counts, jnp.argmax(found.counts, axis=-1), -1)
     return {"tags": found.signs.argmax_tags(), "count": count}

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from experiments import drop, equation_qa
 from experiments.cli import parse
 from hardem_jax.analysis.release_2019 import ReleasedMML
-from hardem_jax.data.equations import PreparedQuestions
+from hardem_jax.data.drop import NumericExample
+from hardem_jax.data.equations import PreparedQuestions, numeric_question
 from tests import commands
 from tests.tiny import drop_answer, write_checkpoint, write_drop
 
@@ -22,14 +24,14 @@ call = functools.partial(commands.call, drop)
 fails = functools.partial(commands.fails, drop)
 
 
-def train_flags(root, out, *, train="train", dev="dev", seed=0):
+def train_flags(root, out, *, train="train", dev="dev", seed=0, model=()):
     loop = ["--loop.num-steps", 4, "--loop.eval-every", 2, "--loop.log-every", 1]
     return [
         *("train", "--data", root / train, "--dev", root / dev, "--out", out),
         *("--num-devices", 2, "--batches.batch-size", 4, "--batches.buckets", 32),
         *(*loop, "--loop.seed", seed, "--loop.no-progress", "--optimizer.learning-rate", "1e-3"),
         *("model:tagger", "--model.encoder", root / "bert"),
-        *("--model.max-tokens", 32, "--model.max-question-tokens", 12),
+        *("--model.max-tokens", 32, "--model.max-question-tokens", 12, *model),
         *("objective:hard-em", "--objective.tau", "2"),
     ]
 
@@ -142,6 +144,62 @@ def test_questions_of_drop_num_that_cannot_be_read_are_counted(root, tmp_path):
     assert left_out == {"q0-0": "answer is not a number", "q0-1": "empty question"}
     # The official evaluator counts each question as often as the file has it.
     assert split.repeated == {"q1-0": 2, "q1-1": 2}
+
+
+@pytest.fixture(scope="module")
+def softmax_run(root):
+    """A run with the other normalisation, as the paper's heads have no bias."""
+    flags = ["--model.normalize", "equations", "--model.no-tag-bias", 0]
+    call(*train_flags(root, root / "softmax", model=flags))
+    return root / "softmax"
+
+
+def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp_path):
+    model = json.loads((softmax_run / "config.json").read_text())["flags"]["model"]
+    assert (model["normalize"], model["no_tag_bias"]) == ("equations", 0)
+    other = train_flags(root, softmax_run)
+    assert "cannot resume" in fails(capsys, *other)
+    call(
+        *("evaluate", "--num-devices", 1, "--run-dir", softmax_run, "--data", root / "dev"),
+        *("--checkpoint", "last"),
+    )
+    scores = commands.evaluation(capsys.readouterr().out)["scores"]
+    lines = [json.loads(x) for x in (softmax_run / "metrics.jsonl").read_text().splitlines()]
+    last = [line for line in lines if line["kind"] == "eval"][-1]
+    assert {name: last[name] for name in scores} == pytest.approx(scores)
+    # A text with one number and without special ones has one equation, which is then certain.
+    trained = equation_qa.TrainedEquationModel(softmax_run, "last")
+    [question] = [
+        numeric_question(
+            NumericExample("q", "p", "Ada ran 41 yards.", "How far?", None, ()),
+            trained.numbers,
+            trained.rules,
+        )
+    ]
+    task, inputs = trained.ready([question], batch_size=1)
+    [(_, reading)] = task.read(trained.params, inputs, inputs.sizes)
+    # 41, and 41 with each of ten special numbers: 1 + 3 * 10 equations, of which five are kept.
+    assert 5 / 31 < np.exp(reading.log_probs).sum() < 1
+
+
+def test_a_run_from_before_these_settings_is_read_as_it_was_trained(root, softmax_run, tmp_path):
+    old = tmp_path / "old"
+    shutil.copytree(root / "softmax", old)
+    config = json.loads((old / "config.json").read_text())
+    for name in ("normalize", "no_tag_bias"):
+        del config["flags"]["model"][name]
+    (old / "config.json").write_text(json.dumps(config))
+    (old / "checksums.json").unlink()  # such runs have none
+    trained = equation_qa.TrainedEquationModel(old, "last")
+    question = list(PreparedQuestions(root / "dev").questions)[0]
+    task, inputs = trained.ready([question], batch_size=1)
+    [(_, reading)] = task.read(trained.params, inputs, inputs.sizes)
+    newer = equation_qa.TrainedEquationModel(softmax_run, "last")
+    task, inputs = newer.ready([question], batch_size=1)
+    [(_, expected)] = task.read(newer.params, inputs, inputs.sizes)
+    # The same ranking, but as a product over all taggings.
+    np.testing.assert_array_equal(reading.equations, expected.equations)
+    assert np.all(reading.log_probs < expected.log_probs)
 
 
 def test_predict_shows_the_answer_and_where_it_comes_from(ask):
@@ -310,6 +368,16 @@ def test_questions_that_cannot_be_used_are_counted_and_named(capsys, tmp_path):
         (["prepare", "--file", "x", "--out", "y", "--rules.percent", "half"], "half"),
         (["prepare", "--file", "x", "--out", "y", "--rules.digits", "99"], "digits"),
         (["train", "--data", "nowhere", "--dev", "nowhere", "--out", "x"], "nowhere"),
+        (
+            ["train", "--data", "x", "--dev", "x", "--out", "x", "model:tagger"]
+            + ["--model.normalize", "equations", "--model.product-over", "tokens"],
+            "product_over: expected numbers, found tokens",
+        ),
+        (
+            ["train", "--data", "x", "--dev", "x", "--out", "x", "model:tagger"]
+            + ["--model.no-tag-bias", "nan"],
+            "no_tag_bias: expected a finite number",
+        ),
         (["evaluate", "--run-dir", "nowhere", "--data", "elsewhere"], "where"),
         (["predict", "--run-dir", "r", "--passage", "nowhere", "--question", "?"], "nowhere"),
     ],

@@ -10,6 +10,7 @@ from hardem_jax.distributions.equation import MINUS, NONE, PLUS
 from hardem_jax.losses import hard_em_loss
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
+from hardem_jax.solutions.equations import PASSAGE, SPECIAL, EquationRules
 
 CONFIG = BertConfig(
     vocab_size=20,
@@ -153,6 +154,64 @@ def test_dropout_needs_a_key(batch):
     np.testing.assert_array_equal(tagger(batch).tags, tagger(batch).tags)
     dropped = tagger(batch, rngs=nnx.Rngs(dropout=2))
     assert np.any(np.asarray(dropped.tags) != np.asarray(tagger(batch).tags))
+
+
+def test_bias_towards_no_tag_is_where_both_heads_start(batch):
+    biased = make(no_tag_bias=2.0)
+    heads = biased.tag_scores, biased.special_scores
+    assert [head.bias[...].tolist() for head in heads] == [[2, 0, 0, 0], [2, 0, 0, 0] * 10]
+    odds = _odds_against_none(biased(batch))
+    for head in heads:
+        head.bias[...] = jnp.zeros_like(head.bias[...])
+    np.testing.assert_allclose(odds, _odds_against_none(biased(batch)) - 2, atol=1e-5)
+
+
+def _odds_against_none(tags):
+    """``[numbers, 3]`` of all real numbers."""
+    return np.asarray(tags.tags[..., 1:] - tags.tags[..., :1])[np.asarray(tags.where)]
+
+
+def with_kinds(batch):
+    kinds = np.where(batch["numbers_where"], PASSAGE, -1)
+    special = np.full((3, NUM_SPECIAL), SPECIAL)
+    special[2] = -1  # a row of padding
+    return batch | {"kinds": jnp.array(np.concatenate([special, kinds], axis=1))}
+
+
+def test_with_rules_the_equations_of_z_tot_add_up_to_one(batch):
+    rules = EquationRules()
+    batch = with_kinds(batch)
+    found = make(rules=rules)(batch)
+    rows, log_probs = found.top(
+        999, pairs=rules.table(batch["kinds"]), lone=rules.lone(batch["kinds"])
+    )
+    np.testing.assert_allclose(np.exp(log_probs).sum(axis=-1), [1, 1, 0], rtol=1e-5)
+    # 3 lone numbers, and 3 pairs of them and 30 with a special number, each with 3 operators.
+    assert np.isfinite(log_probs).sum(axis=-1).tolist() == [3 + 3 * 33, 1 + 3 * 10, 0]
+    np.testing.assert_array_equal(found.argmax_tags(), make()(batch).argmax_tags())
+
+
+def test_padding_gets_no_gradient_with_rules(batch):
+    tagger = make(rules=EquationRules(), no_tag_bias=2.0)
+    graphdef, params = nnx.split(tagger, nnx.Param)
+    candidates = jnp.array([[(0, PLUS, NUM_SPECIAL, MINUS), (NUM_SPECIAL, PLUS, -1, NONE)]] * 3)
+    solutions = jnp.array([[True, True], [True, False], [False, False]])
+    batch = with_kinds(batch)
+    batch["token_ids"] = jnp.where(batch["where"], jnp.minimum(batch["token_ids"], 18), 19)
+
+    def total(params):
+        log_probs = nnx.merge(graphdef, params)(batch).log_prob(candidates)
+        return hard_em_loss(log_probs, where=solutions)
+
+    gradient = jax.jit(jax.grad(total))(params)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))
+    table = np.asarray(jax.tree.leaves(gradient["encoder"]["embeddings"]["word"])[0])
+    assert np.all(table[19] == 0) and np.any(table[:19] != 0)
+
+
+def test_a_product_over_tokens_with_rules_is_refused():
+    with pytest.raises(ValueError, match="cancels"):
+        make(product_over="tokens", rules=EquationRules())
 
 
 def test_unknown_option_is_named():
