@@ -41,13 +41,14 @@ class LossCost(BenchmarkFlags):
     """Measure what the loss costs by |Z|, alone and within the training step.
 
     Attributes:
-        task: "spans" of a reader, "equations" of a tagger, "queries" of SQLova.
+        task: "spans" of a reader, "equations" of a tagger as a product over tags,
+            "normalized-equations" as a softmax over Z_tot, "queries" of SQLova.
         solutions: sizes of Z for the loss alone.
         compare: smaller and larger Z of the whole step.
         calls: calls of the loss in a turn.
     """
 
-    task: Literal["spans", "equations", "queries"] = "spans"
+    task: Literal["spans", "equations", "normalized-equations", "queries"] = "spans"
     solutions: tuple[int, ...] = (1, 32, 512, 2000)
     compare: tuple[int, int] = (1, 512)
     calls: int = 50

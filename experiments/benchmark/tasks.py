@@ -19,7 +19,7 @@ from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
 from hardem_jax.models.packing import encode
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.sqlova import NUM_AGGREGATORS, NUM_OPERATORS, SQLova
-from hardem_jax.solutions.equation_rules import MINUS, PLUS
+from hardem_jax.solutions.equation_rules import MINUS, PASSAGE, PLUS, SPECIAL, EquationRules
 from hardem_jax.solutions.sql_types import MAX_CONDITIONS
 from hardem_jax.tasks import equation_qa, span_qa, sql_qa
 
@@ -29,6 +29,8 @@ Batch = dict[str, np.ndarray]
 #: Numbers of a text in the equations task: passage and question of DROP have 24 in the mean.
 NUM_NUMBERS = 24
 NUM_SPECIAL = 10
+#: Z_tot with all equations that `equation_batch` draws.
+EVERY_PAIR = EquationRules(special_pairs=True, negative=True)
 #: Wordpieces of a header in the queries task.
 COLUMN_PIECES = 3
 #: Vocabularies about as large as those of DROP's training split.
@@ -87,10 +89,12 @@ def equation_batch(setting: Setting) -> Batch:
     first = rng.integers(0, slots - 1, shape)
     second = rng.integers(first + 1, slots)
     signs = rng.choice([PLUS, MINUS], (2, *shape))
+    kinds = np.array([SPECIAL] * NUM_SPECIAL + [PASSAGE] * NUM_NUMBERS, np.int32)
     return {
         **texts,
         "number_tokens": tokens.astype(np.int32),
         "numbers_where": np.ones(tokens.shape, bool),
+        "kinds": np.tile(kinds, (rows, 1)),
         "solutions": np.stack([first, signs[0], second, signs[1]], axis=-1).astype(np.int32),
         "solutions_where": np.ones(shape, bool),
         "row_where": np.ones(rows, bool),
@@ -204,10 +208,31 @@ def _query_log_probs(scores: Mapping[str, Array], batch: Mapping[str, Array]) ->
     return queries.log_prob(batch["solutions"])
 
 
-def _equation_log_probs(scores: Mapping[str, Array], batch: Mapping[str, Array]) -> Array:
+def _tags(scores: Mapping[str, Array]) -> TagDistribution:
     where = jnp.ones(scores["tags"].shape[:2], bool)
-    tags = TagDistribution.from_logits(scores["tags"], where=where)
-    return tags.log_prob(batch["solutions"])
+    return TagDistribution.from_logits(scores["tags"], where=where)
+
+
+def _equation_log_probs(scores: Mapping[str, Array], batch: Mapping[str, Array]) -> Array:
+    return _tags(scores).log_prob(batch["solutions"])
+
+
+def _softmax_log_probs(scores: Mapping[str, Array], batch: Mapping[str, Array]) -> Array:
+    pairs, lone = EVERY_PAIR.table(batch["kinds"]), EVERY_PAIR.lone(batch["kinds"])
+    equations = _tags(scores).over_equations(pairs=pairs, lone=lone)
+    return equations.log_prob(batch["solutions"])
+
+
+def _tagger_parts(rules: EquationRules | None, log_probs: Callable[..., Array]) -> TaskParts:
+    return TaskParts(
+        batch=equation_batch,
+        model=lambda encoder: EquationTagger(
+            encoder, num_special=NUM_SPECIAL, rules=rules, rngs=nnx.Rngs(0)
+        ),
+        make_loss=equation_qa.make_loss,
+        scores=lambda setting: {"tags": (setting.rows, NUM_SPECIAL + NUM_NUMBERS, NUM_TAGS)},
+        log_probs=log_probs,
+    )
 
 
 TASKS: dict[str, TaskParts] = {
@@ -218,13 +243,8 @@ TASKS: dict[str, TaskParts] = {
         scores=lambda setting: dict.fromkeys(("start", "end"), (setting.rows, setting.tokens)),
         log_probs=_span_log_probs,
     ),
-    "equations": TaskParts(
-        batch=equation_batch,
-        model=lambda encoder: EquationTagger(encoder, num_special=NUM_SPECIAL, rngs=nnx.Rngs(0)),
-        make_loss=equation_qa.make_loss,
-        scores=lambda setting: {"tags": (setting.rows, NUM_SPECIAL + NUM_NUMBERS, NUM_TAGS)},
-        log_probs=_equation_log_probs,
-    ),
+    "equations": _tagger_parts(None, _equation_log_probs),
+    "normalized-equations": _tagger_parts(EVERY_PAIR, _softmax_log_probs),
     "queries": TaskParts(
         batch=query_batch,
         model=lambda encoder: SQLova(encoder, rngs=nnx.Rngs(0)),

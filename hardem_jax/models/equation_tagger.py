@@ -139,7 +139,7 @@ class EquationTagger(nnx.Module):
 
 def _no_tag_bias(bias: float, key: Array, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
     """The bias of NONE for each number that a head scores, 0 for other tags; an initialiser."""
-    return jnp.where(jnp.arange(*shape) % NUM_TAGS == NONE, bias, 0.0).astype(dtype)
+    return jnp.where(jnp.arange(shape[0]) % NUM_TAGS == NONE, bias, 0.0).astype(dtype)
 
 
 def _carries_number(where: Array, tokens: Array, numbers_where: Array) -> Array:
