@@ -17,7 +17,7 @@ from tyro.conf import subcommand
 
 from experiments.compare import CompareCommand, ShownAnswer
 from experiments.devices import on_mesh, placing, whole_rows
-from experiments.equation_models import EquationModel, TaggerConfig
+from experiments.equation_models import EquationModel, Normalize, TaggerConfig
 from experiments.equation_text import describe, left_out, mentions
 from experiments.naqanet_model import NAQANetModelConfig
 from experiments.runs import (
@@ -179,14 +179,19 @@ class Evaluate(EvaluateCommand):
     Attributes:
         predictions: write the answers here, as one JSON list in the order of the questions.
         decoding: another way to read answers off than that of the run.
+        normalize: what P(z | x) adds up to 1 over, if not that of the run. Answers do not depend
+            on it, the shares of improbable solutions do.
     """
 
     predictions: Path | None = None
     decoding: Literal["equation", "tags"] | None = None
+    normalize: Normalize | None = None
 
     def score(self, mesh: Mesh) -> Scored:
         split = PreparedQuestions(self.data)
-        trained = TrainedEquationModel(self.run_dir, self.checkpoint, mesh)
+        trained = TrainedEquationModel(
+            self.run_dir, self.checkpoint, mesh, normalize=self.normalize
+        )
         if (split.rules, split.numbers) != (trained.rules, trained.numbers):
             raise InputError(f"{self.data}: prepared with other rules than {self.run_dir}")
         questions = list(split.questions)
@@ -271,6 +276,7 @@ class TrainedEquationModel:
         run_dir: the folder.
         checkpoint: "best" or "last".
         mesh: devices to compute on; None for the first.
+        normalize: other than the run's; None for the run's.
 
     Attributes:
         rules, numbers: those of the run's data.
@@ -280,9 +286,18 @@ class TrainedEquationModel:
         InputError: if the folder holds no such run.
     """
 
-    def __init__(self, run_dir: Path, checkpoint: str, mesh: Mesh | None = None):
+    def __init__(
+        self,
+        run_dir: Path,
+        checkpoint: str,
+        mesh: Mesh | None = None,
+        *,
+        normalize: Normalize | None = None,
+    ):
         config = RunConfig(run_dir, "equation_model")
         model = config.flags("model", *MODELS)
+        if normalize is not None:
+            model = dataclasses.replace(model, normalize=normalize)
         self._inference = config.flags("inference", InferenceConfig)
         self._batches = config.flags("batches", BatchConfig)
         self.rules = config.section("rules", EquationRules)

@@ -167,19 +167,24 @@ def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp
     lines = [json.loads(x) for x in (softmax_run / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in lines if line["kind"] == "eval"][-1]
     assert {name: last[name] for name in scores} == pytest.approx(scores)
-    # A text with one number and without special ones has one equation, which is then certain.
-    trained = equation_qa.TrainedEquationModel(softmax_run, "last")
-    [question] = [
-        numeric_question(
-            NumericExample("q", "p", "Ada ran 41 yards.", "How far?", None, ()),
-            trained.numbers,
-            trained.rules,
-        )
-    ]
-    task, inputs = trained.ready([question], batch_size=1)
-    [(_, reading)] = task.read(trained.params, inputs, inputs.sizes)
-    # 41, and 41 with each of ten special numbers: 1 + 3 * 10 equations, of which five are kept.
-    assert 5 / 31 < np.exp(reading.log_probs).sum() < 1
+    readings = []
+    for normalize in (None, "tags"):
+        trained = equation_qa.TrainedEquationModel(softmax_run, "last", normalize=normalize)
+        example = NumericExample("q", "p", "Ada ran 41 yards.", "How far?", None, ())
+        question = numeric_question(example, trained.numbers, trained.rules)
+        task, inputs = trained.ready([question], batch_size=1)
+        [(_, reading)] = task.read(trained.params, inputs, inputs.sizes)
+        readings.append(reading)
+    softmax, product = readings
+    # Five of 31 equations: 41, and 41 with each of ten special numbers in three ways.
+    assert 5 / 31 < np.exp(softmax.log_probs).sum() < 1
+    np.testing.assert_array_equal(softmax.equations, product.equations)
+    assert np.all(product.log_probs < softmax.log_probs)
+    call(
+        *("evaluate", "--num-devices", 1, "--run-dir", softmax_run, "--data", root / "dev"),
+        *("--checkpoint", "last", "--normalize", "tags"),
+    )
+    assert "top in Z" in capsys.readouterr().out
 
 
 def test_a_run_from_before_these_settings_is_read_as_it_was_trained(root, softmax_run, tmp_path):
