@@ -82,6 +82,7 @@ def test_best_over_golds_whatever_their_case(metric):
 def test_exact_match_passes_over_full_stops_alone():
     assert rouge.exact_match("in rome .", ["In Rome"]) == 1
     assert rouge.exact_match("in , rome", ["in rome"]) == 0
+    assert rouge.exact_match("ß", ["SS"]) == 0  # alike in upper case only
 
 
 def test_score_divides_by_all_questions():

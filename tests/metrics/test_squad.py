@@ -62,11 +62,13 @@ def test_one_string_is_not_a_list_of_golds(metric):
 
 def test_score_divides_by_all_questions():
     golds = {"hit": ["Rome"], "half": ["New York"], "missing": ["Paris"], "no gold": []}
+    golds |= {"second hit": ["Oslo"]}
     predictions = {"hit": "Rome.", "half": "York", "no gold": "x", "elsewhere": "y"}
+    predictions |= {"second hit": "oslo"}
     assert squad.score(predictions, golds) == {
-        "em": 100 * 1 / 4,
-        "f1": pytest.approx(100 * (1 + f1_of(1, 1, 2)) / 4),
-        "questions": 4,
+        "em": 100 * 2 / 5,
+        "f1": pytest.approx(100 * (2 + f1_of(1, 1, 2)) / 5),
+        "questions": 5,
         "missing": 1,
         "unknown": 1,
     }

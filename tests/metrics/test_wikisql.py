@@ -55,6 +55,7 @@ A, B = Condition(0, 0, "Duke"), Condition(2, 1, 1996)
         (Query(1, 0), Query(1, 0), 1, 1),
         (Query(1, 0, (Condition(0, 0, "dUKE"),)), Query(1, 0, (A,)), 1, 1),
         (Query(1, 0, (Condition(0, 0, "Duke "),)), Query(1, 0, (A,)), 0, 0),
+        (Query(1, 0, (Condition(0, 0, "ß"),)), Query(1, 0, (Condition(0, 0, "SS"),)), 0, 0),
         (Query(1, 0, (Condition(0, 2, "Duke"),)), Query(1, 0, (A,)), 0, 0),
         (Query(1, 0, (Condition(1, 0, "Duke"),)), Query(1, 0, (A,)), 0, 0),
         (Query(1, 0, (Condition(2, 1, "1996"),)), Query(1, 0, (B,)), 1, 1),

@@ -60,6 +60,7 @@ def test_normalize(text, normalised):
         ("29 August 1992", "1992-08-29"),
         ("July 9", "xxxx-07-09"),
         ("March 1983", "1983-03-xx"),
+        ("2004-xx-05", "2004-xx-05"),
         ("7 November", "xxxx-11-07"),  # a date before it is a quantity
         ("12 Monkeys", "12.0"),
         ("2007/08", "2007/08"),
@@ -91,6 +92,17 @@ def test_values_of_answers(answer, value):
         (["6 july 2010"], ["July 6, 2010"], 0),
         (["xx-07-09"], ["July 9"], 1),
         (["2010-07-09"], ["July 9"], 0),
+        (["1-07-09"], ["July 9"], 0),
+        (["2010-07-07"], ["July 6, 2010"], 0),
+        (["2010-07-06", "2010-7-6"], ["July 6, 2010"], 1),  # one date
+        (["2010-01-01"], ["2010-1-1"], 1),
+        (["2010-12-31"], ["2010-12-031"], 1),
+        (["2010-00-06"], ["2010-0-6"], 0),  # not in a calendar, so texts
+        (["2010-13-06"], ["2010-13-6"], 0),
+        (["2010-01-00"], ["2010-1-0"], 0),
+        (["2010-01-32"], ["2010-1-032"], 0),
+        (["xx-xx-xx"], ["xxxx-xx-xx"], 0),  # no part of a date
+        (["2_010-07-06"], ["July 6, 2010"], 0),
         ([5.0], ["5th"], 0),
         (["5th"], ["5th"], 1),
         (["b", "a"], ["a", "b"], 1),
@@ -106,6 +118,7 @@ def test_values_of_answers(answer, value):
         ([2.00001], ["2"], 0),
         ([0.3000005], ["0.3"], 1),
         ([0.30001], ["0.3"], 0),
+        (["0.000001"], ["0"], 0),  # at the tolerance, not within it
         ([3.0], ["3", "3.0"], 1),  # one number
         ([5.0], ["5", "5 (or so)"], 0),  # a number and a text that is the same
         ([None], ["0"], 0),
@@ -146,18 +159,18 @@ def test_one_string_is_no_list_of_answers():
 
 
 def test_results_as_texts():
-    result = [2004.0, -0.5, 7, "x", None, 163214286.0, 1e15, 1e300, 123456789.123456]
-    texts = ("2004", "-0.5", "7", "x", "163214286", "1e+15", "1e+300", "123456789.123")
+    result = [2004.0, -0.5, 7, "x", None, 123456789012345.0, 1e15, 1e300, 123456789.123456]
+    texts = ("2004", "-0.5", "7", "x", "123456789012345", "1e+15", "1e+300", "123456789.123")
     assert result_texts(result) == texts
 
 
 def test_score_divides_by_all_questions():
     target = Denotation(("a",))
-    results = {"hit": ["A"], "wrong": ["b"], "failed": None, "elsewhere": ["a"]}
-    targets = {id: target for id in ("hit", "wrong", "failed", "missing")}
+    results = {"hit": ["A"], "two": ["a"], "wrong": ["b"], "failed": None, "elsewhere": ["a"]}
+    targets = {id: target for id in ("hit", "two", "wrong", "failed", "missing")}
     assert wikitablequestions.score(results, targets) == {
-        "accuracy": pytest.approx(100 * 1 / 4),
-        "questions": 4,
+        "accuracy": pytest.approx(100 * 2 / 5),
+        "questions": 5,
         "missing": 2,
         "unknown": 1,
     }
