@@ -149,12 +149,11 @@ class Plan(Sequence[Step], abc.ABC):
         config, row_tokens = self.config, self.config.packed_tokens or 0
         num_tokens = config.bucket(int(self._lengths.max()))
         parts = config.accumulate * self.num_devices
-        # The mean over the data, not of this epoch: the rounding is that of all epochs.
-        tokens = float(self._lengths.mean()) * config.batch_size * items.shape[1]
-        multiple = max(1, int(tokens / parts / row_tokens / 16))
         for i in range(self.steps_per_epoch):
             own = slice(i * config.batch_size, (i + 1) * config.batch_size)
             rows = max(rows_needed(part, row_tokens) for part in lengths[own].reshape(parts, -1))
+            # A power of two, between a thirty-second and a sixteenth of the rows.
+            multiple = 1 << max(0, (rows // 16).bit_length() - 1)
             yield Step(num_tokens, items[own], -(-rows // multiple) * multiple)
 
 

@@ -46,6 +46,15 @@ def test_of_a_large_group_one_with_a_mention_and_others_are_drawn():
     assert {tuple(item) for item in drawn} == orders
     # Each of the two with a mention is the chosen one half of the time.
     assert all(0.5 < np.mean([w in item for item in drawn]) < 0.85 for w in (0, 1))
+    three = [step.items[0].tolist() for step in plan(group_size=3, steps=40)]
+    assert all(len(set(item)) == 3 for item in three if item[0] != 2)  # none twice
+
+
+def test_padding_takes_no_room_in_packed_rows():
+    config = BatchConfig(batch_size=1, buckets=(12,), negatives=0, packed_tokens=12)
+    sizes, places = np.array([[12, 1]]), np.array([[0, 0, 0]])
+    packed = GroupedPlan(sizes, places, config, scope="question", group_size=4, num_steps=1, seed=0)
+    assert packed[0].items.tolist() == [[0, *[PADDING] * 3]] and packed[0].packed_rows == 1
 
 
 def test_negatives_follow_their_item_and_have_no_mention():

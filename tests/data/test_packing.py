@@ -20,10 +20,24 @@ def test_rows_hold_what_they_are_given_and_are_nearly_full(seed):
 
 
 @pytest.mark.parametrize(
-    ("lengths", "rows"), [([5, 5, 7, 3, 10], [2, 2, 1, 1, 0]), ([6, 5, 4, 3, 2], [0, 1, 0, 1, 1])]
+    ("lengths", "rows"),
+    [
+        ([5, 5, 7, 3, 10], [2, 2, 1, 1, 0]),
+        ([6, 5, 4, 3, 2], [0, 1, 0, 1, 1]),
+        ([6, 5, 5, 0], [0, 1, 1, 0]),  # nothing is in the first row
+    ],
 )
 def test_the_fullest_row_that_has_room_is_taken(lengths, rows):
     assert pack_lengths(np.array(lengths), 10).tolist() == rows
+
+
+def test_equal_lengths_are_taken_in_order():
+    assert pack_lengths(np.full(60, 5), 10).tolist() == [i // 2 for i in range(60)]
+
+
+@pytest.mark.parametrize(("lengths", "rows"), [([], 1), ([0], 1), ([3, 7], 1), ([3, 8], 2)])
+def test_at_least_one_row_is_needed(lengths, rows):
+    assert rows_needed(np.array(lengths, int), 10) == rows
 
 
 @pytest.mark.parametrize("num_devices", [1, 3])
@@ -35,6 +49,7 @@ def test_there_and_back_again(num_devices):
     arrays = packing_arrays(where, num_devices=num_devices, num_rows=8, row_tokens=11)
     packing, unpacking = arrays["packing"], arrays["unpacking"]
     assert packing.shape == (num_devices, 8, 11) and unpacking.shape == where.shape
+    assert packing.dtype == unpacking.dtype == np.int32
     assert ((unpacking != PADDING) == where).all()
     places = packing.reshape(num_devices, -1)
     own_tokens = tokens.reshape(num_devices, -1)
