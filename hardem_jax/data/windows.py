@@ -121,7 +121,7 @@ def make_windows(
         words = split_words(text)
         if example.mentions is not None:
             given = [span[1:] for span in example.mentions if span[0] == index]
-            mentions = np.array(sorted(set(given)), np.int32).reshape(-1, 2)
+            mentions = np.array(given, np.int32).reshape(-1, 2)
         else:
             mentions = enumerate_spans(words, matcher)
         true_mention = None
@@ -213,9 +213,7 @@ def _cut(num_pieces: int, num_question: int, config: WindowConfig) -> Iterator[t
 
 
 def _to_pieces(document: Pieces, mentions: np.ndarray) -> np.ndarray:
-    """Character spans ``[M, 2]`` as inclusive piece ranges ``[M, 2]``, without duplicates."""
-    if not len(mentions) or not len(document.ids):
-        return np.zeros((0, 2), np.int32)
+    """Character spans ``[M, 2]`` as sorted inclusive piece ranges, without duplicates."""
     first = np.searchsorted(document.offsets[:, 1], mentions[:, 0], side="right")
     last = np.searchsorted(document.offsets[:, 0], mentions[:, 1], side="left") - 1
     # A mention made of characters that the tokenizer drops covers no piece at all.

@@ -42,6 +42,7 @@ def test_one_short_document_is_one_window(tokenizer):
     assert window.token_ids[[0, 5, 11]].tolist() == [2, 3, 3]
     assert window.solutions.tolist() == [[8, 9]]
     assert window.span_text(8, 9) == "Bo"
+    assert window.true_solution == -1
 
 
 def test_long_questions_are_cut(tokenizer):
@@ -63,8 +64,14 @@ def test_windows_cover_every_token_and_hold_every_short_mention(tokenizer):
             found.add(window.text_start + int(window.offsets[first - window.context_start, 0]))
     assert covered == {i for i, c in enumerate(text) if c != " "}
     assert found == {3, 14, 20}
-    starts = [w.text_start for w in windows]
-    assert starts == sorted(starts) and len(set(starts)) == len(starts)
+    # Every five tokens, until one reaches the end.
+    assert [w.text_start for w in windows] == [0, 7]
+    assert [w.text_start for w in make_windows(example("a" * 28), tokenizer, SMALL)] == [
+        0,
+        5,
+        10,
+        15,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,11 +108,31 @@ def test_documents_are_windowed_apart_and_empty_ones_give_nothing(tokenizer):
 def test_the_true_mention_is_found_among_the_solutions(tokenizer):
     [window] = make_windows(example("Bo, Bo, Bo", true_mention=(0, 4, 6)), tokenizer, SMALL)
     assert len(window.solutions) == 3 and window.true_solution == 1
+    # Not the shorter mention that begins at the same place.
+    nested = example("Bo Xi", aliases=("Bo", "Bo Xi"), true_mention=(0, 0, 5))
+    [window] = make_windows(nested, tokenizer, SMALL)
+    assert window.solutions.tolist() == [[6, 7], [6, 9]] and window.true_solution == 1
+
+
+def test_a_true_mention_in_another_window_is_unknown(tokenizer):
+    long = example("Bo" + " a" * 20 + " Bo", true_mention=(0, 43, 45))
+    windows = make_windows(long, tokenizer, SMALL)
+    # The third window ends within the mention, and has none.
+    assert [len(w.solutions) for w in windows] == [1, 0, 0, 1]
+    assert [w.true_solution for w in windows] == [-1, -1, -1, 0]
+
+
+def test_a_mention_begins_behind_the_piece_before_it(tokenizer):
+    [window] = make_windows(example("a,Bo,a"), tokenizer, SMALL)
+    assert window.solutions.tolist() == [[8, 9]]
 
 
 def test_given_mentions_replace_the_search(tokenizer):
     [window] = make_windows(example("Bo, Bo", mentions=((0, 4, 6),)), tokenizer, SMALL)
     assert window.solutions.tolist() == [[9, 10]]
+    given = ((0, 4, 6), (0, 0, 2), (1, 0, 2), (0, 4, 6))
+    first, second = make_windows(example("Bo, Bo", "Bo", mentions=given), tokenizer, SMALL)
+    assert first.solutions.tolist() == [[6, 7], [9, 10]] and second.solutions.tolist() == [[6, 7]]
 
 
 def test_mentions_of_characters_that_the_tokenizer_drops_cover_no_token(tokenizer):
@@ -118,6 +145,23 @@ def test_tf_idf_keeps_the_windows_that_speak_of_the_question(tokenizer):
     config = dataclasses.replace(SMALL, max_windows=2)
     windows = make_windows(example(*texts, question="Oslo"), tokenizer, config)
     assert [w.text for w in windows] == ["oslo is cold", "oslo oslo"]
+    accents = ("cats purr", "malmö is cold", "dogs bark")
+    [window] = make_windows(
+        example(*accents, question="Malmo"), tokenizer, dataclasses.replace(SMALL, max_windows=1)
+    )
+    assert window.document == 1
+    # Words that stand everywhere do not count.
+    words = ("who was the one who was", "a king")
+    [window] = make_windows(
+        example(*words, question="who was the king?"),
+        tokenizer,
+        dataclasses.replace(SMALL, max_windows=1),
+    )
+    assert window.document == 1
+    # Ties go to the earlier window, of however many.
+    many = [f"oslo {('paris', 'rome')[i % 2]}" for i in range(60)]
+    windows = make_windows(example(*many, question="Paris"), tokenizer, config)
+    assert [w.document for w in windows] == [0, 2]
     # Nothing but stop words: the first ones, not an error.
     windows = make_windows(example("it is", "he was", "so on"), tokenizer, config)
     assert [w.text for w in windows] == ["it is", "he was"]
@@ -127,11 +171,23 @@ def test_tf_idf_keeps_the_windows_that_speak_of_the_question(tokenizer):
     "wrong",
     [
         dict(stride=0), dict(stride=14), dict(max_question_tokens=17), dict(max_windows=0),
+        dict(max_question_tokens=0),
     ],
 )  # fmt: skip
 def test_sizes_that_cannot_work_are_named(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         dataclasses.replace(SMALL, **wrong)
+
+
+@pytest.mark.parametrize(
+    "least",
+    [
+        dict(stride=1), dict(stride=13), dict(max_question_tokens=16, stride=1),
+        dict(max_question_tokens=1), dict(max_windows=1),
+    ],
+)  # fmt: skip
+def test_sizes_that_just_work(least):
+    dataclasses.replace(SMALL, **least)
 
 
 def test_records_round_trip_in_any_order(tokenizer, tmp_path):
