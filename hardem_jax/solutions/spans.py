@@ -191,6 +191,4 @@ def _cuts_a_number(text: str, start: int, end: int) -> bool:
             and text[left + 1].isdigit()
         )
 
-    return (joined(start - 1) and text[start].isdigit()) or (
-        joined(end) and text[end - 1].isdigit()
-    )
+    return joined(start - 1) or joined(end)

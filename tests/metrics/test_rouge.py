@@ -49,6 +49,7 @@ def test_the_older_f_has_beta_equal_to_p_over_r():
     found = rouge.rouge_l_0_3_2("a b c d e f g h", ["b d z"])
     assert found == pytest.approx(expected, abs=1e-9)
     assert found < rouge.rouge_l("a b c d e f g h", ["b d z"])
+    assert 1 - 1e-12 < rouge.rouge_l_0_3_2("a b", ["a b"]) < 1  # never quite 1
     # Where precision and recall are equal, so are the two.
     assert rouge.rouge_l_0_3_2("a b c", ["a d b"]) == pytest.approx(2 / 3, abs=1e-7)
 

@@ -163,6 +163,7 @@ def test_table_and_lone_are_all_equations(library, seed):
 
 def test_document_order():
     table = table_of(special=[1, 2], passage=[5, 3, 3], question=[4])
+    assert table.values.dtype == np.float64 and table.kinds.dtype == np.int8
     assert enumerate_equations(table, 3).tolist() == [
         [1, MINUS, 2, PLUS],  # passage 5 with special 2
         [3, PLUS, -1, NONE],  # passage 3 alone

@@ -50,6 +50,9 @@ def mentions(text, *aliases):
             ["\u0939\u093f\u0928\u094d\u0926\u0940"],
             ["\u0939\u093f\u0928\u094d\u0926\u0940"],
         ),
+        # A full stop at either end of the text separates no digits.
+        (".5 of 7", ["5"], ["5"]),
+        ("7 of 5.", ["5"], ["5"]),
     ],
 )
 def test_finds(text, aliases, expected):
