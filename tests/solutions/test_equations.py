@@ -303,8 +303,9 @@ def test_broken_tables(values, kinds, message):
     ],
 )
 def test_execution_of_what_is_no_equation(row):
-    with pytest.raises(ValueError, match="expected rows .* over 2 numbers"):
+    with pytest.raises(ValueError, match="expected rows .* over 2 numbers") as error:
         execute_equation(np.array([(0, PLUS, 1, PLUS), row]), table_of([], [1, 2]))
+    assert str(error.value).endswith(f"found {[list(row)]}")
 
 
 @pytest.mark.parametrize(
