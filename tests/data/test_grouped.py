@@ -47,7 +47,8 @@ def test_of_a_large_group_one_with_a_mention_and_others_are_drawn():
     # Each of the two with a mention is the chosen one half of the time.
     assert all(0.5 < np.mean([w in item for item in drawn]) < 0.85 for w in (0, 1))
     three = [step.items[0].tolist() for step in plan(group_size=3, steps=40)]
-    assert all(len(set(item)) == 3 for item in three if item[0] != 2)  # none twice
+    # None twice, and three if there are.
+    assert all(len(set(item) - {PADDING}) == 3 for item in three if item[0] != 2)
 
 
 def test_padding_takes_no_room_in_packed_rows():

@@ -122,6 +122,11 @@ def test_a_true_mention_in_another_window_is_unknown(tokenizer):
     assert [w.true_solution for w in windows] == [-1, -1, -1, 0]
 
 
+def test_a_mention_across_the_start_of_a_window_is_not_its_own(tokenizer):
+    windows = make_windows(example("aaaa Bo aaaaaaaa"), tokenizer, SMALL)
+    assert [w.solutions.tolist() for w in windows] == [[[10, 11]], []]
+
+
 def test_a_mention_begins_behind_the_piece_before_it(tokenizer):
     [window] = make_windows(example("a,Bo,a"), tokenizer, SMALL)
     assert window.solutions.tolist() == [[8, 9]]
