@@ -109,7 +109,10 @@ def test_rows_that_share_a_softmax_are_one_long_row(example):
     for name in ("start", "end"):
         got = np.asarray(getattr(shared, name)).reshape(2, -1)
         np.testing.assert_allclose(got, getattr(long, name), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(shared.log_partitions[::3], long.log_partitions, rtol=1e-5)
+    sums = np.repeat(long.log_partitions, 3, axis=0)  # each row has the sum of its group
+    np.testing.assert_allclose(shared.log_partitions, sums, rtol=1e-5)
+    np.testing.assert_array_equal(shared.where, where)
+    assert np.all(np.asarray(spans.log_partitions)[~where.any(axis=1)] == -np.inf)
     # One row to a group changes nothing, and a group of padding alone has no mass.
     np.testing.assert_array_equal(spans.shared(1).start, spans.start)
     nothing = SpanDistribution.from_logits(
