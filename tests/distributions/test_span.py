@@ -129,6 +129,11 @@ def test_gradients_through_padding_are_finite_and_those_of_one_long_row(example)
         return jnp.sum(spans.start, where=where) + jnp.sum(jnp.where(where, spans.end, 0.0) ** 2)
 
     rows = jax.grad(loss, (0, 1))(jnp.array(start), jnp.array(end), 3, jnp.array(where))
+    # The second of two groups is nothing but padding.
+    twice = [jnp.array(np.concatenate([x, x])) for x in (start, end)]
+    padding = jnp.array(np.concatenate([where, np.zeros_like(where)]))
+    for got, alone in zip(jax.grad(loss, (0, 1))(*twice, 3, padding), rows, strict=True):
+        np.testing.assert_allclose(got, np.concatenate([alone, np.zeros_like(alone)]), rtol=1e-5)
     flat = [jnp.array(x.reshape(1, -1)) for x in (start, end, where)]
     long = jax.grad(loss, (0, 1))(flat[0], flat[1], 1, flat[2])
     for got, expected in zip(rows, long, strict=True):
