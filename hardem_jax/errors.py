@@ -1,5 +1,6 @@
 """Errors that a command prints as one line: bad input, and a signal that ended it."""
 
+import numbers
 import re
 import unicodedata
 from typing import Any
@@ -93,10 +94,11 @@ def require(
     above: float | None = None,
     at_most: float | None = None,
     below: float | None = None,
+    integer: bool = False,
 ) -> None:
-    """Check that attributes of a configuration are finite numbers within bounds.
+    """Checks that attributes of a configuration are finite numbers within bounds.
 
-    A value of None is absent and passes; of a tuple, each element is checked. An integer has to
+    A value of None is absent and passes; of a tuple, each element is checked. An integer must
     fit 32 bits unless `at_most` or `below` says otherwise.
 
     Args:
@@ -106,6 +108,7 @@ def require(
         above: the values must be larger.
         at_most: largest legal value.
         below: the values must be smaller.
+        integer: 2.0 is refused as well.
 
     Raises:
         InputError: naming the attribute, what was expected and what was found.
@@ -129,9 +132,12 @@ def require(
         for value in values if isinstance(values, (tuple, list)) else (values,):
             if value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise InputError(f"{name}: expected a number, found {value!r}")
-            if isinstance(value, int) and at_most is None and below is None and value > LARGEST:
+            kind = numbers.Integral if integer else numbers.Real
+            if isinstance(value, bool) or not isinstance(value, kind):
+                wanted = "an integer" if integer else "a number"
+                raise InputError(f"{name}: expected {wanted}, found {value!r}")
+            integral = isinstance(value, numbers.Integral)
+            if integral and at_most is None and below is None and value > LARGEST:
                 raise InputError(f"{name}: expected at most {LARGEST}, found {value}")
             inside = (
                 abs(value) < float("inf")  # false for NaN, too

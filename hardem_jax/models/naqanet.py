@@ -89,7 +89,8 @@ class NAQANetConfig:
         # Annotations are strings here (postponed evaluation).
         for field in dataclasses.fields(self):
             if field.type == "int":
-                require(self, field.name, at_least=0 if field.name in _MAY_BE_ZERO else 1)
+                least = 0 if field.name in _MAY_BE_ZERO else 1
+                require(self, field.name, at_least=least, integer=True)
             else:
                 require(self, field.name, at_least=0, below=1)
         size, heads = self.hidden_size, self.num_heads
