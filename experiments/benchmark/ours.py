@@ -1,6 +1,7 @@
 """Our training step, and the loss alone: the code that the experiments train with."""
 
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -154,7 +155,7 @@ def _load_heads(reader: nnx.Module, folder: Path) -> None:
             getattr(reader, name).bias[...] = jnp.asarray(heads[f"{name}.bias"])
 
 
-def bert_config(sizes: Sizes, positions: int, **rates: float) -> BertConfig:
+def bert_config(sizes: Sizes, positions: int, **rates: Any) -> BertConfig:
     """An encoder of these sizes.
 
     Args:

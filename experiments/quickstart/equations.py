@@ -20,6 +20,7 @@ from hardem_jax.data.planted_equations import (
     planted_numeric_tokenizer,
 )
 from hardem_jax.data.records import size_summary
+from hardem_jax.errors import require
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
@@ -36,6 +37,10 @@ class EquationSettings(Settings):
     steps: int = 600
     normalize: Normalize = TaggerConfig.normalize
     no_tag_bias: float = TaggerConfig.no_tag_bias
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "no_tag_bias")
 
 
 def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings) -> Problem:

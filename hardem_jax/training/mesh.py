@@ -58,7 +58,7 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
     return mesh_over(devices, fsdp=fsdp)
 
 
-def mesh_over(devices: Sequence[jax.Device], *, fsdp: int) -> Mesh:
+def mesh_over(devices: Sequence[Any], *, fsdp: int) -> Mesh:
     """The given devices as `data` times `fsdp`, for programs that run elsewhere too.
 
     Raises:

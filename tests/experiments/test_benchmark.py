@@ -198,7 +198,7 @@ def test_random_batch_has_the_layout_of_training():
     ("module", "flags", "culprit"),
     [
         (train_step, ["--rows", "3"], "--rows: expected an even number, found 3"),
-        (train_step, ["--tokens", "8"], "--tokens: expected lengths of at least 16"),
+        (train_step, ["--tokens", "8"], "--tokens: expected at least 16, found 8"),
         (train_step, ["--shortest", "0.1"], "--shortest"),
         (train_step, ["--solutions", "0"], "--solutions"),
         (train_step, ["--variants"], "--variants"),

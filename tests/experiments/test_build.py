@@ -131,7 +131,7 @@ def test_what_a_person_got_wrong_is_one_line(root, tmp_path, capsys, monkeypatch
         capsys, "build", *out, "data-set:narrativeqa"
     )
     files = ("--folder", root / "drop")
-    assert "max_conditions: expected 0 to 3" in fails(
+    assert "max-conditions: expected at least 0 and at most 3" in fails(
         capsys, "build", *out, *files, "data-set:wikisql", "--data-set.rules.max-conditions", 7
     )
     assert "expected one complete build, found 0" in fails(capsys, "show", "--folder", tmp_path)

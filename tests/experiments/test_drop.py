@@ -125,7 +125,8 @@ def test_a_finished_run_evaluates(root, capsys, tmp_path):
     scores = evaluation["scores"]
     # Questions about spans are no part of DROP_num.
     assert evaluation["counts"] == {"questions": 2 * NUM_PASSAGES, "left out": 0, "reasons": {}}
-    assert evaluation["options"] == {"checkpoint": "last", "decoding": "equation"}
+    options = {"checkpoint": "last", "decoding": "equation", "normalize": None}
+    assert evaluation["options"] == options
     # What was measured while training is what the saved parameters give.
     assert last["step"] == 4 and {"em", "f1", "top in Z", "P<0.001"} <= set(scores)
     assert {name: last[name] for name in scores} == pytest.approx(scores)
@@ -292,7 +293,7 @@ def test_a_run_that_never_began_takes_its_new_settings(root, capsys, tmp_path):
 def test_folders_of_something_else_are_named(root, capsys, tmp_path):
     for content, culprit in (
         (None, "no config.json"),
-        ("{", "expected JSON"),
+        ("{", "expected a JSON object, found broken JSON"),
         (json.dumps({"bert": {}, "windows": {}}), "expected a run of experiments.drop"),
     ):
         if content is not None:
@@ -369,19 +370,19 @@ def test_questions_that_cannot_be_used_are_counted_and_named(capsys, tmp_path):
     ("flags", "culprit"),
     [
         (["prepare", "--file", "nowhere.json", "--out", "x"], "nowhere.json"),
-        (["prepare", "--file", "drop.json", "--out", "x", "--max-words", "0"], "max_words"),
+        (["prepare", "--file", "drop.json", "--out", "x", "--max-words", "0"], "--max-words"),
         (["prepare", "--file", "x", "--out", "y", "--rules.percent", "half"], "half"),
         (["prepare", "--file", "x", "--out", "y", "--rules.digits", "99"], "digits"),
         (["train", "--data", "nowhere", "--dev", "nowhere", "--out", "x"], "nowhere"),
         (
             ["train", "--data", "x", "--dev", "x", "--out", "x", "model:tagger"]
             + ["--model.normalize", "equations", "--model.product-over", "tokens"],
-            "product_over: expected numbers, found tokens",
+            "--model.product-over: expected numbers, found tokens",
         ),
         (
             ["train", "--data", "x", "--dev", "x", "--out", "x", "model:tagger"]
             + ["--model.no-tag-bias", "nan"],
-            "no_tag_bias: expected a finite number",
+            "--model.no-tag-bias: expected a finite number",
         ),
         (["evaluate", "--run-dir", "nowhere", "--data", "elsewhere"], "where"),
         (["predict", "--run-dir", "r", "--passage", "nowhere", "--question", "?"], "nowhere"),

@@ -171,7 +171,7 @@ def test_stopped_and_continued_equals_undisturbed(root, monkeypatch, tmp_path):
         return original(self, step, values)
 
     monkeypatch.setattr(loop.RunLog, "step", stop_at_third_step)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit, match="130"):
         call(*train_flags(root, tmp_path / "stopped"))
     monkeypatch.setattr(loop.RunLog, "step", original)
     call(*train_flags(root, tmp_path / "stopped"))
@@ -221,8 +221,8 @@ def test_other_rules_are_refused_with_the_flags_to_use(root, capsys, tmp_path, r
     [
         ("--model.word-vectors", "nowhere.txt", "nowhere.txt: expected word vectors"),
         ("--model.word-size", 9, "line 1: expected a word and 9 numbers, found 8"),
-        ("--model.hidden-size", 15, "hidden_size: expected an even number"),
-        ("--model.max-question-words", 0, "max_question_words: expected at least 1"),
+        ("--model.hidden-size", 15, "--model.hidden-size: expected an even number"),
+        ("--model.max-question-words", 0, "--model.max-question-words: expected at least 1"),
     ],
 )
 def test_what_is_wrong_is_told(root, capsys, tmp_path, flag, value, culprit):

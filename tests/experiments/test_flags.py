@@ -25,7 +25,10 @@ MAY_BE_ZERO = {
 RATE = ("dropout", "attention_dropout", "layer_dropout", "seed", "seeds")
 # Annealing that never ends is MML.
 MAY_BE_INFINITE = {"HardEM.tau", "Compare.tau"}
+# A bias may have either sign.
+ONLY_FINITE = {"TaggerConfig.no_tag_bias", "EquationSettings.no_tag_bias"}
 MAY_BE_HUGE = {
+    *("EquationSettings.learning_rate", *ONLY_FINITE),
     *("HardEM.tau", "Compare.tau", "OptimizerConfig.learning_rate", "Settings.learning_rate"),
     *("OptimizerConfig.weight_decay", "OptimizerConfig.clip_norm", "OptimizerConfig.eps"),
     *("OptimizerConfig.rate_multipliers", "PassageConfig.k1", "RetrieverConfig.article_weight"),
@@ -41,8 +44,8 @@ def test_the_walk_meets_the_numbers_of_every_command():
 @pytest.mark.parametrize("name", sorted(NUMBERS))
 def test_a_number_that_means_nothing_is_refused(name):
     number = NUMBERS[name]
-    illegal = {-1}
-    if name not in MAY_BE_ZERO and number.name not in RATE:
+    illegal = set() if name in ONLY_FINITE else {-1}
+    if name not in MAY_BE_ZERO | ONLY_FINITE and number.name not in RATE:
         illegal.add(0)
     if name not in MAY_BE_HUGE:
         illegal.add(10**30)

@@ -23,7 +23,8 @@ def root(tmp_path_factory):
 
 def flags(root, out, *more):
     return [
-        *("prepare", "--qa-file", root / "qa", "--evidence", root / "evidence", "--out", out),
+        *("prepare", "--qa-file", root / "qa" / "wikipedia-train.json"),
+        *("--evidence", root / "evidence", "--out", out),
         *("--tokenizer", root / "bert", *WINDOWS, *more),
     ]
 

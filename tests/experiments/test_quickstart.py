@@ -33,7 +33,7 @@ def test_prints_a_row_for_each_objective_and_saves_the_figure(tmp_path, capsys):
     ("flags", "culprit"),
     [
         (["--fast"], "--fast"),
-        (["--spans.num-people", "1"], "num_people"),
+        (["--spans.num-people", "1"], "--spans.num-people"),
         (["--spans-training.steps", "x"], "x"),
     ],
 )

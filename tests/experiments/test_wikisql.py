@@ -166,6 +166,7 @@ def test_inputs_beyond_the_buckets_of_a_run_are_read(root, tmp_path, capsys):
     config = json.loads((run / "config.json").read_text())
     config["flags"]["batches"]["buckets"] = [4, 8]
     (run / "config.json").write_text(json.dumps(config))
+    (run / "checksums.json").unlink()
     evaluate = ["evaluate", "--num-devices", 1, "--data", root / "dev", "--run-dir"]
     tables = []
     for folder in (run, root / "run"):

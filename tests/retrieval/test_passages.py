@@ -93,10 +93,18 @@ def test_a_collection_without_terms_is_an_error(tmp_path):
         build_passage_index(store, tmp_path / "bm25")
 
 
-def test_parameters_are_checked(tmp_path, store):
-    for config in (PassageConfig(k1=-1), PassageConfig(b=1.5), PassageConfig(title_weight=-1)):
-        with pytest.raises(InputError, match="expected k1 >= 0, 0 <= b <= 1"):
-            build_passage_index(store, tmp_path / "bm25", config)
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"k1": -1}, "k1: expected at least 0, found -1"),
+        ({"k1": float("nan")}, "k1: expected at least 0, found nan"),
+        ({"b": 1.5}, "b: expected at least 0 and at most 1, found 1.5"),
+        ({"title_weight": -1}, "title_weight: expected at least 0 and at most 1000, found -1"),
+    ],
+)
+def test_parameters_are_checked(parameters, message):
+    with pytest.raises(InputError, match=message):
+        PassageConfig(**parameters)
 
 
 def test_a_build_that_fails_leaves_nothing_that_looks_finished(tmp_path, store, monkeypatch):

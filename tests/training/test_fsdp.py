@@ -161,7 +161,7 @@ def test_a_checkpoint_restores_onto_another_mesh(tmp_path, small_arrays_too, sav
     like = fresh(*restored_on)
     with RunCheckpoints(tmp_path, {}) as checkpoints:
         checkpoints.save_last(saved, toy.batches(), {})
-        checkpoints.save_best(saved.params, {})
+        checkpoints.save_best(saved.params, 1, {})
     with RunCheckpoints(tmp_path, {}) as checkpoints:
         found = checkpoints.restore(like, toy.batches())
     assert found is not None
