@@ -61,6 +61,8 @@ Example:
 """
 
 import dataclasses
+import itertools
+import math
 import operator
 from collections.abc import Callable, Hashable
 
@@ -376,14 +378,11 @@ softmax not over all solutions?
     measured = has_nan, z.max(z.log_probs), jnp.exp(z.logsumexp())
 
     def check(has_nan, highest, total) -> None:
-        import numpy as np  # on the host only, and only when debugging
-
-        limit = np.log1p(tolerance)
-        for row in np.ndindex(np.shape(total)):
+        for row in itertools.product(*map(range, total.shape)):
             name = f"row {', '.join(map(str, row))}: " if row else ""
             if has_nan[row]:
                 raise ValueError(f"{name}NaN among the log-probs")
-            if highest[row] > limit:
+            if highest[row] > math.log1p(tolerance):
                 raise ValueError(
                     f"{name}a log-prob of {highest[row]:.4g}, above 0; are these logits or "
                     "probabilities?"
