@@ -23,9 +23,11 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import resource
 import shutil
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -57,6 +59,8 @@ BAD = ("DIFFERENT", "SILENT", "TRACEBACK", "LEFTOVERS")
 #: A command that is to wait for nothing and does not end is stopped.
 LONGEST = 300.0
 STREAMS = ("stdout", "stderr")
+#: What `evaluate` says where stderr is no terminal.
+PROGRESS = re.compile(r": reading \d+ \w+$")
 PIPE_SIZE = 2**20
 
 _WINDOWS = [*("--windows.max-tokens", "32", "--windows.stride", "8")]
@@ -124,7 +128,8 @@ class Runner:
         lines = (folder / "stderr").read_text("utf-8", errors="replace").splitlines()
         if hung:
             lines += [f"Traceback: did not end within {LONGEST:.0f} s"]
-        return Ended(process.exitcode, tuple(line for line in lines if line.strip()))
+        said = (line for line in lines if line.strip() and not PROGRESS.search(line))
+        return Ended(process.exitcode, tuple(said))
 
     def run(self, argv: list[str], folder: Path, **options: Any) -> Ended:
         return self.end(self.start(argv, folder, **options), folder)
@@ -143,6 +148,8 @@ def _child(argv: list[str], folder: Path, *, limit: int | None = None, keep: boo
     for stream, name in enumerate(STREAMS, start=1):
         with open(folder / name, "wb") as file:
             os.dup2(file.fileno(), stream)
+    # The old ones remember what kind of file they wrote to.
+    sys.stdout, sys.stderr = (open(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
     seconds = 0.0 if keep else 1e9
     jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
     if limit is not None:
@@ -177,7 +184,7 @@ def _prepare(folder: Path) -> list[str]:
     return [
         *("triviaqa", "prepare", "--qa-file", f"{corpus}/triviaqa/qa/wikipedia-train.json"),
         *("--evidence", f"{corpus}/triviaqa/evidence", "--tokenizer", f"{corpus}/bert"),
-        *("--out", f"{folder}/prepared", *_WINDOWS),
+        *("--out", f"{folder}/prepared", "--force", *_WINDOWS),
     ]
 
 
@@ -203,7 +210,7 @@ def _evaluate(folder: Path) -> list[str]:
 def _index(folder: Path) -> list[str]:
     return [
         *("retrieve", "index", "--passages", f"{_corpus(folder)}/passages.tsv"),
-        *("--out", f"{folder}/index", "--articles.buckets", "4096"),
+        *("--out", f"{folder}/index", "--force", "--articles.buckets", "4096"),
     ]
 
 

@@ -47,7 +47,7 @@ def test_mistakes_become_one_line(tmp_path, capsys):
     arguments = ["--passages", str(tmp_path / "a.tsv"), "--questions", str(questions)]
     wrong = {
         ("--parts", "0.5"): "--parts: expected shares up to 1.0",
-        ("--ranks", "100"): "--ranks: expected at most 80 passages",
+        ("--ranks", "100"): "--ranks: expected at least 1 and at most 80, found 100",
         (): "--questions: expected questions, found none to use",
     }
     for options, message in wrong.items():
