@@ -25,12 +25,12 @@ from experiments.cli import flags, peak_mib, run_command
 from experiments.retrieve import READERS, Layout
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.open_questions import OpenQuestion
-from hardem_jax.data.records import write_json
+from hardem_jax.data.records import new_folder, write_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.retrieval.articles import build_article_index
 from hardem_jax.retrieval.passages import build_passage_index
 from hardem_jax.retrieval.recall import RecallCounts
-from hardem_jax.retrieval.retrieve import Method, Retriever, RetrieverConfig
+from hardem_jax.retrieval.retrieve import FORMAT, Method, Retriever, RetrieverConfig
 from hardem_jax.retrieval.store import PassageStore, build_store
 
 WIKIPEDIA = 21_015_324
@@ -146,16 +146,15 @@ def apart(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str,
 
 def build(source: Path, folder: Path, limit: int | None) -> dict[str, Any]:
     """Store and both indices: seconds of each, memory and size on disk."""
-    folder.mkdir(exist_ok=True)
     begin, cpu = time.perf_counter(), time.process_time()
-    store = build_store(
-        source, folder / "store", skips=ExclusionCounts(), limit=limit, replace=True
-    )
-    stored = time.perf_counter()
-    build_article_index(store, folder / "articles", replace=True)
-    by_article = time.perf_counter()
-    build_passage_index(store, folder / "bm25", replace=True)
-    end = time.perf_counter()
+    with new_folder(folder, format=FORMAT, replace=True) as new:
+        store = build_store(source, new / "store", skips=ExclusionCounts(), limit=limit)
+        stored = time.perf_counter()
+        build_article_index(store, new / "articles")
+        by_article = time.perf_counter()
+        build_passage_index(store, new / "bm25")
+        end = time.perf_counter()
+        write_json(new / "meta.json", {"format": FORMAT, "content": store.content})
     files = [file for file in folder.rglob("*") if file.is_file()]
     return {
         "passages": len(store),

@@ -23,7 +23,7 @@ import numpy as np
 from hardem_jax.data.contexts import Passage
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.open_questions import OpenQuestion
-from hardem_jax.data.records import new_folder, write_json
+from hardem_jax.data.records import new_folder, read_meta, write_json
 from hardem_jax.errors import require
 from hardem_jax.retrieval.articles import ArticleConfig, ArticleIndex, Idf, build_article_index
 from hardem_jax.retrieval.passages import PassageConfig, PassageIndex, build_passage_index
@@ -141,6 +141,8 @@ class Retriever:
 
     def __init__(self, folder: Path, config: RetrieverConfig | None = None, *, verify: bool = True):
         self.config = config or RetrieverConfig()
+        # Of the parts, this compares only their records: each part compares its own files.
+        read_meta(folder, format=FORMAT, what="an index (run `index` first)", verify=verify)
         self.store = PassageStore(folder / "store", verify=verify)
         self._passages = PassageIndex(folder / "bm25", self.store, verify=verify)
         self._articles = None
