@@ -307,7 +307,7 @@ def test_folders_of_something_else_are_named(root, capsys, tmp_path):
         *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
         *("--predictions", tmp_path / "nowhere" / "p.json"),
     )
-    assert "nowhere/p.json: its folder does not exist" in line
+    assert "nowhere/p.json: cannot be written, its folder does not exist" in line
 
 
 @pytest.mark.parametrize(
