@@ -34,6 +34,7 @@ def test_an_undamaged_folder_passes_and_is_not_changed(folder):
 def test_files_beyond_the_record_are_ignored(folder):
     (folder / ".DS_Store").write_bytes(b"x")
     verify_checksums(folder)
+    assert ".DS_Store" not in recorded_files(folder)
 
 
 @pytest.mark.parametrize("name", ["a.bin", "deep/b.json"])

@@ -192,7 +192,8 @@ def test_sizes_that_cannot_work_are_named(wrong):
     ],
 )  # fmt: skip
 def test_sizes_that_just_work(least):
-    dataclasses.replace(SMALL, **least)
+    config = dataclasses.replace(SMALL, **least)
+    assert {name: getattr(config, name) for name in least} == least
 
 
 def test_records_round_trip_in_any_order(tokenizer, tmp_path):
