@@ -132,12 +132,12 @@ def require(
         for value in values if isinstance(values, (tuple, list)) else (values,):
             if value is None:
                 continue
-            kind = numbers.Integral if integer else numbers.Real
-            if isinstance(value, bool) or not isinstance(value, kind):
+            is_integer = issubclass(type(value), numbers.Integral)  # numpy's are integers, too
+            is_number = is_integer if integer else issubclass(type(value), numbers.Real)
+            if isinstance(value, bool) or not is_number:
                 wanted = "an integer" if integer else "a number"
                 raise InputError(f"{name}: expected {wanted}, found {value!r}")
-            integral = isinstance(value, numbers.Integral)
-            if integral and at_most is None and below is None and value > LARGEST:
+            if is_integer and at_most is None and below is None and value > LARGEST:
                 raise InputError(f"{name}: expected at most {LARGEST}, found {value}")
             inside = (
                 abs(value) < float("inf")  # false for NaN, too
