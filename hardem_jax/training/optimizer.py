@@ -26,7 +26,7 @@ class OptimizerConfig:
         >>> OptimizerConfig(warmup_fraction=2.0)
         Traceback (most recent call last):
         ...
-        hardem_jax.errors.InputError: warmup_fraction: expected 0 <= value < 1, got 2.0
+        hardem_jax.errors.InputError: warmup_fraction: expected at least 0 and less than 1, found 2.0
     """
 
     learning_rate: float = 5e-5
