@@ -23,10 +23,10 @@ class OptimizerConfig:
     Example:
         >>> OptimizerConfig(learning_rate=3e-5).weight_decay
         0.01
-        >>> OptimizerConfig(warmup_fraction=2.0)
+        >>> OptimizerConfig(clip_norm=0.0)
         Traceback (most recent call last):
         ...
-        hardem_jax.errors.InputError: warmup_fraction: expected at least 0 and less than 1, found 2.0
+        hardem_jax.errors.InputError: clip_norm: expected more than 0, found 0.0
     """
 
     learning_rate: float = 5e-5
