@@ -39,8 +39,8 @@ from hardem_jax.data.fields import (
 )
 from hardem_jax.data.open_questions import IdCheck, OpenQuestion, defect_of
 from hardem_jax.data.reading import (
+    JsonStream,
     PathLike,
-    Utf8Stream,
     iter_json_items,
     open_bytes,
     read_text,
@@ -158,8 +158,8 @@ def _has_one_document_each(qa_file: PathLike) -> bool:
     """Whether each document of a question is scored on its own, as `Domain` says."""
     with open_bytes(qa_file) as stream:
         try:
-            domains = list(ijson.items(Utf8Stream(stream, str(qa_file)), "Domain"))
-        except ijson.JSONError:
+            domains = list(ijson.items(JsonStream(stream, str(qa_file)), "Domain"))
+        except (ijson.JSONError, UnicodeDecodeError):
             return False  # Reading the questions reports where the file is broken.
     for domain in domains:
         check_kind(domain, str, f"{qa_file}: expected 'Domain' to be")

@@ -1,5 +1,6 @@
 """TriviaQA reader, and the streaming it shares with the SQuAD-layout reader."""
 
+import codecs
 import gzip
 import io
 import itertools
@@ -359,3 +360,15 @@ def test_other_files_have_one_example_to_a_question(read, domain, ids):
 def test_the_domain_has_to_be_a_string(read):
     with pytest.raises(InputError, match="expected 'Domain' to be a string, found an integer"):
         read(raw=json.dumps({"Data": [question()], "Domain": 3}).encode())
+
+
+def test_a_byte_order_mark_hides_no_domain(read):
+    raw = web_file(question("q1"))
+    assert [example.id for example in read(raw=codecs.BOM_UTF8 + raw)[0]] == ["q1--Rome.txt"]
+
+
+@pytest.mark.parametrize("key", ["Domain", "Version"])
+def test_half_a_surrogate_pair_is_one_line_wherever_it_is(read, key):
+    content = {"Data": [question()], "Domain": "Web", "Version": "1"} | {key: "\udc00"}
+    with pytest.raises(InputError, match="qa.json: after . items of 'Data'.*half a surrogate pair"):
+        read(raw=json.dumps(content).encode())
