@@ -28,9 +28,9 @@ from experiments.runs import Setting, TrainCommand
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.records import write_json, write_text
 from hardem_jax.errors import InputError, require
+from hardem_jax.locks import locked
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 from hardem_jax.training.fingerprint import may_change, settings_of
-from hardem_jax.training.lock import locked
 
 #: What a run's scores hold that is no score.
 NOT_PERCENT = ("step", "minutes")

@@ -35,11 +35,11 @@ from hardem_jax.data.plans import Plan, TrainingPlan, example_batches, training_
 from hardem_jax.data.reading import read_json_object
 from hardem_jax.data.records import check_writable, file_digest, write_json, write_text
 from hardem_jax.errors import InputError, require
+from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import Objective
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.tasks.shared import Progress
 from hardem_jax.training.fingerprint import may_change, settings_of
-from hardem_jax.training.lock import LOCK_FILE
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.processes import is_primary

@@ -38,7 +38,7 @@ OBJECTIVE_FILES = {
 }
 ERRORS = "hardem_jax.errors"
 # On the ground floor: any room may import them.
-GROUND = {ERRORS, "hardem_jax.checksums", "hardem_jax.hub"}
+GROUND = {ERRORS, "hardem_jax.checksums", "hardem_jax.hub", "hardem_jax.locks"}
 
 # Project and outside imports beyond the layers: DESIGN keeps these parts usable on their own.
 ONLY_FROM_PROJECT = {
@@ -46,6 +46,7 @@ ONLY_FROM_PROJECT = {
     "hardem_jax.errors": set(),
     "hardem_jax.checksums": {ERRORS},
     "hardem_jax.hub": {ERRORS},
+    "hardem_jax.locks": {ERRORS},
     "hardem_jax.solutions": {"hardem_jax.solutions", ERRORS},
 }
 ONLY_FROM_OUTSIDE = {
@@ -55,6 +56,7 @@ ONLY_FROM_OUTSIDE = {
     "hardem_jax.schedules": {"jax"},
     "hardem_jax.errors": set(),
     "hardem_jax.checksums": set(),
+    "hardem_jax.locks": set(),
     "hardem_jax.solutions": {"numpy"},
     "hardem_jax.distributions": {"jax", "numpy"},
 }

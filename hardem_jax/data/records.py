@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -26,6 +25,7 @@ from hardem_jax.checksums import (
 )
 from hardem_jax.data.examples import REPEATED_ID, ExclusionCounts
 from hardem_jax.errors import InputError
+from hardem_jax.locks import LOCK_FILE, locked
 
 T = TypeVar("T")
 
@@ -182,8 +182,8 @@ def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[
 def new_file(file: Path) -> Iterator[Path]:
     """The name of a file to write, which becomes ``file`` when the block ends without an error.
 
-    It is ``<file>.partial``, which is removed after an error or an interruption, and written
-    over by the next call after a kill.
+    It is ``<file>.partial/new``, which is removed after an error or an interruption, and by
+    the next call after a kill.
 
     Raises:
         InputError: another process is writing the file, or it cannot be written (no such
@@ -198,15 +198,9 @@ def new_file(file: Path) -> Iterator[Path]:
         'Rome'
     """
     check_writable(file)
-    partial = file.with_name(file.name + ".partial")
-    with writing(file):
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o666))
-        with locked(partial):
-            try:
-                yield partial
-                partial.replace(file)
-            finally:
-                partial.unlink(missing_ok=True)
+    with work_folder(file) as work:
+        yield work / "new"
+        (work / "new").replace(file)
 
 
 #: What a disk, its permissions or a name answer.
@@ -241,49 +235,27 @@ def work_folder(folder: Path) -> Iterator[Path]:
     work = folder.with_name(folder.name + ".partial")
     with writing(folder):
         work.mkdir(parents=True, exist_ok=True)
-    with writing(folder), locked(work):
-        if foreign := {entry.name for entry in work.iterdir()} - {"new", "old"}:
-            raise InputError(
-                f"{work}: expected a folder that a killed run left, found {min(foreign)} in it; "
-                "remove it or choose another --out"
-            )
-        try:
-            _recover(folder, work)
-            yield work
-        finally:
-            _recover(folder, work)
-            shutil.rmtree(work, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Within the block, no other process has the lock on this file or folder.
-
-    The system gives the lock back when the process ends, however it ends.
-
-    Raises:
-        InputError: another process has it.
-    """
-    busy = f"{path}: another process is writing it"
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(os.fstat(handle), os.stat(path)):
-                raise InputError(busy)
-        except (BlockingIOError, FileNotFoundError) as error:
-            raise InputError(busy) from error
-        except OSError as error:
-            # A network file system without locks (on folders): what is there may be in use.
-            if any(path.iterdir()) if path.is_dir() else os.stat(path).st_size:
-                raise InputError(f"{busy}, or was killed; if so, remove it") from error
-        yield
+        with writing(folder), locked(work):
+            if foreign := {entry.name for entry in work.iterdir()} - {"new", "old", LOCK_FILE}:
+                raise InputError(
+                    f"{work}: expected a folder that a killed run left, found {min(foreign)} in "
+                    "it; remove it or choose another --out"
+                )
+            try:
+                _recover(folder, work)
+                yield work
+            finally:
+                _recover(folder, work)
     finally:
-        os.close(handle)
+        with contextlib.suppress(OSError):  # another process has it, or it holds other files
+            work.rmdir()
 
 
 def _recover(folder: Path, work: Path) -> None:
-    """Removes a half-written folder, and undoes a replacement that was cut short."""
+    """Removes what is half written, and undoes a replacement that was cut short."""
+    with contextlib.suppress(OSError):
+        (work / "new").unlink()  # a file
     shutil.rmtree(work / "new", ignore_errors=True)
     if (work / "old").exists() and not folder.exists():
         (work / "old").rename(folder)

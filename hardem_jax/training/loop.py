@@ -16,12 +16,12 @@ import jax
 from jax.sharding import Mesh
 
 from hardem_jax.errors import InputError, Stopped
+from hardem_jax.locks import locked
 from hardem_jax.training.bookkeeping import Bookkeeping
 from hardem_jax.training.checkpoint import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import settings_of
 from hardem_jax.training.fsdp import gathering
-from hardem_jax.training.lock import locked
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import (
     OptimizerConfig,

@@ -154,7 +154,7 @@ def test_a_foreign_partial_folder_is_not_removed(tmp_path):
 
 def test_two_processes_do_not_write_one_folder(tmp_path):
     with new_folder(tmp_path / "out", format=FORMAT) as new:
-        with pytest.raises(InputError, match="out.partial: another process is writing it"):
+        with pytest.raises(InputError, match=f"out.partial: in use by process {os.getpid()} on"):
             write(tmp_path / "out")
         (new / "data.txt").write_text("first")
         write_json(new / "meta.json", {"format": FORMAT})

@@ -38,8 +38,9 @@ from hardem_jax.data.builders.solvers import Solver
 from hardem_jax.data.builders.sources import Release, digests, download
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.reading import PathLike
-from hardem_jax.data.records import locked, size_summary, write_json, writing
+from hardem_jax.data.records import size_summary, write_json, writing
 from hardem_jax.errors import InputError
+from hardem_jax.locks import locked
 
 #: Of records and their order. To be raised with any change in what a build of the same files holds.
 FORMAT = "build 2"

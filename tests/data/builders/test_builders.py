@@ -20,9 +20,9 @@ from hardem_jax.data.builders import base, shards
 from hardem_jax.data.builders.features import query_record, serialize
 from hardem_jax.data.builders.solvers import QuerySolver, SpanSolver
 from hardem_jax.data.examples import Document, ReadingExample
-from hardem_jax.data.records import locked
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError
+from hardem_jax.locks import locked
 from hardem_jax.solutions.equations import EquationRules
 from hardem_jax.solutions.sql import Table
 from tests.damages import DAMAGES
@@ -225,7 +225,7 @@ def test_two_processes_do_not_build_one_data_set(root, tmp_path):
     builder = inputs.make("drop", root, tmp_path)
     folder = Path(builder.data_dir).parent
     folder.mkdir(parents=True)
-    with locked(folder), pytest.raises(InputError, match="another process is writing it"):
+    with locked(folder), pytest.raises(InputError, match=f"in use by process {os.getpid()} on"):
         builder.download_and_prepare()
     builder.download_and_prepare()
     assert builders.open_build(tmp_path).folder == Path(builder.data_dir)

@@ -1,0 +1,108 @@
+"""One process at a time in a folder, and the next one when it ends, however it ends."""
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from hardem_jax.data.records import new_file, new_folder
+from hardem_jax.errors import InputError
+from hardem_jax.locks import LOCK_FILE, locked
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from hardem_jax.locks import locked
+
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process, which holds the folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, tmp_path], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def owner(pid):
+    return rf"{pid} on {socket.gethostname()}, since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\+00:00$"
+
+
+def test_another_process_is_named_and_a_killed_one_holds_nothing(tmp_path, holder):
+    with (
+        pytest.raises(InputError, match=f"^{tmp_path}: in use by process {owner(holder.pid)}"),
+        locked(tmp_path),
+    ):
+        raise AssertionError("held twice")
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert (tmp_path / LOCK_FILE).exists()
+    with locked(tmp_path):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("write", [lambda out: new_folder(out, format="things 1"), new_file])
+def test_what_is_being_written_names_its_owner(tmp_path, write):
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt), write(out):
+        with pytest.raises(
+            InputError, match=f"^{out}.partial: in use by process {owner(os.getpid())}"
+        ):
+            write(out).__enter__()
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_gone_and_made_again_belongs_to_whoever_made_it(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with locked(folder):
+        (folder / LOCK_FILE).unlink()
+        with locked(folder):
+            first = locked(folder)
+            with pytest.raises(InputError, match="in use by"):
+                first.__enter__()
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_one_line(tmp_path):
+    tmp_path.chmod(0o555)
+    with pytest.raises(InputError, match="cannot be written .Permission denied"), locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("write", [lambda out: new_folder(out, format="things 1"), new_file])
+def test_a_disk_without_room_for_the_lock_is_one_line_and_leaves_nothing(tmp_path, write):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(InputError, match="cannot be written .File too large"):
+            write(tmp_path / "out").__enter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_process_left_of_a_file_is_replaced(tmp_path):
+    (tmp_path / "out.partial").mkdir()
+    (tmp_path / "out.partial" / "new").write_text("half")
+    (tmp_path / "out.partial" / LOCK_FILE).write_text("{}")
+    with new_file(tmp_path / "out") as file:
+        assert not file.exists()
+        file.write_text("whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out").read_text() == "whole"
