@@ -45,7 +45,8 @@ class ReadingExample:
         documents: at least one, in the order of the file.
         aliases: distinct strings searched for in `documents` to build Z (Min et al.,
             2019, section 4); empty where a file for prediction gives no answers.
-        golds: strings the official metric compares with; empty likewise.
+        golds: strings the official metric compares with, the one to show first; empty
+            likewise.
         true_mention: (index into `documents`, start, end) of the annotated mention, in
             characters, end exclusive; None where unknown. For measuring, never for training.
         mentions: Z as the file itself gives it, in its order, each like `true_mention`;

@@ -20,8 +20,8 @@ class OpenQuestion:
     Attributes:
         id: question id, as predictions are keyed.
         question: text with at least one word.
-        answers: strings that the official metric compares with; empty where a file for
-            prediction gives none.
+        answers: strings that the official metric compares with, the one to show first; empty
+            where a file for prediction gives none.
 
     Example:
         >>> OpenQuestion("q1", "which city is old", ("Rome", "Roma")).answers

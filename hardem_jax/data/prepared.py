@@ -60,7 +60,7 @@ class Question:
 
     Attributes:
         id, question: as in the example.
-        golds: strings the official metric compares with.
+        golds: strings the official metric compares with, the one to show first.
         num_solutions: |Z| over the windows of the question, each mention counted once.
     """
 

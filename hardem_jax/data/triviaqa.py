@@ -65,7 +65,8 @@ def read_triviaqa(
     questions, so the file is streamed twice.
 
     `golds` are those of the official evaluator, `NormalizedAliases` and `HumanAnswers`, as
-    they stand (the metric normalises them); `aliases` are the distinct ones of them.
+    they stand (the metric normalises them), `NormalizedValue` first, which is the one to show;
+    `aliases` are the distinct ones of them.
     Aliases are lower-cased and free of punctuation, so the search for mentions has to
     compare normalised words (`hardem_jax.solutions.spans` does).
     A document's id is its path below `evidence_dir`.
@@ -113,10 +114,10 @@ def read_triviaqa_questions(
 ) -> Iterator[OpenQuestion]:
     """Streams the questions of a TriviaQA file without evidence, for TriviaQA-open.
 
-    Answers are the `Aliases` as people write them, and `HumanAnswers`, as DPR and FiD have
-    them. In `NormalizedAliases` punctuation became spaces, but the metric of the open task
-    deletes it: "O'Neill" in a passage would not equal the gold "o neill". They are used where
-    a question has no `Aliases`. Evidence files are not looked for.
+    Answers are the `Aliases` as people write them, `Value` first, and `HumanAnswers`, as DPR
+    and FiD have them. In `NormalizedAliases` punctuation became spaces, but the metric of the
+    open task deletes it: "O'Neill" in a passage would not equal the gold "o neill". They are
+    used where a question has no `Aliases`. Evidence files are not looked for.
 
     Args:
         qa_file: as for `read_triviaqa`; TriviaQA-open takes those of the unfiltered release.
@@ -210,15 +211,27 @@ def _examples(
 
 def _golds(record: dict[str, Any], place: str) -> tuple[str, ...]:
     answer = get_field(record, "Answer", dict, place) or {}
-    normalized = get_strings(answer, "NormalizedAliases", place)
-    return normalized + get_strings(answer, "HumanAnswers", place)
+    return _normalized(answer, place) + get_strings(answer, "HumanAnswers", place)
 
 
 def _answers_as_written(record: dict[str, Any], place: str) -> tuple[str, ...]:
     answer = get_field(record, "Answer", dict, place) or {}
     aliases = get_strings(answer, "Aliases", place)
-    aliases = aliases or get_strings(answer, "NormalizedAliases", place)
+    aliases = _with_first(aliases, answer.get("Value")) or _normalized(answer, place)
     return aliases + get_strings(answer, "HumanAnswers", place)
+
+
+def _normalized(answer: dict[str, Any], place: str) -> tuple[str, ...]:
+    aliases = get_strings(answer, "NormalizedAliases", place)
+    return _with_first(aliases, answer.get("NormalizedValue"))
+
+
+def _with_first(strings: tuple[str, ...], first: Any) -> tuple[str, ...]:
+    """The strings, the one that equals ``first`` before the others; scores do not change."""
+    if first not in strings:
+        return strings
+    at = strings.index(first)
+    return (first, *strings[:at], *strings[at + 1 :])
 
 
 def _pages(record: dict[str, Any], place: str) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ import pytest
 
 from hardem_jax.data.examples import Document, ExclusionCounts
 from hardem_jax.data.reading import Utf8Stream, parse_json_items
-from hardem_jax.data.triviaqa import read_triviaqa
+from hardem_jax.data.triviaqa import read_triviaqa, read_triviaqa_questions
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import triviaqa
 
@@ -372,3 +372,38 @@ def test_half_a_surrogate_pair_is_one_line_wherever_it_is(read, key):
     content = {"Data": [question()], "Domain": "Web", "Version": "1"} | {key: "\udc00"}
     with pytest.raises(InputError, match="qa.json: after . items of 'Data'.*half a surrogate pair"):
         read(raw=json.dumps(content).encode())
+
+
+QURAN = {
+    "Value": "Qur'an",
+    "Aliases": ["About holy quran", "Qur'an", "Qur'an"],
+    "NormalizedValue": "qur an",
+    "NormalizedAliases": ["about holy quran", "qur an", "quran"],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "golds", "answers"),
+    [
+        (
+            {"HumanAnswers": ["the book"]},
+            ("qur an", "about holy quran", "quran", "the book"),
+            ("Qur'an", "About holy quran", "Qur'an", "the book"),
+        ),
+        (  # a value that is not among the accepted answers is not made one
+            {"Value": "Koran", "NormalizedValue": "koran"},
+            ("about holy quran", "qur an", "quran"),
+            ("About holy quran", "Qur'an", "Qur'an"),
+        ),
+        (
+            {"Aliases": []},
+            ("qur an", "about holy quran", "quran"),
+            ("qur an", "about holy quran", "quran"),
+        ),
+    ],
+)
+def test_the_value_of_an_answer_is_its_first_gold(read, tmp_path, changes, golds, answers):
+    examples, _ = read(question(Answer=QURAN | changes))
+    assert [example.golds for example in examples] == [golds]
+    asked = read_triviaqa_questions(tmp_path / "qa.json", skips=ExclusionCounts())
+    assert [question.answers for question in asked] == [answers]
