@@ -27,7 +27,7 @@ from experiments.cli import flags
 from experiments.runs import Setting, TrainCommand
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.records import write_json, write_text
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import InputError, found_by, require
 from hardem_jax.locks import locked
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 from hardem_jax.training.fingerprint import may_change, settings_of
@@ -119,7 +119,9 @@ class CompareCommand(Setting):
         try:
             self.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"--out: {self.out}: {error.strerror}") from error
+            raise InputError(
+                f"--out: {self.out}: expected a folder to write to, found {found_by(error)}"
+            ) from error
         with locked(self.out):
             # Objectives and seeds share their data.
             name, objective = next(iter(self.rows().items()))

@@ -313,7 +313,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
             table.add_row(metric, f"{value:.1f}")
         Console().print(table)
         if scored.left_out:
-            reasons = "; ".join(f"{count} {reason}" for reason, count in counts["reasons"].items())
+            reasons = "; ".join(
+                f"{reason} ({count})" for reason, count in counts["reasons"].items()
+            )
             print(f"{counts['left out']} of them were left out of the split and count 0: {reasons}")
         print(f"peak memory: {peak_mib():.0f} MiB")
         evaluation["split"] |= {"path": str(self.data.resolve())}

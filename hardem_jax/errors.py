@@ -1,5 +1,6 @@
 """Errors that a command prints as one line: bad input, and a signal that ended it."""
 
+import errno
 import numbers
 import re
 import unicodedata
@@ -11,6 +12,16 @@ MAX_QUOTED = 160
 # Controls, formats (zero-width, bidirectional), surrogates, line and paragraph separators.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _QUOTED = re.compile(f"'[^']{{{MAX_QUOTED},}}'|\"[^\"]{{{MAX_QUOTED},}}\"")
+# What a path leads to, as the end of "expected a file, found ...".
+_FOUND = {
+    errno.ENOENT: "nothing of that name",
+    errno.EEXIST: "a file",
+    errno.EISDIR: "a folder",
+    errno.ENOTDIR: "a file in its path",
+    errno.ENAMETOOLONG: "a name that is too long",
+    errno.EACCES: "no permission",
+    errno.EROFS: "a read-only disk",
+}
 #: No count or size of this project is larger: what is drawn from it must fit 32 bits.
 LARGEST = 2**31 - 1
 
@@ -59,6 +70,18 @@ def one_line(message: str) -> str:
     line = printable(" ".join(message.split()))
     line = _QUOTED.sub(lambda match: _cut(match.group(), MAX_QUOTED), line)
     return _cut(line, MAX_MESSAGE)
+
+
+def found_by(error: OSError) -> str:
+    """What an operation on a path met, to complete "expected a file, found ...".
+
+    Example:
+        >>> found_by(IsADirectoryError(errno.EISDIR, "Is a directory"))
+        'a folder'
+        >>> found_by(OSError(errno.EIO, "Input/output error"))
+        'an error (Input/output error)'
+    """
+    return _FOUND.get(error.errno or 0, f"an error ({error.strerror or error})")
 
 
 def printable(text: str) -> str:

@@ -107,9 +107,9 @@ class ExclusionCounts:
         (2, {'no answer given': 2}, {'evidence file missing': 1})
         >>> print(skips)
         2 examples left out
-          2  no answer given (q7, q9)
+          no answer given: 2 (q7, q9)
         1 warning on examples kept
-          1  evidence file missing (q3: Rome.txt)
+          evidence file missing: 1 (q3: Rome.txt)
     """
 
     def __init__(self, *, keep: int = 3):
@@ -165,6 +165,10 @@ class ExclusionCounts:
             lines += self._lines(self._warned)
         return "\n".join(lines)
 
+    def one_line(self) -> str:
+        """The same as ``str``, for the end of an error's line."""
+        return "; ".join(line.strip() for line in str(self).splitlines())
+
     def _count(self, tally: _Tally, id: str) -> None:
         tally.count += 1
         if len(tally.ids) < self._keep:
@@ -176,7 +180,7 @@ class ExclusionCounts:
         for reason, tally in sorted(tallies.items(), key=lambda item: -item[1].count):
             more = ", ..." if tally.count > len(tally.ids) > 0 else ""
             shown = f" ({', '.join(tally.ids)}{more})" if tally.ids else ""
-            lines.append(f"  {tally.count}  {reason}{shown}")
+            lines.append(f"  {reason}: {tally.count}{shown}")
         return lines
 
 

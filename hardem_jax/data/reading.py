@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import ijson
 
 from hardem_jax.data.fields import kind_of
-from hardem_jax.errors import LARGEST, InputError
+from hardem_jax.errors import LARGEST, InputError, found_by
 
 PathLike = str | os.PathLike[str]
 
@@ -174,9 +174,9 @@ def open_bytes(path: PathLike) -> Iterator[ByteStream]:
         raise InputError(f"{path}: expected a file, found a folder")
     try:
         stream = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: expected a file, found nothing of that name") from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: expected a file, found {found_by(error)}") from error
+    except ValueError as error:  # a null character in its name
         raise InputError(f"{path}: cannot be opened: {error}") from error
     with stream:
         yield stream

@@ -24,7 +24,7 @@ from hardem_jax.checksums import (
     write_checksums,
 )
 from hardem_jax.data.examples import REPEATED_ID, ExclusionCounts
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, found_by
 from hardem_jax.locks import LOCK_FILE, locked
 
 T = TypeVar("T")
@@ -334,8 +334,9 @@ def check_not_empty(
     """Raises `InputError` if a split would have no question, before it gets its name."""
     if not num_questions:
         use = "evaluate" if for_evaluation else "train"
-        why = " ".join(str(exclusions).split())
-        raise InputError(f"{folder}: nothing to {use} on, no question can be used ({why})")
+        raise InputError(
+            f"{folder}: nothing to {use} on, no question can be used ({exclusions.one_line()})"
+        )
 
 
 def write_left_out(folder: Path, exclusions: ExclusionCounts, kept: Container[str]) -> None:
@@ -371,7 +372,7 @@ def file_digest(file: Path) -> str:
         with open(file, "rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()[:16]
     except OSError as error:
-        raise InputError(f"{file}: expected a file, found {error.strerror}") from error
+        raise InputError(f"{file}: expected a file, found {found_by(error)}") from error
 
 
 def size_summary(sizes: Sequence[int]) -> dict[str, float | int | None]:

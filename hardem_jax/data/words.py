@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from hardem_jax.data.reading import read_json_object
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, found_by
 
 PAD, UNKNOWN = 0, 1
 NUM_SPECIAL = 2
@@ -251,7 +251,9 @@ def load_word_vectors(
                 word, fields = _split_line(line, size, f"{file}: line {number}")
                 if word in wanted and word not in found:
                     found[word] = _vector(fields, f"{file}: line {number}: {word!r}")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"{file}: expected a file, found {found_by(error)}") from error
+    except UnicodeDecodeError as error:
         raise InputError(f"{file}: expected word vectors as UTF-8 text, found: {error}") from error
     if not found:
         raise InputError(f"{file}: expected vectors of some of {len(wanted)} words, found none")

@@ -15,7 +15,7 @@ import grain
 import jax
 from jax.sharding import Mesh
 
-from hardem_jax.errors import InputError, Stopped
+from hardem_jax.errors import InputError, Stopped, found_by
 from hardem_jax.locks import locked
 from hardem_jax.training.bookkeeping import Bookkeeping
 from hardem_jax.training.checkpoint import RunCheckpoints
@@ -199,8 +199,7 @@ def _opened(directory: Path) -> Iterator[None]:
                 held.enter_context(locked(directory))
             except OSError as error:
                 raise InputError(
-                    f"{directory}: expected a folder to write the run to, found "
-                    f"{(error.strerror or str(error)).lower()}"
+                    f"{directory}: expected a folder to write the run to, found {found_by(error)}"
                 ) from error
             return 0
 

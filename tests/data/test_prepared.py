@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from hardem_jax.data.builders.sources import digest
 from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
 from hardem_jax.data.prepared import (
     CUT,
@@ -228,9 +229,24 @@ def test_sources_concatenate(tmp_path, tokenizer):
         assert both.sizes[i].tolist() == [window.num_tokens, len(window.solutions)]
 
 
-def test_digest_names_a_missing_file(tmp_path):
-    with pytest.raises(InputError, match="nowhere"):
-        file_digest(tmp_path / "nowhere")
+@pytest.mark.parametrize("digest_of", [file_digest, digest])
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("nowhere", "nothing of that name"),
+        ("file/more", "a file in its path"),
+        ("x" * 300, "a name that is too long"),
+    ],
+)
+def test_a_digest_of_nothing_says_what_is_there(tmp_path, digest_of, name, found):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=f"{name}: expected a file.*, found {found}$"):
+        digest_of(tmp_path / name)
+
+
+def test_a_digest_of_a_folder_is_refused_where_a_file_is_expected(tmp_path):
+    with pytest.raises(InputError, match="expected a file, found a folder$"):
+        file_digest(tmp_path)
 
 
 def test_of_two_questions_with_one_id_the_first_is_used(tmp_path, tokenizer):

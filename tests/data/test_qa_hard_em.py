@@ -240,8 +240,8 @@ def test_the_counts_print_readably(read):
     assert skips.total == 6
     assert str(skips).splitlines() == [
         "6 examples left out",
-        "  5  empty question (0, 1, 2, ...)",
-        "  1  no document left (q7)",
+        "  empty question: 5 (0, 1, 2, ...)",
+        "  no document left: 1 (q7)",
         "1 warning on examples kept",
-        "  1  empty document (q9: paragraph 0)",
+        "  empty document: 1 (q9: paragraph 0)",
     ]

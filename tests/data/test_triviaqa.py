@@ -221,7 +221,8 @@ def test_broken_files_and_folders(tmp_path, evidence):
     qa.write_bytes(GOOD)
     assert error(tmp_path) == f"{tmp_path}: expected a file, found a folder"
     assert "expected a file, found nothing of that name" in error(tmp_path / "nowhere.json")
-    assert "cannot be opened" in error("x" * 300)
+    assert "expected a file, found a name that is too long" in error("x" * 300)
+    assert "expected a file, found a file in its path" in error(qa / "qa.json")
     assert "expected a folder with wikipedia/ or web/, found neither" in error(qa, tmp_path)
     assert "found no such folder" in error(qa, tmp_path / "nowhere")
 

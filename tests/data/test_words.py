@@ -169,6 +169,9 @@ def test_broken_vectors(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
-def test_absent_file(tmp_path):
-    with pytest.raises(InputError, match="nowhere.txt: expected word vectors"):
-        load_word_vectors(tmp_path / "nowhere.txt", WORDS)
+@pytest.mark.parametrize(
+    ("name", "found"), [("nowhere.txt", "nothing of that name"), (".", "a folder")]
+)
+def test_absent_file(tmp_path, name, found):
+    with pytest.raises(InputError, match=f": expected a file, found {found}$"):
+        load_word_vectors(tmp_path / name, WORDS)

@@ -104,7 +104,8 @@ def test_what_would_fail_later_is_refused_at_once(flags, capsys, tmp_path, wrong
 def test_an_output_folder_that_is_a_file_is_named(flags, capsys, tmp_path):
     _, arguments = flags
     (tmp_path / "file").write_text("")
-    assert "file: " in fails(triviaqa, capsys, *arguments, "--out", tmp_path / "file")
+    line = fails(triviaqa, capsys, *arguments, "--out", tmp_path / "file")
+    assert line.endswith("file: expected a folder to write to, found a file")
 
 
 def test_mean_and_spread_are_over_seeds():

@@ -165,7 +165,7 @@ def test_scores_are_those_of_the_official_evaluator_on_the_predictions(
     assert found["counts"] == {"questions": count, "left out": missing, "reasons": left_out}
     assert f"dev: {count} questions" in printed
     assert f"{missing} of them were left out of the split and count 0: " in printed
-    assert all(f"{number} {reason}" in printed for reason, number in left_out.items())
+    assert all(f"{reason} ({number})" in printed for reason, number in left_out.items())
 
 
 def evaluate_flags(root, *more):

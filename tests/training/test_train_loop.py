@@ -313,8 +313,12 @@ def test_a_full_disk_is_one_error_and_the_run_goes_on(tmp_path, undisturbed):
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="file: expected a folder to write the run to"):
+    with pytest.raises(
+        InputError, match="file: expected a folder to write the run to, found a file$"
+    ):
         run(tmp_path / "file")
+    with pytest.raises(InputError, match="to write the run to, found a file in its path$"):
+        run(tmp_path / "file" / "run")
 
 
 def test_a_folder_in_use_is_refused(tmp_path):

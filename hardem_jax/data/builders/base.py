@@ -169,7 +169,7 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
             if not shards[split]:
                 raise InputError(
                     f"{folder}: expected questions in {split!r}, found none that can be used; "
-                    + " ".join(str(self.exclusions[split]).split())
+                    + self.exclusions[split].one_line()
                 )
         return shards
 

@@ -9,7 +9,6 @@ mine = process_share(dataset)         # of several hosts, this one's part
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from hardem_jax.data.builders.features import (
     to_reading_example,
 )
 from hardem_jax.data.reading import PathLike
+from hardem_jax.data.records import read_json
 from hardem_jax.errors import InputError
 
 _FROM_RECORD: dict[Kind, Callable[[Mapping[str, Any]], Any]] = {
@@ -127,10 +127,7 @@ def read_build_file(folder: Path) -> dict[str, Any]:
     if has_checksums(folder):
         verify_checksums(folder)
     file = folder / BUILD_FILE
-    try:
-        meta: Any = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: expected JSON, cannot be read: {error}") from error
+    meta = read_json(file)
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         found = meta.get("format") if isinstance(meta, dict) else None
         raise InputError(f"{file}: expected format {FORMAT}, found {found}; build it again")

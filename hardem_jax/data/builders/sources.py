@@ -26,7 +26,7 @@ from tensorflow_datasets.core.download.download_manager import NonMatchingChecks
 from tensorflow_datasets.core.download.util import DownloadError
 
 from hardem_jax.data.records import work_folder
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, found_by
 from hardem_jax.hub import SECONDS
 
 
@@ -70,7 +70,7 @@ def digest(path: Path) -> str:
             for name in found
         )
     except OSError as error:
-        raise InputError(f"{path}: expected a file or folder, found {error.strerror}") from error
+        raise InputError(f"{path}: expected a file or folder, found {found_by(error)}") from error
     whole = hashlib.sha256()
     for name in names:
         whole.update(f"{digest(path / name)} {name}\n".encode())
