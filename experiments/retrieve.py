@@ -97,7 +97,8 @@ class Retrieve:
     Attributes:
         index: folder that ``index`` wrote.
         questions: file of questions.
-        out: file to write, ``.json`` for a list, else JSON lines; either with ``.gz``.
+        out: file to write, ``.json`` for a list, else JSON lines; either with ``.gz``. It also
+            lists the questions that cannot be used, which `evaluate` counts 0.
         layout: of `questions`: "contexts" has questions with answers, whatever else.
         retriever: how passages are found.
         answers: whether questions without an answer are left out; --no-answers, for
@@ -121,7 +122,8 @@ class Retrieve:
         questions = read(self.questions, skips=skips, require_answers=self.answers)
         run = _Run(self.questions, retriever, RecallCounts(self.retriever.passages))
         begin = time.perf_counter()
-        count = write_contexts(self.out, run.rows(counted(questions, "questions")))
+        rows = run.rows(counted(questions, "questions"))
+        count = write_contexts(self.out, rows, left_out=skips)
         seconds = time.perf_counter() - begin
         content = {
             "flags": flags(self),

@@ -5,7 +5,10 @@
 
 A `.json` file holds a list of such objects, a `.jsonl` file one a line; the first character tells
 them apart, not the name. `id`, `score` and `has_answer` may be missing. Any retriever that
-writes this layout can stand in for `hardem_jax.retrieval`.
+writes this layout can replace `hardem_jax.retrieval`, which also lists, at the end and with
+nothing but an id and the reason, the questions that it could not use:
+
+    {"id": ..., "question": "", "answers": [], "ctxs": [], "left_out": ...}
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ from hardem_jax.errors import InputError
 
 # Warning of `ExclusionCounts`, for questions kept:
 REPEATED_PASSAGE = "passage listed twice"
+# Key of a record that holds nothing but an id and why the question cannot be used.
+_LEFT_OUT = "left_out"
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,8 @@ def read_contexts(
         path: a JSON list or a file of JSON lines, or either with ``.gz``.
         num_passages: only the first so many entries of ``ctxs`` are looked at; None for all.
         skips: counts what is left out, by question id: empty question, no word left in it
-            after normalisation, no answer given, no document left. Warned of, with the
+            after normalisation, no answer given, no document left, left out by whoever wrote
+            the file (for the reason given there). Warned of, with the
             question kept: a question id that occurs again, a passage without text, a
             passage listed twice (the better rank stays).
         prepend_title: True makes the text title, line break, passage, so that an answer in
@@ -146,7 +152,10 @@ def read_context_questions(
 
 
 def write_contexts(
-    path: PathLike, questions: Iterable[tuple[OpenQuestion, Sequence[Passage]]]
+    path: PathLike,
+    questions: Iterable[tuple[OpenQuestion, Sequence[Passage]]],
+    *,
+    left_out: ExclusionCounts | None = None,
 ) -> int:
     """Writes questions with their passages, best first, as they come: none is kept in memory.
 
@@ -156,9 +165,11 @@ def write_contexts(
     Args:
         path: ``.json`` becomes a list, any other name JSON lines; either with ``.gz``.
         questions: each with its passages in rank order.
+        left_out: the count of the reader that the questions come from. What it holds at their
+            end follows them, so that scores are of all questions.
 
     Returns:
-        How many questions were written.
+        How many questions were written, without those left out.
 
     Raises:
         InputError: the file cannot be written.
@@ -180,7 +191,7 @@ def write_contexts(
     start, between, end = ("", "", "")
     if path.name.removesuffix(".gz").endswith(".json"):
         start, between, end = ("[\n", ",", "]\n")
-    count = 0
+    total = count = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -190,18 +201,27 @@ def write_contexts(
         opened(partial, "wt", encoding="utf-8", newline="\n") as file,
     ):
         file.write(start)
-        for question, passages in questions:
-            record = {
-                "id": question.id,
-                "question": question.question,
-                "answers": question.answers,
-                "ctxs": [_plain(passage) for passage in passages],
-            }
-            file.write((between if count else "") + json.dumps(record, ensure_ascii=False))
+        for record in _all_records(questions, left_out):
+            file.write((between if total else "") + json.dumps(record, ensure_ascii=False))
             file.write("\n")
-            count += 1
+            total += 1
+            count += _LEFT_OUT not in record
         file.write(end)
     return count
+
+
+def _all_records(
+    questions: Iterable[tuple[OpenQuestion, Sequence[Passage]]], left_out: ExclusionCounts | None
+) -> Iterator[dict[str, Any]]:
+    for question, passages in questions:
+        yield {
+            "id": question.id,
+            "question": question.question,
+            "answers": question.answers,
+            "ctxs": [_plain(passage) for passage in passages],
+        }
+    for id, reason in left_out.left_out if left_out else ():
+        yield {"id": id, "question": "", "answers": [], "ctxs": [], _LEFT_OUT: reason}
 
 
 def _plain(passage: Passage) -> dict[str, Any]:
@@ -218,6 +238,9 @@ def _questions(
     for number, place, record in _records(path):
         id = get_id(record, "id", place) or f"{stem}#{number}"
         place = f"{place} ({id})"
+        if (reason := get_field(record, _LEFT_OUT, str, place)) is not None:
+            skips.add(reason, id)
+            continue
         question = get_field(record, "question", str, place)
         if question is None:
             keys = ", ".join(map(repr, record)) or "none"

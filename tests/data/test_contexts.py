@@ -173,6 +173,25 @@ def test_the_layout_is_that_of_dpr_and_fid(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_what_was_left_out_before_is_left_out_for_the_same_reason(tmp_path, name):
+    skips = ExclusionCounts()
+
+    def questions():
+        skips.add("no answer given", "q0")
+        yield from QUESTIONS
+        skips.add("no question id", "qa.json: item 3 of 'Data'")
+
+    assert write_contexts(tmp_path / name, questions(), left_out=skips) == 2
+    for read, ids in (
+        (read_contexts, ["q1", "q2"]),
+        (read_context_questions, ["q1", "q2"]),
+    ):
+        again = ExclusionCounts()
+        assert [question.id for question in read(tmp_path / name, skips=again)] == ids
+        assert again.left_out == skips.left_out
+
+
 def test_a_file_that_is_not_complete_does_not_get_its_name(tmp_path):
     def broken():
         yield QUESTIONS[0]

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from experiments import nq_open, triviaqa_open
+from experiments import nq_open, retrieve, triviaqa_open
 from experiments.open_qa import best_number
 from hardem_jax.data.prepared import PreparedSplit
 from tests import commands
@@ -126,6 +126,31 @@ def test_predictions_are_what_the_official_evaluators_read(root, tmp_path):
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     assert {row["id"]: row["prediction"] for row in rows} == texts and len(rows) == 16
     assert all(row["question"] == asked[row["id"]] for row in rows)
+
+
+def test_questions_that_retrieval_could_not_use_count_zero(root, tmp_path, capsys):
+    """Two answers are certain to be right: their passage has no other word."""
+    (tmp_path / "psgs.tsv").write_text("id\ttext\ttitle\n1\tAda\tAda\n")
+    asked = [("Who lives in Rome?", ["Ada"]), ("?", ["Ada"]), ("Who ran?", ["Ada"])]
+    rows = [json.dumps({"question": text, "answer": answers}) for text, answers in asked]
+    (tmp_path / "dev.jsonl").write_text("\n".join(rows))
+    index, contexts = tmp_path / "index", tmp_path / "contexts.jsonl"
+    for arguments in (
+        ("index", "--passages", tmp_path / "psgs.tsv", "--out", index, "--articles.buckets", 64),
+        ("retrieve", "--index", index, "--questions", tmp_path / "dev.jsonl", "--out", contexts),
+    ):
+        commands.call(retrieve, *arguments)
+    call(
+        *("prepare", "--contexts", contexts, "--tokenizer", root / "bert", *WINDOWS),
+        *("--out", tmp_path / "dev", "--split", "dev"),
+    )
+    capsys.readouterr()
+    call("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", tmp_path / "dev")
+    printed = capsys.readouterr().out
+    found = commands.evaluation(printed)
+    reason = "no word left in the question after normalisation"
+    assert found["counts"] == {"questions": 3, "left out": 1, "reasons": {reason: 1}}
+    assert found["scores"]["em"] == pytest.approx(200 / 3)
 
 
 def test_both_data_sets_have_the_same_commands():

@@ -59,7 +59,8 @@ def test_contexts_and_recall(files, tmp_path, capsys, method):
         ]
         for e in examples
     ]
-    records = [json.loads(line) for line in out.read_text().splitlines()]
+    *records, unused = [json.loads(line) for line in out.read_text().splitlines()]
+    assert unused["id"] == "NQ-open.dev#3" and unused["left_out"] in said
     assert [[p["has_answer"] for p in record["ctxs"]] for record in records] == hits
     content = json.loads(report.read_text())
     assert set(content["recall"]) == {"1", "5", "10", "20"}
