@@ -3,7 +3,10 @@
 Every fault is done to a real run on a tiny generated corpus: a signal, a full disk or a second
 process while a command runs, or damage to a file that a command reads. The same command then
 runs again undisturbed, and its results are compared with those of a run without the fault, byte
-by byte (parameters bit by bit). A table says how each fault ended::
+by byte (parameters bit by bit). A table says how each fault ended. Signals and second processes
+meet a command at work: they come at a random time after it has taken its lock or said what it
+reads, and one that comes too late is tried again. While a second process runs, the first is
+paused::
 
     python -m experiments.robustness.faults --out faults --count 200
     python -m experiments.robustness.faults --out faults --count 200 --only train evaluate
@@ -56,8 +59,11 @@ DAMAGES: dict[str, Callable[[bytes, random.Random], bytes | None]] = {
 FAULTS = (*SIGNALS, "full disk", "second process", *DAMAGES)
 GOOD = ("identical", "refused in one line", "continued with a warning")
 BAD = ("DIFFERENT", "SILENT", "TRACEBACK", "LEFTOVERS")
+MISSED = "missed the command"
 #: A command that is to wait for nothing and does not end is stopped.
 LONGEST = 300.0
+#: How often a fault that came too late is tried again.
+ATTEMPTS = 20
 STREAMS = ("stdout", "stderr")
 #: What `evaluate` says where stderr is no terminal.
 PROGRESS = re.compile(r": reading \d+ \w+$")
@@ -93,6 +99,7 @@ class Runner:
             "HF_HUB_OFFLINE": "1",
         }
         self._pipes: dict[Path, int] = {}
+        self._said: dict[Path, bytes] = {}
         self._context = multiprocessing.get_context("forkserver")
         # Without threads of its own yet, which a fork would leave behind with their locks held;
         # importing what indexes and builds data starts some.
@@ -108,6 +115,7 @@ class Runner:
             pipe = os.open(folder / name, os.O_RDONLY | os.O_NONBLOCK)
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
             self._pipes[folder / name] = pipe
+            self._said[folder / name] = b""
         process = self._context.Process(target=_child, args=(argv, folder), kwargs=options)
         process.start()
         return process
@@ -120,9 +128,8 @@ class Runner:
             process.kill()
             process.join()
         for name in STREAMS:
-            pipe = self._pipes.pop(folder / name)
-            content = os.read(pipe, PIPE_SIZE)
-            os.close(pipe)
+            content = self.said(folder, name)
+            os.close(self._pipes.pop(folder / name))
             (folder / name).unlink()
             (folder / name).write_bytes(content)
         lines = (folder / "stderr").read_text("utf-8", errors="replace").splitlines()
@@ -130,6 +137,13 @@ class Runner:
             lines += [f"Traceback: did not end within {LONGEST:.0f} s"]
         said = (line for line in lines if line.strip() and not PROGRESS.search(line))
         return Ended(process.exitcode, tuple(said))
+
+    def said(self, folder: Path, name: str) -> bytes:
+        """What the process that writes to ``folder`` has written to a stream so far."""
+        file = folder / name
+        with contextlib.suppress(BlockingIOError):  # nothing new
+            self._said[file] += os.read(self._pipes[file], PIPE_SIZE)
+        return self._said[file]
 
     def run(self, argv: list[str], folder: Path, **options: Any) -> Ended:
         return self.end(self.start(argv, folder, **options), folder)
@@ -164,6 +178,8 @@ class Subject:
 
     Attributes:
         make: folder -> the command that writes its results there.
+        lock: pattern in the folder of what exists while the command works; None for a command
+            without, which says on stderr that it begins.
         needs: folders of the undisturbed state that the command reads or continues.
         results: what to compare after it.
         use: folder -> the command that reads results, for faults in files.
@@ -172,6 +188,7 @@ class Subject:
     """
 
     make: Callable[[Path], list[str]]
+    lock: str | None
     needs: tuple[str, ...]
     results: Callable[[Path], Any]
     use: Callable[[Path], list[str]]
@@ -274,23 +291,23 @@ def trained(folder: Path) -> dict[str, Any]:
 PREDICTIONS = files_of("predictions.json")
 SUBJECTS: Mapping[str, Subject] = {
     "train": Subject(
-        *(_train, ("prepared",), trained, _train),
+        *(_train, "run/lock.json", ("prepared",), trained, _train),
         *(("run/last/*/**/*", "prepared/**/*"), trained),
     ),
     "evaluate": Subject(
-        *(_evaluate, ("prepared", "run"), PREDICTIONS, _evaluate),
+        *(_evaluate, None, ("prepared", "run"), PREDICTIONS, _evaluate),
         *(("run/best/**/*", "run/config.json", "run/tokenizer.json"), PREDICTIONS),
     ),
     "prepare": Subject(
-        *(_prepare, (), files_of("prepared"), _evaluate),
+        *(_prepare, "prepared.partial/lock.json", (), files_of("prepared"), _evaluate),
         *(("prepared/**/*",), PREDICTIONS),
     ),
     "index": Subject(
-        *(_index, (), files_of("index"), _retrieve),
+        *(_index, "index.partial/lock.json", (), files_of("index"), _retrieve),
         *(("index/**/*",), files_of("dev.jsonl")),
     ),
     "build": Subject(
-        *(_build, (), files_of("built"), _show),
+        *(_build, "built/*/*/lock.json", (), files_of("built"), _show),
         *(("built/**/*",), files_of("output/stdout")),
     ),
 }
@@ -307,7 +324,8 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a fault ended: one of `GOOD` or `BAD`, the most lines on stderr, and what was said."""
+    """How a fault ended: one of `GOOD` or `BAD` or `MISSED`, the most lines on stderr, and what
+    was said."""
 
     verdict: str
     lines: int
@@ -358,7 +376,9 @@ class Faults:
             name = f"{case.command}, {case.fault} {case.number}"
             print(f"{outcome.verdict}: {name}: {outcome.said}")
         longest = max((outcome.lines for outcome in outcomes.values()), default=0)
-        print(f"{len(outcomes)} faults, {len(bad)} bad; longest message: {longest} lines")
+        missed = sum(outcome.verdict == MISSED for outcome in outcomes.values())
+        done = len(outcomes) - missed
+        print(f"{done} faults, {len(bad)} bad; longest message: {longest} lines; {missed} missed")
         if bad:
             raise SystemExit(1)
 
@@ -406,8 +426,11 @@ class Bench:
             subject = SUBJECTS[name]
             # Twice, the second time to measure it with compiled programs.
             for folder in (self._folder / "first", self._clean):
+                output = folder / "output"
+                process = self._runner.start(subject.make(folder), output, keep=True)
+                self._wait_for_work(subject, process, folder, output)
                 began = time.monotonic()
-                ended = self._runner.run(subject.make(folder), folder / "output", keep=True)
+                ended = self._runner.end(process, output)
                 seconds[name] = time.monotonic() - began
                 if ended.code:
                     raise RuntimeError(f"{name} without a fault: {' '.join(ended.lines[-3:])}")
@@ -422,10 +445,19 @@ class Bench:
             for line in map(json.loads, self._record.read_text("utf-8").splitlines()):
                 if line["case"] == key:
                     return Outcome(**line["outcome"])
-        shutil.rmtree(self._work, ignore_errors=True)
-        self._work.mkdir(parents=True)
         rng = random.Random(f"{self._seed} {case}")
-        outcome = self._damage(case, rng) if case.fault in DAMAGES else self._disturb(case, rng)
+        outcome = Outcome(MISSED, 0, "")
+        for attempt in range(ATTEMPTS):
+            shutil.rmtree(self._work, ignore_errors=True)
+            self._work.mkdir(parents=True)
+            # How long the command works depends on what else the machine does.
+            longest = self._seconds[case.command] * 0.8**attempt
+            if case.fault in DAMAGES:
+                outcome = self._damage(case, rng)
+            else:
+                outcome = self._disturb(case, rng, longest)
+            if outcome.verdict != MISSED:
+                break
         with self._record.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"case": key, "outcome": dataclasses.asdict(outcome)}) + "\n")
         return outcome
@@ -460,12 +492,11 @@ class Bench:
             return Outcome("identical", lines, said)
         return Outcome("continued with a warning" if same else "SILENT", lines, said)
 
-    def _disturb(self, case: Case, rng: random.Random) -> Outcome:
-        """Disturbs the command while it runs, then runs it again and compares."""
+    def _disturb(self, case: Case, rng: random.Random, longest: float) -> Outcome:
+        """Disturbs the command in its first ``longest`` seconds of work, then runs it again."""
         subject, output = SUBJECTS[case.command], self._work / "output"
         self._take(*subject.needs)
-        argv, seconds = subject.make(self._work), self._seconds[case.command]
-        limit = None
+        argv, limit = subject.make(self._work), None
         if case.fault == "full disk":
             # Somewhere in the largest file.
             sizes = [
@@ -473,15 +504,24 @@ class Bench:
             ]
             limit = rng.randrange(max(sizes))
         process = self._runner.start(argv, output, limit=limit)
-        time.sleep(rng.uniform(0, seconds) if case.fault != "full disk" else 0)
-        ends = []
+        met, ends = True, []
+        if case.fault != "full disk":
+            self._wait_for_work(subject, process, self._work, output)
+            process.join(rng.uniform(0, longest))
         if case.fault in SIGNALS:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.Signals[case.fault])
+            _send(process, signal.Signals[case.fault])
         elif case.fault == "second process":
-            second = self._work / "second"
-            ends.append(self._runner.run(argv, second))
+            _send(process, signal.SIGSTOP)
+            met = process.exitcode is None and self._at_work(subject, self._work, output)
+            if met:
+                ends.append(self._runner.run(argv, self._work / "second"))
+            _send(process, signal.SIGCONT)
         ends.append(self._runner.end(process, output))
+        if case.fault in SIGNALS:
+            number = signal.Signals[case.fault].value
+            met = ends[-1].code == (-number if case.fault == "SIGKILL" else 128 + number)
+        if not met:
+            return Outcome(MISSED, 0, "")
         most, said = (
             max(len(e.lines) for e in ends),
             "; ".join(" ".join(e.lines[-2:]) for e in ends),
@@ -504,6 +544,20 @@ class Bench:
             "refused in one line" if any(e.lines for e in ends) else "identical", most, said
         )
 
+    def _at_work(self, subject: Subject, folder: Path, output: Path) -> bool:
+        """Whether a command has begun to work, and if it has a lock, not ended."""
+        if subject.lock is not None:
+            return any(folder.glob(subject.lock))
+        said = self._runner.said(output, "stderr").decode("utf-8", errors="replace")
+        return any(PROGRESS.search(line) for line in said.splitlines())
+
+    def _wait_for_work(self, subject: Subject, process: Any, folder: Path, output: Path) -> None:
+        until = time.monotonic() + LONGEST
+        while process.exitcode is None and not self._at_work(subject, folder, output):
+            if time.monotonic() > until:
+                return
+            time.sleep(0.002)
+
     def _result(self, name: str, *, used: bool) -> Any:
         if (name, used) not in self._expected:
             subject = SUBJECTS[name]
@@ -520,6 +574,11 @@ _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "index": ("index",),
     "build": ("built",),
 }
+
+
+def _send(process: Any, signum: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        os.kill(process.pid, signum)
 
 
 def _flipped(content: bytes, rng: random.Random) -> bytes:
