@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,9 @@ import tensorflow_datasets as tfds
 
 from hardem_jax.data.builders.shards import Shard, write_shard
 from hardem_jax.errors import InputError
+
+#: An `InputError`, which is one line, in what Beam says of a worker that failed.
+_INPUT_ERROR = re.compile(rf"{InputError.__name__}: (.*?)(?: \[while running .*)?$", re.MULTILINE)
 
 
 def beam_config(options: Sequence[str] = ()) -> tfds.download.DownloadConfig:
@@ -94,12 +98,20 @@ def write_with_beam(shards: Iterable[tuple[Shard, Path]], options: Any, runner: 
         runner: its name or object, or None for that of the options.
 
     Raises:
-        RuntimeError: a worker failed; the message has its stack trace.
+        InputError: a worker could not write its shard (disk full).
+        RuntimeError: a worker failed otherwise; the message has its stack trace.
     """
     import apache_beam as beam  # pyright: ignore
 
-    with _importable_by_workers(), beam.Pipeline(runner=runner, options=options) as pipeline:
-        _ = pipeline | beam.Create(list(shards)) | "write" >> beam.MapTuple(write_shard)
+    try:
+        with _importable_by_workers(), beam.Pipeline(runner=runner, options=options) as pipeline:
+            _ = pipeline | beam.Create(list(shards)) | "write" >> beam.MapTuple(write_shard)
+    except Exception as error:
+        # Of an exception in another process, Beam has the text; it adds the step to either.
+        text = f"{InputError.__name__}: {error}" if isinstance(error, InputError) else str(error)
+        if found := _INPUT_ERROR.findall(text):
+            raise InputError(found[-1]) from error
+        raise
 
 
 @contextlib.contextmanager

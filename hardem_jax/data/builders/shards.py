@@ -22,6 +22,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 
 from hardem_jax.data.builders.features import Record, num_solutions, serialize
 from hardem_jax.data.builders.solvers import Solver
+from hardem_jax.data.records import writing
 from hardem_jax.errors import InputError
 
 
@@ -75,24 +76,28 @@ def write_shard(shard: Shard, path: Path) -> None:
 
     Both get their names when they are complete, so that a worker that is killed, or that another
     one repeats, does no harm.
+
+    Raises:
+        InputError: the file cannot be written (disk full).
     """
     kind = shard.solver.kind
     partial = shard.work_file.with_name(uuid.uuid4().hex)
     sizes: list[int] = []
     # One record a group: records are read one by one, in any order.
     writer = ArrayRecordWriter(str(partial), "group_size:1")
-    try:
+    with writing(path):
         try:
-            for _, record in shard():
-                writer.write(serialize(kind, record))
-                sizes.append(num_solutions(kind, record))
-        finally:
-            writer.close()
-    except RuntimeError as error:  # of ArrayRecord, which notices a full disk when it closes
-        raise InputError(f"{path}: cannot be written: {error}") from error
-    os.replace(partial, path)
-    partial.write_text(json.dumps(sizes))
-    os.replace(partial, shard.sizes_file)
+            try:
+                for _, record in shard():
+                    writer.write(serialize(kind, record))
+                    sizes.append(num_solutions(kind, record))
+            finally:
+                writer.close()
+        except RuntimeError as error:  # of ArrayRecord, which notices a full disk when it closes
+            raise InputError(f"{path}: cannot be written: {error}") from error
+        os.replace(partial, path)
+        partial.write_text(json.dumps(sizes))
+        os.replace(partial, shard.sizes_file)
 
 
 def write_here(shards: Iterable[tuple[Shard, Path]]) -> None:
