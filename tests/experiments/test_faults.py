@@ -1,6 +1,7 @@
 """A few of the faults; `python -m experiments.robustness.faults` does 200."""
 
 import random
+import signal
 
 import pytest
 
@@ -21,7 +22,12 @@ SAMPLE = [
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory):
-    return Bench(tmp_path_factory.mktemp("faults"), seed=0)
+    # As a shell starts a job in the background, which still has to meet SIGINT.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return Bench(tmp_path_factory.mktemp("faults"), seed=0)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: f"{case.command}, {case.fault}")
