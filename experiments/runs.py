@@ -327,9 +327,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
     def _evaluation(self) -> dict[str, Any]:
         """What the scores depend on: options, checkpoint, split."""
         manifest, meta = self.data / MANIFEST, self.data / "meta.json"
-        if not meta.is_file():
+        if not os.path.isfile(meta):
             raise InputError(f"{self.data}: expected a prepared split, found no meta.json")
-        record = manifest if manifest.is_file() else meta
+        record = manifest if has_checksums(self.data) else meta
         check_run(self.run_dir)
         immaterial = self.IMMATERIAL | {"type"}
         return {

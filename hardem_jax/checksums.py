@@ -75,7 +75,7 @@ def verify_checksums(folder: Path) -> None:
 
 def has_checksums(folder: Path) -> bool:
     """Returns whether ``folder`` holds a record of checksums."""
-    return (folder / MANIFEST).is_file()
+    return os.path.isfile(folder / MANIFEST)  # pathlib's own raises on an over-long name
 
 
 def recorded_files(folder: Path) -> set[str]:

@@ -28,3 +28,8 @@ def evaluation(printed):
     [line] = [line for line in printed.splitlines() if line.startswith("scores: ")]
     with open(line.removeprefix("scores: "), encoding="utf-8") as file:
         return json.load(file)
+
+
+#: What a terminal or a formatter of its lines would obey, and how it is shown.
+OBEYED = ":cat: [red]Bo[/red] \x1b[2J\u202e"
+SHOWN = ":cat: [red]Bo[/red] \\x1b[2J\\u202e"

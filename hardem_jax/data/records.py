@@ -317,7 +317,7 @@ def read_meta(
     # Without a record it may be of an older format, which the message should say.
     if verify and has_checksums(folder):
         verify_checksums(folder)
-    if not (folder / "meta.json").is_file():
+    if not os.path.isfile(folder / "meta.json"):  # pathlib's own raises on an over-long name
         raise InputError(f"{folder}: expected {what}, found no complete one")
     meta = read_json(folder / "meta.json")
     found = meta.get("format") if isinstance(meta, dict) else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,9 +51,9 @@ def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) ->
         PosixPath('.')
     """
     path = Path(name_or_path).expanduser()
-    if path.is_dir():
+    if os.path.isdir(path):
         return path
-    if not isinstance(name_or_path, str) or re.match(r"[./~]", name_or_path) or path.is_file():
+    if os.path.isfile(path) or not isinstance(name_or_path, str) or name_or_path[:1] in "./~":
         raise InputError(f"{name_or_path}: expected a folder with a BERT checkpoint, found none")
     if not weights:
         return _download(name_or_path, ["config.json"])

@@ -11,6 +11,7 @@ Headers, cells and values never are part of it.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -47,7 +48,7 @@ class OfficialEngine:
             self._connection = sqlite3.connect(":memory:", isolation_level=None)
         else:
             path = Path(database)
-            if not path.is_file():
+            if not os.path.isfile(path):
                 raise InputError(f"{path}: expected a SQLite file, found none")
             uri = f"{path.resolve().as_uri()}?mode=ro"
             self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)

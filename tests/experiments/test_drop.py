@@ -14,6 +14,7 @@ from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.drop import NumericExample
 from hardem_jax.data.equations import PreparedQuestions, numeric_question
 from tests import commands
+from tests.commands import OBEYED, SHOWN
 from tests.tiny import drop_answer, write_checkpoint, write_drop
 
 NUM_PASSAGES = 12
@@ -228,6 +229,12 @@ def test_predict_shows_the_answer_and_where_it_comes_from(ask):
     special = [part for part in formula.split() if part.startswith("{")]
     assert set(sentences) - wanted == {f"{s} is one of the special numbers" for s in special}
     assert answers[1 : 1 + len(sentences)] == [f"        {s}" for s in sentences]
+
+
+def test_predict_shows_a_passage_as_it_is_and_harmlessly(ask):
+    answers, _ = ask(f"Ada ran 41 yards {OBEYED} then 38 {OBEYED}.")
+    assert any(SHOWN in line for line in answers)
+    assert all(line.isprintable() for line in answers)
 
 
 def test_predict_says_what_the_model_does_not_see(ask):

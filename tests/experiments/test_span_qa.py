@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from experiments.cli import parse
 from experiments.reader import TrainedReader
 from experiments.span_qa import Train
 from hardem_jax import HardEM
+from hardem_jax.checksums import write_checksums
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import triviaqa as official
-from tests.commands import call, evaluation, fails
+from tests.commands import OBEYED, SHOWN, call, evaluation, fails
 from tests.tiny import PEOPLE, PLACES, write_checkpoint, write_squad_layout, write_triviaqa
 
 WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
@@ -79,6 +81,40 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
     )
     answers = capsys.readouterr().out.strip().splitlines()
     assert len(answers) == 6 and "mine.txt" in answers[1]
+
+
+def test_predict_shows_a_document_as_it_is_and_harmlessly(root, capsys, tmp_path):
+    document = tmp_path / "mine.txt"
+    document.write_text(f"Eve saw {OBEYED} lives in Rome.", encoding="utf-8")
+    command = ("predict", "--run-dir", root / "run", "--document", document, "--top", 20)
+    capsys.readouterr()
+    call(triviaqa, *command, "--question", "Who lives in Rome?")
+    lines = capsys.readouterr().out.splitlines()
+    assert any(SHOWN in line for line in lines[1::2])
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_split_without_questions_is_refused_before_the_first_step(root, capsys, tmp_path):
+    for name in ("data", "dev"):
+        shutil.copytree(root / "dev", tmp_path / name)
+        (tmp_path / name / "checksums.json").unlink()
+        (tmp_path / name / "questions.jsonl").write_text("")
+        write_checksums(tmp_path / name)
+    flags = train_flags(root, tmp_path / "run")
+    flags[flags.index("--dev") + 1] = tmp_path / "dev"
+    line = fails(triviaqa, capsys, *flags)
+    assert f"{tmp_path / 'dev'}: expected questions to evaluate on, found none" in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_help_says_what_the_seed_seeds(capsys):
+    with pytest.raises(SystemExit):
+        call(triviaqa, "train", "--help")
+    text = " ".join(re.sub(r"[^\w\s.-]", " ", capsys.readouterr().out).split())
+    _, _, after = text.partition("--loop.seed INT")
+    said = after.partition("--loop.")[0]
+    for part in ("fresh parameters", "order of the data", "dropout", "annealing"):
+        assert part in said
 
 
 def write_defective_triviaqa(folder, domain):

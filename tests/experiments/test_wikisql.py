@@ -13,6 +13,7 @@ from experiments.cli import parse
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.queries import PreparedQueries
 from tests import commands
+from tests.commands import OBEYED, SHOWN
 from tests.tiny import write_checkpoint, write_wikisql
 
 NUM_TABLES = 6
@@ -110,6 +111,18 @@ def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     assert "found nothing but blanks" in fails(capsys, *command, "--question", " ")
     table.write_text("")
     assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
+
+
+def test_predict_shows_a_table_as_it_is_and_harmlessly(root, tmp_path, capsys):
+    table = tmp_path / "mine.csv"
+    table.write_text(f"who {OBEYED},yards\nAda {OBEYED},5\n", encoding="utf-8")
+    command = ("predict", "--run-dir", root / "run", "--table", table, "--top", 40)
+    capsys.readouterr()
+    call(*command, "--question", "Who ran?")
+    lines = capsys.readouterr().out.splitlines()
+    assert any(f"who {SHOWN}" in line for line in lines[::2])
+    assert any(f"Ada {SHOWN}" in line for line in lines[1::2])
+    assert all(line.isprintable() for line in lines)
 
 
 def test_a_wide_table_is_read_as_far_as_it_fits(root, tmp_path, capsys):

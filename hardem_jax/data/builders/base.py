@@ -21,6 +21,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -232,10 +233,11 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
     def _splits_there(self) -> tuple[str, ...]:
         if self.folder is None:
             return self.SPLITS
+        folder = self.folder
         found = tuple(
             split
             for split in self.SPLITS
-            if all((self.folder / name).exists() for name in self.source_names(self.folder, split))
+            if all(os.path.exists(folder / name) for name in self.source_names(folder, split))
         )
         if not found:
             names = ", ".join(self.source_names(self.folder, self.SPLITS[0]))

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -153,7 +154,7 @@ class NQOpen(SolutionBuilder):
 
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
         names = [split + ending for ending in _ENDINGS]
-        found = [name for name in names if folder is not None and (folder / name).is_file()]
+        found = [name for name in names if folder is not None and os.path.isfile(folder / name)]
         return (*found[:1],) if found else (names[0],)
 
     def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:

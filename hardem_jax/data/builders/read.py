@@ -9,6 +9,7 @@ mine = process_share(dataset)         # of several hosts, this one's part
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,11 +97,12 @@ def open_build(folder: PathLike) -> Build:
     folder = Path(folder)
     # Either is enough to recognise a build, one file of which may be lost.
     marks = (BUILD_FILE, MANIFEST)
-    if any((folder / name).is_file() for name in marks):
+    if any(os.path.isfile(folder / name) for name in marks):
         found = [folder]
     else:
         # incomplete.* is what a build that was killed leaves.
-        files = (file for name in marks for file in folder.glob(f"**/{name}"))
+        there = os.path.isdir(folder)  # globbing raises on an over-long name
+        files = (file for name in marks if there for file in folder.glob(f"**/{name}"))
         found = sorted(
             {
                 file.parent

@@ -61,7 +61,7 @@ def digest(path: Path) -> str:
         False
     """
     try:
-        if not path.is_dir():
+        if not os.path.isdir(path):
             with open(path, "rb") as content:
                 return hashlib.file_digest(content, "sha256").hexdigest()
         names = sorted(

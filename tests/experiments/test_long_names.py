@@ -1,0 +1,60 @@
+"""A name that is too long for a file is one line, whichever flag or reader gets it."""
+
+import dataclasses
+import typing
+
+import pytest
+
+from experiments import build, drop
+from experiments.robustness.flags import MODULES
+from experiments.robustness.fuzz import targets
+from hardem_jax.data.builders import open_build
+from hardem_jax.data.prepared import PreparedSplit
+from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.errors import InputError
+from hardem_jax.models.bert_files import read_config
+from hardem_jax.retrieval.retrieve import Retriever
+from tests.commands import fails
+
+LONG = "x" * 300
+COMMANDS = [(module, name) for module in MODULES for name in module.COMMANDS]
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), COMMANDS, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_a_long_name_in_every_flag_is_one_line(module, name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    hints = typing.get_type_hints(module.COMMANDS[name])
+    flags = []
+    for field in dataclasses.fields(module.COMMANDS[name]):
+        required = field.default is dataclasses.MISSING
+        if "Path" in str(hints[field.name]) or required:
+            flags += [f"--{field.name.replace('_', '-')}", LONG]
+    assert "xxxx" in fails(module, capsys, name, *flags)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "read", [PreparedSplit, open_build, Retriever, read_config, load_tokenizer]
+)
+def test_a_long_name_is_one_line_for_every_folder(tmp_path, read):
+    with pytest.raises(InputError) as refused:
+        read(tmp_path / LONG)
+    assert "xxxx" in str(refused.value)
+
+
+@pytest.mark.parametrize("command", ["build", "drop"])
+def test_a_long_name_of_official_files_is_one_line(command, tmp_path, capsys):
+    flags = {
+        "build": ("build", "--folder", LONG, "--out", tmp_path / "built", "data-set:triviaqa"),
+        "drop": ("prepare", "--file", LONG, "--out", tmp_path / "split"),
+    }
+    assert "xxxx" in fails({"build": build, "drop": drop}[command], capsys, *flags[command])
+
+
+@pytest.mark.parametrize("name", targets())
+def test_a_long_name_is_one_line_for_every_reader(name, tmp_path):
+    with pytest.raises(InputError) as refused:
+        targets()[name].read(tmp_path / LONG)
+    assert "xxxx" in str(refused.value)
