@@ -10,7 +10,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from flax import nnx
@@ -82,9 +82,6 @@ class TaggerConfig(EncoderConfig):
         max_tokens: wordpieces of an input; longer passages are cut.
         max_question_tokens: longer questions are cut.
     """
-
-    #: Settings of runs from before these fields existed.
-    BEFORE: ClassVar[dict[str, Any]] = {"no_tag_bias": 0.0}
 
     product_over: Literal["numbers", "tokens"] = "numbers"
     normalize: Normalize = "tags"

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -59,9 +59,6 @@ class NAQANetModelConfig:
         normalize: P(z | add or subtract, x) is a product over the signs ("tags") of all numbers,
             as released, or a softmax over all "equations" of Z_tot.
     """
-
-    #: Settings of runs from before these fields existed.
-    BEFORE: ClassVar[dict[str, Any]] = {}
 
     word_vectors: Path | None = None
     word_size: int = NAQANetConfig.word_size

@@ -392,9 +392,7 @@ class RunConfig:
         content = self._object(self._object(self.content, "flags"), name)
         named = [kind for kind in kinds if kind.__name__ == content.get("type")] or [kinds[0]]
         fields = {key: value for key, value in content.items() if key != "type"}
-        # What fields were, in effect, in runs from before they existed.
-        before = getattr(named[0], "BEFORE", {})
-        return self.restore(named[0], {**before, **fields}, f"flags.{name}")
+        return self.restore(named[0], fields, f"flags.{name}")
 
     def section(self, name: str, kind: type[T]) -> T:
         """A configuration that is not among the flags."""
