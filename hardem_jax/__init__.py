@@ -1,21 +1,26 @@
 """Weakly supervised question answering with discrete latent solutions, in JAX.
 
 The top level holds only the objectives and needs nothing but jax; models, data
-and training live in subpackages that are imported by name.
+and training live in subpackages that are imported by name. jax itself is imported when one of
+the objectives is first used, so that whatever needs none of them starts at once.
 """
 
-from hardem_jax.losses import (
-    annealed_loss,
-    check_log_probs,
-    em_loss,
-    first_only_loss,
-    hard_em_loss,
-    has_solution,
-    mean_over,
-    mml_loss,
-    scheduled_loss,
-)
-from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective, Scheduled
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hardem_jax.losses import (
+        annealed_loss,
+        check_log_probs,
+        em_loss,
+        first_only_loss,
+        hard_em_loss,
+        has_solution,
+        mean_over,
+        mml_loss,
+        scheduled_loss,
+    )
+    from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective, Scheduled
 
 __version__ = "0.1.0"
 
@@ -35,3 +40,17 @@ __all__ = [
     "mml_loss",
     "scheduled_loss",
 ]
+
+_OBJECTIVES = {"MML", "FirstOnly", "HardEM", "Objective", "Scheduled"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "objectives" if name in _OBJECTIVES else "losses"
+    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,22 +13,17 @@ Example:
     FirstOnly() 0.25
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import jax
-import jax.numpy as jnp
+if TYPE_CHECKING:
+    from jax import Array
 
-from hardem_jax.losses import (
-    annealed_loss,
-    annealing_probability,
-    first_only_loss,
-    mml_loss,
-    scheduled_loss,
-)
-
-Array = jax.Array
+# Objectives are flags too: jax and the losses are imported when a step is traced, not when a
+# command line is parsed.
 
 
 class Objective(Protocol):
@@ -72,9 +67,15 @@ class HardEM:
             raise ValueError(f"HardEM: cap={self.cap} limits annealing and needs a tau")
 
     def __call__(self, log_probs: Array, *, step: Array | int, key: Array, **rows: Any) -> Array:
+        from hardem_jax.losses import annealed_loss
+
         return annealed_loss(log_probs, step=step, key=key, tau=self.tau, cap=self.cap, **rows)
 
     def is_hard(self, *, step: Array | int, key: Array) -> Array:
+        import jax
+
+        from hardem_jax.losses import annealing_probability
+
         # The same key and probability as in the loss, hence the same draw.
         return jax.random.bernoulli(key, annealing_probability(step, tau=self.tau, cap=self.cap))
 
@@ -87,6 +88,7 @@ class Scheduled:
         schedule: step number -> probability of a hard step.
 
     Example:
+        >>> import jax
         >>> from hardem_jax import schedules
         >>> objective = Scheduled(schedules.switch_at(20_000))
         >>> bool(objective.is_hard(step=19_999, key=jax.random.key(0)))
@@ -96,9 +98,13 @@ class Scheduled:
     schedule: Callable[[Array | int], Array]
 
     def __call__(self, log_probs: Array, *, step: Array | int, key: Array, **rows: Any) -> Array:
+        from hardem_jax.losses import scheduled_loss
+
         return scheduled_loss(log_probs, key=key, hard_probability=self.schedule(step), **rows)
 
     def is_hard(self, *, step: Array | int, key: Array) -> Array:
+        import jax
+
         return jax.random.bernoulli(key, self.schedule(step))
 
 
@@ -107,10 +113,14 @@ class MML:
     """`mml_loss` as a value."""
 
     def __call__(self, log_probs: Array, *, step: Array | int, key: Array, **rows: Any) -> Array:
+        from hardem_jax.losses import mml_loss
+
         del step, key  # the same at every step
         return mml_loss(log_probs, **rows)
 
     def is_hard(self, *, step: Array | int, key: Array) -> Array:
+        import jax.numpy as jnp
+
         del step, key
         return jnp.bool_(False)
 
@@ -120,9 +130,13 @@ class FirstOnly:
     """`first_only_loss` as a value."""
 
     def __call__(self, log_probs: Array, *, step: Array | int, key: Array, **rows: Any) -> Array:
+        from hardem_jax.losses import first_only_loss
+
         del step, key  # the same at every step
         return first_only_loss(log_probs, **rows)
 
     def is_hard(self, *, step: Array | int, key: Array) -> Array:
+        import jax.numpy as jnp
+
         del step, key
         return jnp.bool_(False)

@@ -1,4 +1,4 @@
-"""Imports point one way, and `import hardem_jax` brings in little more than jax."""
+"""Imports point one way; `import hardem_jax` brings in nothing, and its names little but jax."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import hardem_jax
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -182,21 +184,42 @@ def import_times(statement: str) -> dict[str, int]:
     return {name: int(own) for own, name in rows}
 
 
+def modules_loaded_by(statement: str) -> set[str]:
+    command = [sys.executable, "-c", f"import sys; {statement}; print(*sys.modules)"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
 def test_import_is_light():
-    loaded = {name.partition(".")[0] for name in import_times("import hardem_jax")}
-    assert {"hardem_jax", "jax"} <= loaded
-    assert not loaded & HEAVY
-    packages = {name for name in import_times("import hardem_jax") if inside(name, "hardem_jax")}
-    assert packages <= OBJECTIVE_FILES | {ERRORS}
+    loaded = modules_loaded_by("import hardem_jax")
+    assert "hardem_jax" in loaded and "jax" not in loaded
+    loaded = modules_loaded_by("import hardem_jax; hardem_jax.hard_em_loss, hardem_jax.HardEM")
+    assert {"hardem_jax.losses", "jax"} <= loaded
+    assert not {name.partition(".")[0] for name in loaded} & HEAVY
+    assert {name for name in loaded if inside(name, "hardem_jax")} <= OBJECTIVE_FILES | {ERRORS}
+
+
+@pytest.mark.parametrize("name", hardem_jax.__all__)
+def test_a_name_of_the_package_is_that_of_its_module(name):
+    value = getattr(hardem_jax, name)
+    assert value.__name__ == name and value is getattr(sys.modules[value.__module__], name)
+    assert name in dir(hardem_jax)
+
+
+def test_other_names_are_unknown():
+    with pytest.raises(AttributeError, match="hardem_jax.*'hard_em'"):
+        hardem_jax.hard_em  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'hard_em'"):
+        exec("from hardem_jax import hard_em")
 
 
 def test_import_takes_little_longer_than_jax():
     # What jax loads on its own account is free. Times by themselves, of the best of three runs,
     # because a busy machine slows some runs down as a whole.
     of_jax = set(import_times("import jax"))
+    statement = "import hardem_jax.losses, hardem_jax.objectives"
     seconds = [
-        sum(own for name, own in import_times("import hardem_jax").items() if name not in of_jax)
-        / 1e6
+        sum(own for name, own in import_times(statement).items() if name not in of_jax) / 1e6
         for _ in range(3)
     ]
     assert 0 < min(seconds) < IMPORT_SECONDS

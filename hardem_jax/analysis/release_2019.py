@@ -13,12 +13,14 @@ obtained with it is not known; this module lets one measure what they would be.
 """
 
 import dataclasses
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from hardem_jax.analysis.objectives import ReleasedMML
 from hardem_jax.losses import ReduceFn, _Rows
+
+__all__ = ["ReleasedMML", "released_mml_loss"]
 
 Array = jax.Array
 
@@ -55,23 +57,3 @@ def released_mml_loss(
     values = dataclasses.replace(z, log_probs=turned).logsumexp()
     lost = z.sum(impossible.astype(jnp.int32)) > 0
     return z.reduce(jnp.where(lost, jnp.inf, values), reduce_fn)
-
-
-@dataclasses.dataclass(frozen=True)
-class ReleasedMML:
-    """`released_mml_loss` as an `hardem_jax.objectives.Objective`, for the comparison only.
-
-    Example:
-        >>> objective = ReleasedMML()
-        >>> log_probs = jnp.log(jnp.array([0.5, 0.25]))
-        >>> print(jnp.exp(objective(log_probs, step=0, key=jax.random.key(0))).round(2))
-        6.0
-    """
-
-    def __call__(self, log_probs: Array, *, step: Array | int, key: Array, **rows: Any) -> Array:
-        del step, key  # the same at every step
-        return released_mml_loss(log_probs, **rows)
-
-    def is_hard(self, *, step: Array | int, key: Array) -> Array:
-        del step, key
-        return jnp.bool_(False)

@@ -6,17 +6,21 @@ item after item. Rows are padded to the smallest *bucket* that holds the longest
 that a step is compiled once per bucket and never again; or they are packed (`data.packing`).
 """
 
+from __future__ import annotations
+
 import abc
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import grain
 import numpy as np
 
 from hardem_jax.data.batches import Batch, BatchConfig, Pad
 from hardem_jax.data.packing import PADDING, packing_arrays, rows_needed
 from hardem_jax.errors import InputError
+
+if TYPE_CHECKING:
+    import grain
 
 T = TypeVar("T")
 
@@ -208,6 +212,8 @@ def training_batches(
         pad: makes a batch of rows.
         shard: index and number of this process; each reads its part of the items.
     """
+
+    import grain  # imports jax, which laying out a plan does not need
 
     def read(step: Step) -> Batch:
         return _read(step, inputs, plan, pad, shard)

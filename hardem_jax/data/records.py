@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar, cast
 import msgpack
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
-from grain.sources import ArrayRecordDataSource
 
 from hardem_jax.checksums import (
     MANIFEST,
@@ -135,8 +134,11 @@ class RecordSource(Sequence[T]):
         file = Path(f"{stem}.array_record")
         if not file.is_file():
             raise InputError(f"{file}: expected a file of a prepared split, found none")
-        # An ArrayRecord file without records cannot be opened.
-        self._records = ArrayRecordDataSource(str(file)) if len(self.sizes) else ()
+        self._records: Any = ()
+        if len(self.sizes):  # an ArrayRecord file without records cannot be opened
+            from grain.sources import ArrayRecordDataSource  # imports jax; writing needs none
+
+            self._records = ArrayRecordDataSource(str(file))
 
     def __len__(self) -> int:
         return len(self.sizes)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import collections
 import re
 import warnings
-from typing import Literal, get_args
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -24,8 +24,7 @@ from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
 from hardem_jax.models import attention_kernels, bert_ops
-
-Implementation = Literal["auto", "xla", "cudnn", "splash"]
+from hardem_jax.models.config import Implementation
 
 # Kernel -> the platform it is for.
 _PLATFORMS = {"cudnn": "gpu", "splash": "tpu"}

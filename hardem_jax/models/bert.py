@@ -8,7 +8,7 @@ then two-dimensional products, which every backend runs fastest.
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +16,8 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.attention import Implementation
 from hardem_jax.models.bert_layers import BertConfig, BertEmbeddings, BertLayer
-
-# What the backward pass computes again instead of reading it from memory: nothing; the attention
-# probabilities, which are the largest array of long inputs and cost few operations (Korthikanti et
-# al., 2022, section 5); all but products with weights; everything in a layer but its input.
-Remat = Literal["none", "attention", "dots", "layer"]
+from hardem_jax.models.config import Implementation, Remat
 
 
 class Bert(nnx.Module):

@@ -7,7 +7,6 @@ out the span abilities of the original because all answers of their subset are n
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 
 import jax
@@ -17,7 +16,7 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.distributions.equation import AbilityDistribution
-from hardem_jax.errors import InputError, require
+from hardem_jax.models.config import NAQANetConfig
 from hardem_jax.models.dropout import dropout
 from hardem_jax.models.layers import dense, masked_softmax
 from hardem_jax.models.qanet import (
@@ -28,77 +27,6 @@ from hardem_jax.models.word_encoder import EMBEDDING_STDDEV, CharacterCNN, WordE
 from hardem_jax.solutions.equation_rules import EquationRules
 
 NUM_SIGNS = 3
-_MAY_BE_ZERO = ("num_highway_layers", "num_special")
-
-
-@dataclasses.dataclass(frozen=True)
-class NAQANetConfig:
-    """Sizes and rates; the defaults are those of Dua et al. (2019) in their released code.
-
-    Raises:
-        InputError: a size is not a positive integer, the heads do not divide the hidden size,
-            that is odd or below 4, or a dropout rate is outside `0 <= rate < 1`.
-
-    Example:
-        >>> NAQANetConfig(num_words=20000, num_characters=80).hidden_size
-        128
-    """
-
-    num_words: int
-    """Entries of the word vocabulary, padding and unknown included."""
-    num_characters: int
-    """Entries of the character vocabulary, padding and unknown included."""
-    word_size: int = 300
-    """Width of a word vector."""
-    character_size: int = 64
-    """Width of a character embedding."""
-    num_filters: int = 200
-    """Filters of the character convolution."""
-    filter_width: int = 5
-    """Characters that a filter sees."""
-    num_highway_layers: int = 2
-    """Highway layers over the word features."""
-    hidden_size: int = 128
-    """Width of everything after the word features."""
-    num_heads: int = 8
-    """Heads of each self-attention."""
-    num_phrase_blocks: int = 1
-    """Blocks of the encoder that reads passage and question separately."""
-    num_phrase_convs: int = 4
-    """Convolutions in each of them."""
-    phrase_width: int = 7
-    """Words that one of these convolutions sees."""
-    num_modelling_blocks: int = 6
-    """Blocks of the encoder that reads the passage in the light of the question."""
-    num_modelling_convs: int = 2
-    """Convolutions in each of them."""
-    modelling_width: int = 5
-    """Words that one of these convolutions sees."""
-    num_passes: int = 4
-    """Times that encoder is applied, with the same parameters, to its own output."""
-    num_counts: int = 10
-    """Counts that can be answered: 0, 1, ... num_counts - 1."""
-    num_special: int = 0
-    """Special numbers that may be operands too, each with a learned encoding; 0 as published."""
-    dropout: float = 0.1
-    """Probability of dropping an element."""
-    layer_dropout: float = 0.1
-    """Probability of leaving out the last sublayer of a block; earlier ones in proportion."""
-
-    def __post_init__(self) -> None:
-        # Annotations are strings here (postponed evaluation).
-        for field in dataclasses.fields(self):
-            if field.type == "int":
-                least = 0 if field.name in _MAY_BE_ZERO else 1
-                require(self, field.name, at_least=least, integer=True)
-            else:
-                require(self, field.name, at_least=0, below=1)
-        size, heads = self.hidden_size, self.num_heads
-        if size % 2 or size < 4 or size % heads:
-            raise InputError(
-                "hidden_size: expected an even number of at least 4 and a multiple of "
-                f"{heads} heads, found {size}"
-            )
 
 
 class FeedForward(nnx.Module):

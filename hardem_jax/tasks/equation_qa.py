@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,6 @@ from hardem_jax.distributions.equation import (
     EquationDistribution,
     TagDistribution,
 )
-from hardem_jax.errors import require
 from hardem_jax.metrics import drop
 from hardem_jax.solutions.equations import (
     MINUS,
@@ -32,6 +31,7 @@ from hardem_jax.solutions.equations import (
     execute_equation,
     format_number,
 )
+from hardem_jax.tasks.equation_config import InferenceConfig
 from hardem_jax.tasks.shared import (
     SPARSITY_THRESHOLDS,
     Progress,
@@ -55,26 +55,6 @@ METRIC_NAMES = frozenset(
         *(f"P<{threshold:g}" for threshold in SPARSITY_THRESHOLDS),
     ]
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class InferenceConfig:
-    """How answers are read off.
-
-    Attributes:
-        decoding: "equation" takes the likeliest of all equations of Z_tot; "tags" takes the
-            likeliest tag of every number on its own and adds up whatever that gives, or the
-            likeliest count where the model likes counting better, as the original of NAQANet does.
-        top: equations kept per question.
-        batch_size: questions read at once.
-    """
-
-    decoding: Literal["equation", "tags"] = "equation"
-    top: int = 5
-    batch_size: int = 32
-
-    def __post_init__(self) -> None:
-        require(self, "top", "batch_size", at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)

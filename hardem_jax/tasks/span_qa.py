@@ -4,10 +4,9 @@ window -> batch -> SpanReader -> SpanDistribution -> log P(z) of every mention -
 at test:  windows of a question -> the one the selector likes best -> its likeliest span -> text
 """
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +14,17 @@ import numpy as np
 import optax
 from flax import nnx
 
-from hardem_jax.data.grouped import Scope
 from hardem_jax.data.prepared import Question
 from hardem_jax.data.windows import Window
 from hardem_jax.distributions.span import SpanDistribution
-from hardem_jax.errors import require
 from hardem_jax.metrics import rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
 from hardem_jax.models.packing import real_token_share
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import Objective
 from hardem_jax.tasks.shared import Progress, size_group
-from hardem_jax.tasks.span_reading import Answer, AnswerPool, InferenceConfig, SpanQA
+from hardem_jax.tasks.span_config import InferenceConfig, LatentConfig
+from hardem_jax.tasks.span_reading import Answer, AnswerPool, SpanQA
 
 __all__ = [
     "METRICS",
@@ -42,42 +40,13 @@ Array = jax.Array
 METRICS = {"squad": squad, "triviaqa": triviaqa, "rouge": rouge}
 #: Groups of |Z|, see `tasks.shared.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8)
-
-
-@dataclasses.dataclass(frozen=True)
-class LatentConfig:
-    """What the latent variable ranges over in training.
-
-    Attributes:
-        scope: windows that share one softmax and one Z: each "window" alone (the released code),
-            the windows of a "document", or all of a "question" (docs/reproducing.md).
-        group_size: G, windows of a document or question in a training item; of more, one with a
-            mention and G - 1 others are drawn anew in every epoch.
-        likelihood: "span": P(z) is that of a mention, P(start) * P(end). "position": start
-            and end are latent variables of their own, each over the positions where a mention
-            starts or ends (Cheng et al., 2020).
-
-    Raises:
-        InputError: ``group_size`` is below 1.
-    """
-
-    scope: Scope = "window"
-    group_size: int = 8
-    likelihood: Literal["span", "position"] = "span"
-
-    def __post_init__(self):
-        require(self, "group_size", at_least=1)
-
-    @property
-    def rows(self) -> int:
-        """Windows that share one softmax."""
-        return 1 if self.scope == "window" else self.group_size
+_PER_WINDOW = LatentConfig()
 
 
 def make_loss(
     graphdef: nnx.GraphDef,
     objective: Objective,
-    latent: LatentConfig = LatentConfig(),
+    latent: LatentConfig = _PER_WINDOW,
     *,
     negatives: int = 0,
 ) -> Callable[..., tuple[Array, dict]]:

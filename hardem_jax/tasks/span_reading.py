@@ -16,51 +16,12 @@ import numpy as np
 from flax import nnx
 
 from hardem_jax.data.batches import Batch, BatchConfig
-from hardem_jax.data.grouped import Scope
 from hardem_jax.data.windows import Window, pad_windows
-from hardem_jax.errors import InputError, require
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.shared import read_rows
+from hardem_jax.tasks.span_config import InferenceConfig
 
 Array = jax.Array
-
-
-@dataclasses.dataclass(frozen=True)
-class InferenceConfig:
-    """How answers are read off.
-
-    Attributes:
-        max_answer_tokens: longest answer, wordpieces (released code: 10).
-        top: spans kept per window.
-        batch_size: windows read at once.
-        scope: what spans compete in. "window" (the paper): the selector chooses a window, and the
-            likeliest span of it is the answer; "document": it chooses a window and thereby a
-            document, whose windows share one softmax; "question": all windows share one softmax,
-            and the selector is not asked.
-        joint: with scope "window", rank by P(window has the answer) * P(span) instead.
-        num_documents: read only the first so many documents of each question; None for all.
-        sweep: also score answers from the first so many documents alone, for each number given,
-            out of the same reading.
-
-    Raises:
-        InputError: ``joint`` with another scope, or a number below 1.
-    """
-
-    max_answer_tokens: int = 10
-    top: int = 5
-    batch_size: int = 32
-    scope: Scope = "window"
-    joint: bool = False
-    num_documents: int | None = None
-    sweep: tuple[int, ...] = ()
-
-    def __post_init__(self):
-        counts = ("max_answer_tokens", "top", "batch_size", "num_documents", "sweep")
-        require(self, *counts, at_least=1)
-        if self.joint and self.scope != "window":
-            raise InputError(
-                f"joint: expected scope 'window', whose windows it ranks, found {self.scope!r}"
-            )
 
 
 @dataclasses.dataclass(frozen=True)

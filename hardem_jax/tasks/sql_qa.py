@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,7 +17,6 @@ from flax import nnx
 from hardem_jax.data.batches import Batch, BatchConfig, Pad
 from hardem_jax.data.queries import QueryQuestion, gold_in_solutions
 from hardem_jax.distributions.sql import QueryDistribution
-from hardem_jax.errors import require
 from hardem_jax.metrics.wikisql import (
     execution_match,
     logical_form_match,
@@ -33,6 +32,7 @@ from hardem_jax.tasks.shared import (
     read_rows,
     size_group,
 )
+from hardem_jax.tasks.sql_config import InferenceConfig
 
 __all__ = ["InferenceConfig", "QueryReading", "SqlQA", "evaluate", "make_loss"]
 
@@ -51,26 +51,6 @@ METRIC_NAMES = frozenset(
 GOLD_METRIC_NAMES = frozenset(
     ["logical form", "annotated if right", "gold in Z", *(f"hit@{limit}" for limit in HITS)]
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class InferenceConfig:
-    """How answers are read off.
-
-    Attributes:
-        decoding: "query" takes the likeliest of all well-formed queries; "execution-guided" the
-            likeliest of the ``top`` whose result is not empty; "greedy" one decision after the
-            other, as SQLova does.
-        top: queries kept per question.
-        batch_size: questions read at once.
-    """
-
-    decoding: Literal["query", "execution-guided", "greedy"] = "query"
-    top: int = 5
-    batch_size: int = 32
-
-    def __post_init__(self) -> None:
-        require(self, "top", "batch_size", at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)

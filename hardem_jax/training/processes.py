@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Literal
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
 from hardem_jax.errors import InputError
-
-#: "auto" joins when the environment tells of other processes, "on" always, "off" never.
-Joining = Literal["auto", "on", "off"]
+from hardem_jax.training.config import Joining
 
 _LONGEST_ERROR = 4096  # bytes
 
