@@ -28,9 +28,10 @@ from hardem_jax.data.open_questions import OpenQuestion
 from hardem_jax.data.records import new_folder, write_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.retrieval.articles import build_article_index
+from hardem_jax.retrieval.config import Method, RetrieverConfig
 from hardem_jax.retrieval.passages import build_passage_index
 from hardem_jax.retrieval.recall import RecallCounts
-from hardem_jax.retrieval.retrieve import FORMAT, Method, Retriever, RetrieverConfig
+from hardem_jax.retrieval.retrieve import FORMAT, Retriever
 from hardem_jax.retrieval.store import PassageStore, build_store
 
 WIKIPEDIA = 21_015_324

@@ -13,16 +13,14 @@ The index holds log(1 + tf) alone; either idf is taken from df when a question i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
-import scipy.sparse
 
 from hardem_jax.data.records import new_folder, write_json
-from hardem_jax.errors import require
+from hardem_jax.retrieval.config import ArticleConfig, Idf
 from hardem_jax.retrieval.index_meta import index_meta
 from hardem_jax.retrieval.postings import PostingsWriter, rank_all, read_postings
 from hardem_jax.retrieval.progress import counted
@@ -30,35 +28,6 @@ from hardem_jax.retrieval.store import PassageStore
 from hardem_jax.retrieval.text import TermConfig
 
 FORMAT = "articles 2"
-Idf = Literal["smooth", "drqa"]
-
-
-@dataclass(frozen=True)
-class ArticleConfig:
-    """How articles are indexed.
-
-    Attributes:
-        buckets: terms are hashed into so many; DrQA's default.
-        bigrams: pairs of neighbouring words besides the words.
-        terms: words.
-    """
-
-    buckets: int = 2**24
-    bigrams: bool = True
-    terms: TermConfig = TermConfig()
-
-    def __post_init__(self) -> None:
-        require(self, "buckets", at_least=1)
-
-    def counter(self) -> Callable[[Sequence[str]], scipy.sparse.csr_matrix]:
-        """Texts -> counts of terms, ``[B, buckets]`` sparse float32."""
-        from sklearn.feature_extraction.text import HashingVectorizer  # seconds to import
-
-        analyzer = self.terms.words_and_bigrams if self.bigrams else self.terms.words
-        # Types as documented; those of the stubs are the types of the default values.
-        options: dict[str, Any] = {"analyzer": analyzer, "norm": None, "dtype": np.float32}
-        vectorizer = HashingVectorizer(n_features=self.buckets, alternate_sign=False, **options)
-        return lambda texts: scipy.sparse.csr_matrix(vectorizer.transform(texts))
 
 
 def build_article_index(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import bm25s
@@ -19,7 +19,8 @@ import numpy as np
 from bm25s.tokenization import Tokenized
 
 from hardem_jax.data.records import load_array, new_folder, write_json
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import InputError
+from hardem_jax.retrieval.config import PassageConfig
 from hardem_jax.retrieval.index_meta import index_meta
 from hardem_jax.retrieval.postings import Postings, rank_all
 from hardem_jax.retrieval.progress import counted
@@ -31,32 +32,6 @@ FORMAT = "bm25 2"
 
 # The library asks for its messages for debugging, which then reach the terminal.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
-
-
-@dataclass(frozen=True)
-class PassageConfig:
-    """How passages are indexed.
-
-    Attributes:
-        k1: how slowly repeated terms saturate.
-        b: how much long passages are discounted, 0 to 1.
-        title_weight: how often the title counts beside the text, 0 for not at all.
-        terms: words.
-    """
-
-    k1: float = 1.5
-    b: float = 0.75
-    title_weight: int = 2
-    terms: TermConfig = TermConfig()
-
-    def __post_init__(self) -> None:
-        require(self, "k1", at_least=0)
-        require(self, "b", at_least=0, at_most=1)
-        require(self, "title_weight", at_least=0, at_most=1000)
-
-    def words(self, title: str, text: str) -> list[str]:
-        """The terms of a passage."""
-        return self.terms.words(title) * self.title_weight + self.terms.words(text)
 
 
 def build_passage_index(

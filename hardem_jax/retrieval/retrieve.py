@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -24,37 +23,13 @@ from hardem_jax.data.contexts import Passage
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.open_questions import OpenQuestion
 from hardem_jax.data.records import new_folder, read_meta, write_json
-from hardem_jax.errors import require
-from hardem_jax.retrieval.articles import ArticleConfig, ArticleIndex, Idf, build_article_index
-from hardem_jax.retrieval.passages import PassageConfig, PassageIndex, build_passage_index
+from hardem_jax.retrieval.articles import ArticleIndex, build_article_index
+from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig
+from hardem_jax.retrieval.passages import PassageIndex, build_passage_index
 from hardem_jax.retrieval.postings import top_k
 from hardem_jax.retrieval.store import PassageStore, build_store
 
 FORMAT = "index 1"
-Method = Literal["combined", "articles", "bm25"]
-
-
-@dataclass(frozen=True)
-class RetrieverConfig:
-    """What is retrieved for a question; indices stay as they are.
-
-    Attributes:
-        method: see above.
-        articles: how many articles; the paper's 50.
-        passages: how many passages, at most; the paper's 80 for dev and test, 20 for training.
-        article_weight: of the article's score in "combined".
-        idf: of articles, see `hardem_jax.retrieval.articles`.
-    """
-
-    method: Method = "combined"
-    articles: int = 50
-    passages: int = 80
-    article_weight: float = 0.25
-    idf: Idf = "smooth"
-
-    def __post_init__(self) -> None:
-        require(self, "articles", "passages", at_least=1)
-        require(self, "article_weight", at_least=0)
 
 
 @dataclass(frozen=True)

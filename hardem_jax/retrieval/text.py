@@ -8,11 +8,8 @@ import unicodedata
 from dataclasses import dataclass
 
 import Stemmer
-from bm25s.stopwords import STOPWORDS_EN_PLUS
 
 _WORD = re.compile(r"[^\W_]+")
-# Contracted forms are cut at the apostrophe, here as in texts: "don't" is "don" and "t".
-STOP_WORDS = frozenset(word for entry in STOPWORDS_EN_PLUS for word in _WORD.findall(entry))
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,8 @@ class TermConfig:
 
     def words(self, text: str) -> list[str]:
         """The terms of a text, in its order, made of its `split` words."""
-        kept = [word for word in split(text) if not (self.stop_words and word in STOP_WORDS)]
+        out = stop_words() if self.stop_words else frozenset()
+        kept = [word for word in split(text) if word not in out]
         return [stem(word) for word in kept] if self.stem else kept
 
     def words_and_bigrams(self, text: str) -> list[str]:
@@ -49,10 +47,11 @@ class TermConfig:
             ['old', 'city', 'rome', 'old city']
         """
         all_words = split(text)
-        stop = [self.stop_words and word in STOP_WORDS for word in all_words]
+        out = stop_words() if self.stop_words else frozenset()
+        stop = [word in out for word in all_words]
         if self.stem:
             all_words = [stem(word) for word in all_words]
-        terms = [word for word, out in zip(all_words, stop, strict=True) if not out]
+        terms = [word for word, stopped in zip(all_words, stop, strict=True) if not stopped]
         for i in range(len(all_words) - 1):
             if not stop[i] and not stop[i + 1]:
                 terms.append(f"{all_words[i]} {all_words[i + 1]}")
@@ -82,6 +81,21 @@ def stem(word: str) -> str:
         ('retriev', 'retriev')
     """
     return _stemmer().stemWord(word)
+
+
+@functools.cache
+def stop_words() -> frozenset[str]:
+    """Function words of English.
+
+    Contracted forms are cut at the apostrophe, here as in texts: "don't" is "don" and "t".
+
+    Example:
+        >>> sorted({"the", "don", "queen"} & stop_words())
+        ['don', 'the']
+    """
+    from bm25s.stopwords import STOPWORDS_EN_PLUS  # the library imports jax and scipy
+
+    return frozenset(word for entry in STOPWORDS_EN_PLUS for word in _WORD.findall(entry))
 
 
 @functools.cache

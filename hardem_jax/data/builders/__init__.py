@@ -9,19 +9,23 @@
 TensorFlow is not needed. Importing this package imports TFDS; nothing else in the project does.
 """
 
+from hardem_jax.data.build_options import (
+    DropNumOptions,
+    NarrativeQAOptions,
+    NQOpenOptions,
+    TriviaQAOpenOptions,
+    TriviaQAOptions,
+    WikiSQLOptions,
+    WikiTableQuestionsOptions,
+)
 from hardem_jax.data.builders.base import SolutionBuilder, quiet
 from hardem_jax.data.builders.beam import beam_config
 from hardem_jax.data.builders.datasets import (
     DropNum,
-    DropNumOptions,
     NarrativeQA,
-    NarrativeQAOptions,
     NQOpen,
-    NQOpenOptions,
     TriviaQA,
     TriviaQAOpen,
-    TriviaQAOpenOptions,
-    TriviaQAOptions,
 )
 from hardem_jax.data.builders.features import (
     to_numeric_question,
@@ -33,9 +37,7 @@ from hardem_jax.data.builders.prepare import prepare_numeric, prepare_queries
 from hardem_jax.data.builders.read import Build, open_build, process_share
 from hardem_jax.data.builders.table_datasets import (
     WikiSQL,
-    WikiSQLOptions,
     WikiTableQuestions,
-    WikiTableQuestionsOptions,
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The builders of texts, one class for each data set, and what can be chosen for them.
+"""The builders of texts, one class for each data set; `data.build_options` has their options.
 
 =====================  =====================================================================
 `TriviaQA`             ``qa/wikipedia-{split}.json`` and ``evidence/`` of the release
@@ -11,12 +11,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from hardem_jax.data.build_options import (
+    DropNumOptions,
+    NarrativeQAOptions,
+    NQOpenOptions,
+    OpenOptions,
+    TriviaQAOpenOptions,
+    TriviaQAOptions,
+)
 from hardem_jax.data.builders.base import SolutionBuilder
 from hardem_jax.data.builders.solvers import (
     EquationSolver,
@@ -30,23 +37,8 @@ from hardem_jax.data.drop import read_drop
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
 from hardem_jax.data.triviaqa import read_triviaqa
-from hardem_jax.errors import require
-from hardem_jax.solutions.equations import EquationRules
-from hardem_jax.solutions.numbers import NumberConfig
-from hardem_jax.solutions.rouge import RougeRules
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
-
-
-@dataclasses.dataclass(frozen=True)
-class TriviaQAOptions:
-    """Of TriviaQA.
-
-    Attributes:
-        domain: of the questions; their documents are Wikipedia articles or web pages as well.
-    """
-
-    domain: Literal["wikipedia", "web"] = "wikipedia"
 
 
 class TriviaQA(SolutionBuilder):
@@ -73,19 +65,6 @@ class TriviaQA(SolutionBuilder):
         return SpanSolver()
 
 
-@dataclasses.dataclass(frozen=True)
-class NarrativeQAOptions:
-    """Of NarrativeQA.
-
-    Attributes:
-        rules: which spans make up Z.
-        lower: summaries and questions in lower case, as in the paper's released conversion.
-    """
-
-    rules: RougeRules = RougeRules()
-    lower: bool = True
-
-
 class NarrativeQA(SolutionBuilder):
     """NarrativeQA's summaries (Kocisky et al., 2018); Z: the spans nearest to the answers."""
 
@@ -106,37 +85,6 @@ class NarrativeQA(SolutionBuilder):
     @property
     def solver(self) -> Solver:
         return RougeSolver(self.options.rules)
-
-
-@dataclasses.dataclass(frozen=True)
-class OpenOptions:
-    """Questions with passages: ``train.jsonl``, ``dev.jsonl``, ``test.jsonl`` in the folder.
-
-    ``python -m experiments.retrieve`` writes them, as do other retrievers; ``.json`` and ``.gz``
-    are read as well.
-
-    Attributes:
-        train_passages: the first so many of each training question (paper: 20).
-        passages: the first so many of any other question (paper: 80).
-        prepend_title: put the article's title before each passage.
-    """
-
-    train_passages: int = 20
-    passages: int = 80
-    prepend_title: bool = False
-
-    def __post_init__(self) -> None:
-        require(self, "train_passages", "passages", at_least=1)
-
-
-@dataclasses.dataclass(frozen=True)
-class NQOpenOptions(OpenOptions):
-    __doc__ = OpenOptions.__doc__
-
-
-@dataclasses.dataclass(frozen=True)
-class TriviaQAOpenOptions(OpenOptions):
-    __doc__ = OpenOptions.__doc__
 
 
 class NQOpen(SolutionBuilder):
@@ -181,24 +129,6 @@ class TriviaQAOpen(NQOpen):
         "https://nlp.cs.washington.edu/triviaqa (unfiltered), with passages by "
         "`python -m experiments.retrieve`"
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class DropNumOptions:
-    """Of DROP_num.
-
-    Attributes:
-        max_words: longer passages are cut (paper: 400); None for no limit.
-        numbers: what counts as a number.
-        rules: what counts as an equation.
-    """
-
-    max_words: int | None = 400
-    numbers: NumberConfig = NumberConfig()
-    rules: EquationRules = EquationRules()
-
-    def __post_init__(self) -> None:
-        require(self, "max_words", at_least=1)
 
 
 class DropNum(SolutionBuilder):

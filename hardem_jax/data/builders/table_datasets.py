@@ -1,4 +1,4 @@
-"""The builders of questions on tables, and what can be chosen for them.
+"""The builders of questions on tables; `data.build_options` has their options.
 
 =====================  =====================================================================
 `WikiSQL`              ``{split}.jsonl`` and ``{split}.tables.jsonl``
@@ -8,12 +8,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from hardem_jax.data.build_options import WikiSQLOptions, WikiTableQuestionsOptions
 from hardem_jax.data.builders.base import SolutionBuilder
 from hardem_jax.data.builders.solvers import QuerySolver, Solver
 from hardem_jax.data.builders.sources import Release
@@ -22,19 +22,6 @@ from hardem_jax.data.queries import MakeMatcher
 from hardem_jax.data.table_questions import read_table_questions
 from hardem_jax.data.wikisql import write_answers
 from hardem_jax.data.wikitablequestions import read_wikitablequestions
-from hardem_jax.errors import require
-from hardem_jax.solutions.sql import SqlRules
-
-
-@dataclasses.dataclass(frozen=True)
-class WikiSQLOptions:
-    """Of WikiSQL.
-
-    Attributes:
-        rules: what counts as a query.
-    """
-
-    rules: SqlRules = SqlRules(cap=4096)
 
 
 class WikiSQL(SolutionBuilder):
@@ -65,24 +52,6 @@ class WikiSQL(SolutionBuilder):
     @property
     def solver(self) -> Solver:
         return QuerySolver(self.options.rules)
-
-
-@dataclasses.dataclass(frozen=True)
-class WikiTableQuestionsOptions:
-    """Of WikiTableQuestions.
-
-    Attributes:
-        rules: what counts as a query.
-        number: of the random split, 1 to 5; "test" is the unseen tables.
-        tagged: read numbers and dates of the answers from the release's ``.tagged`` files.
-    """
-
-    rules: SqlRules = SqlRules(cap=4096)
-    number: int = 1
-    tagged: bool = False
-
-    def __post_init__(self) -> None:
-        require(self, "number", at_least=1, at_most=5)
 
 
 class WikiTableQuestions(SolutionBuilder):

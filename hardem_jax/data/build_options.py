@@ -1,0 +1,114 @@
+"""What can be chosen for each data set of `data.builders`, without importing TFDS."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from hardem_jax.errors import require
+from hardem_jax.solutions.equations import EquationRules
+from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.rouge import RougeRules
+from hardem_jax.solutions.sql import SqlRules
+
+
+@dataclasses.dataclass(frozen=True)
+class TriviaQAOptions:
+    """Of TriviaQA.
+
+    Attributes:
+        domain: of the questions; their documents are Wikipedia articles or web pages as well.
+    """
+
+    domain: Literal["wikipedia", "web"] = "wikipedia"
+
+
+@dataclasses.dataclass(frozen=True)
+class NarrativeQAOptions:
+    """Of NarrativeQA.
+
+    Attributes:
+        rules: which spans make up Z.
+        lower: summaries and questions in lower case, as in the paper's released conversion.
+    """
+
+    rules: RougeRules = RougeRules()
+    lower: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenOptions:
+    """Questions with passages: ``train.jsonl``, ``dev.jsonl``, ``test.jsonl`` in the folder.
+
+    ``python -m experiments.retrieve`` writes them, as do other retrievers; ``.json`` and ``.gz``
+    are read as well.
+
+    Attributes:
+        train_passages: the first so many of each training question (paper: 20).
+        passages: the first so many of any other question (paper: 80).
+        prepend_title: put the article's title before each passage.
+    """
+
+    train_passages: int = 20
+    passages: int = 80
+    prepend_title: bool = False
+
+    def __post_init__(self) -> None:
+        require(self, "train_passages", "passages", at_least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class NQOpenOptions(OpenOptions):
+    __doc__ = OpenOptions.__doc__
+
+
+@dataclasses.dataclass(frozen=True)
+class TriviaQAOpenOptions(OpenOptions):
+    __doc__ = OpenOptions.__doc__
+
+
+@dataclasses.dataclass(frozen=True)
+class DropNumOptions:
+    """Of DROP_num.
+
+    Attributes:
+        max_words: longer passages are cut (paper: 400); None for no limit.
+        numbers: what counts as a number.
+        rules: what counts as an equation.
+    """
+
+    max_words: int | None = 400
+    numbers: NumberConfig = NumberConfig()
+    rules: EquationRules = EquationRules()
+
+    def __post_init__(self) -> None:
+        require(self, "max_words", at_least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class WikiSQLOptions:
+    """Of WikiSQL.
+
+    Attributes:
+        rules: what counts as a query.
+    """
+
+    rules: SqlRules = SqlRules(cap=4096)
+
+
+@dataclasses.dataclass(frozen=True)
+class WikiTableQuestionsOptions:
+    """Of WikiTableQuestions.
+
+    Attributes:
+        rules: what counts as a query.
+        number: of the random split, 1 to 5; "test" is the unseen tables.
+        tagged: read numbers and dates of the answers from the release's ``.tagged`` files.
+    """
+
+    rules: SqlRules = SqlRules(cap=4096)
+    number: int = 1
+    tagged: bool = False
+
+    def __post_init__(self) -> None:
+        require(self, "number", at_least=1, at_most=5)
