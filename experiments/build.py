@@ -18,18 +18,19 @@ own; name the one that is meant.
 `hardem_jax.data.builders.beam`.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import subcommand
 
 from experiments import equation_text, span_files
 from experiments.cli import run_command
 from experiments.preparing import print_summary, sizes
-from hardem_jax.data import builders
-from hardem_jax.data.builders.prepare import add_left_out, source_of
+from hardem_jax.data import build_options
 from hardem_jax.data.examples import ExclusionCounts, ReadingExample
 from hardem_jax.data.windows import WindowConfig
 from hardem_jax.errors import printable, require
@@ -38,14 +39,19 @@ from hardem_jax.solutions.equations import EquationRules
 from hardem_jax.solutions.spans import execute_span
 from hardem_jax.solutions.sql import Query
 
+if TYPE_CHECKING:
+    from hardem_jax.data import builders
+
+# `hardem_jax.data.builders` brings in TFDS and jax, and is imported by what builds and reads.
+
 DataSet = (
-    Annotated[builders.TriviaQAOptions, subcommand("triviaqa")]
-    | Annotated[builders.NarrativeQAOptions, subcommand("narrativeqa")]
-    | Annotated[builders.TriviaQAOpenOptions, subcommand("triviaqa-open")]
-    | Annotated[builders.NQOpenOptions, subcommand("nq-open")]
-    | Annotated[builders.DropNumOptions, subcommand("drop-num")]
-    | Annotated[builders.WikiSQLOptions, subcommand("wikisql")]
-    | Annotated[builders.WikiTableQuestionsOptions, subcommand("wikitablequestions")]
+    Annotated[build_options.TriviaQAOptions, subcommand("triviaqa")]
+    | Annotated[build_options.NarrativeQAOptions, subcommand("narrativeqa")]
+    | Annotated[build_options.TriviaQAOpenOptions, subcommand("triviaqa-open")]
+    | Annotated[build_options.NQOpenOptions, subcommand("nq-open")]
+    | Annotated[build_options.DropNumOptions, subcommand("drop-num")]
+    | Annotated[build_options.WikiSQLOptions, subcommand("wikisql")]
+    | Annotated[build_options.WikiTableQuestionsOptions, subcommand("wikitablequestions")]
 )
 
 
@@ -73,10 +79,12 @@ class BuildDataSet:
         require(self, "shard_size", at_least=1)
 
     def run(self) -> None:
+        from hardem_jax.data import builders
+
         builders.quiet()
         kind = type(self.data_set)
         more: dict[str, Any] = {}
-        if kind is builders.WikiTableQuestionsOptions:
+        if kind is build_options.WikiTableQuestionsOptions:
             more["denotation"] = Denotation
         builder = builders.BUILDERS[kind](
             data_dir=self.out,
@@ -120,6 +128,8 @@ class Show:
         require(self, "solutions", at_least=0)
 
     def run(self) -> None:
+        from hardem_jax.data import builders
+
         build = builders.open_build(self.folder)
         records = build.records(self.split)
         for index in range(min(self.count, len(records))):
@@ -139,6 +149,8 @@ def _described(
     build: builders.Build, record: dict[str, Any]
 ) -> tuple[str, Sequence[str], list[str], int]:
     """Question, golds, Z as texts (perhaps cut) and |Z| of a record."""
+    from hardem_jax.data import builders
+
     if build.kind == "reading":
         example = builders.to_reading_example(record)
         shown = list(_mentions(example))
@@ -189,6 +201,9 @@ class Prepare:
     force: bool = False
 
     def run(self) -> None:
+        from hardem_jax.data import builders
+        from hardem_jax.data.builders.prepare import add_left_out, source_of
+
         build = builders.open_build(self.folder)
         keep = self.keep_without_solution
         keep = self.split != "train" if keep is None else keep

@@ -18,14 +18,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import jax
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from experiments.cli import flags
 from experiments.runs import Setting, TrainCommand
-from hardem_jax.analysis.release_2019 import ReleasedMML
+from hardem_jax.analysis.objectives import ReleasedMML
 from hardem_jax.data.records import write_json, write_text
 from hardem_jax.errors import InputError, found_by, require
 from hardem_jax.locks import locked
@@ -105,6 +104,8 @@ class CompareCommand(Setting):
         }
 
     def run(self) -> None:
+        import jax  # not needed to parse the flags
+
         mesh = self.mesh()
         if jax.process_count() > 1:
             raise InputError(
@@ -272,4 +273,6 @@ def table(summary: dict[str, dict[str, tuple[float, float]]]) -> Table:
 
 
 def _devices() -> str:
+    import jax
+
     return f"{jax.device_count()} x {jax.devices()[0].device_kind}"

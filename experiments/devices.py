@@ -1,18 +1,20 @@
 """What a command computes on: the devices of this machine, or of all machines of a job."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import jax
-from jax.sharding import Mesh
+from typing import TYPE_CHECKING, Any
 
 from hardem_jax.errors import require
-from hardem_jax.training.compilation import keep_compiled_programs
+from hardem_jax.training.config import Joining
 from hardem_jax.training.fingerprint import may_change
-from hardem_jax.training.mesh import data_mesh, place_whole_batch, state_shardings
-from hardem_jax.training.processes import Joining, is_primary, join_processes
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+# Commands are parsed with this module: jax is imported by what asks for devices.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,10 @@ class OnDevices:
         Raises:
             InputError: if there are not so many, or the other processes cannot be joined.
         """
+        from hardem_jax.training.compilation import keep_compiled_programs
+        from hardem_jax.training.mesh import data_mesh
+        from hardem_jax.training.processes import join_processes
+
         join_processes(self.distributed)
         keep_compiled_programs()
         return data_mesh(self.num_devices, fsdp=self.fsdp)
@@ -55,15 +61,21 @@ def whole_rows(rows: int, mesh: Mesh | None) -> int:
 
 def placing(mesh: Mesh | None) -> Callable[[Mapping[str, Any]], Any]:
     """Puts batches to evaluate on where they are computed with; None leaves that to JAX."""
-    return (
-        (lambda batch: batch) if mesh is None else functools.partial(place_whole_batch, mesh=mesh)
-    )
+    if mesh is None:
+        return lambda batch: batch
+    from hardem_jax.training.mesh import place_whole_batch
+
+    return functools.partial(place_whole_batch, mesh=mesh)
 
 
 def on_mesh(shapes: Any, mesh: Mesh | None) -> Any:
     """Shapes of parameters with the place they are to be loaded to; None is the first device."""
     if mesh is None:
         return shapes
+    import jax
+
+    from hardem_jax.training.mesh import state_shardings
+
     return jax.tree.map(
         lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
         shapes,
@@ -73,5 +85,7 @@ def on_mesh(shapes: Any, mesh: Mesh | None) -> Any:
 
 def say(text: str) -> None:
     """Prints, once for all processes."""
+    from hardem_jax.training.processes import is_primary
+
     if is_primary():
         print(text)

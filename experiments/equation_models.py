@@ -1,8 +1,8 @@
 """The models of discrete reasoning, each with the inputs it takes and the files it needs.
 
-A model's configuration starts it (`start`) or finds it again in the folder of a run
-(`restore`); either way the result is an `EquationModel`, and nothing beyond this module
-knows which model it has.
+An `EquationModel` is started from its configuration (`start`) or found again in the folder of a
+run (`restore`). `experiments.equation_runs.MODELS` says which model a configuration is of; nothing
+else knows which one it has.
 """
 
 import abc
@@ -10,24 +10,22 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from flax import nnx
 
-from experiments.reader import EncoderConfig
+from experiments.encoder import load_encoder, untrained_encoder
+from experiments.model_configs import TaggerConfig
 from experiments.runs import RunConfig
 from hardem_jax.data.batches import Pad
-from hardem_jax.data.equation_inputs import NUM_SPECIAL_TOKENS, TaggerInputs, pad_inputs
+from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError, require
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations import EquationRules
-
-#: What the probabilities of a question add up to 1 over.
-Normalize = Literal["tags", "equations"]
 
 
 class Inputs(Protocol):
@@ -57,6 +55,28 @@ class EquationModel(abc.ABC):
     graphdef: nnx.GraphDef
     params: Any
 
+    @classmethod
+    @abc.abstractmethod
+    def start(
+        cls, config: Any, train: Sequence[NumericQuestion], *, rules: EquationRules, seed: int
+    ) -> Self:
+        """A new model.
+
+        Args:
+            config: of the model.
+            train: the training split.
+            rules: that it was prepared with.
+            seed: of the initial parameters.
+
+        Raises:
+            InputError: the model cannot express the rules, or a file that it needs is at fault.
+        """
+
+    @classmethod
+    @abc.abstractmethod
+    def restore(cls, config: Any, run_dir: Path, run: RunConfig, *, rules: EquationRules) -> Self:
+        """The shape of a run's model, from what `save` wrote and returned."""
+
     @abc.abstractmethod
     def inputs(self, questions: Sequence[NumericQuestion]) -> Inputs:
         """The questions as inputs, by index."""
@@ -68,82 +88,6 @@ class EquationModel(abc.ABC):
     @abc.abstractmethod
     def save(self, run_dir: Path) -> dict[str, Any]:
         """Write the files that `restore` needs; returns what it needs of ``config.json``."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TaggerConfig(EncoderConfig):
-    """BERT that tags every number with its operator (Min et al., 2019, appendix A).
-
-    Attributes:
-        product_over: "numbers" (default), or all "tokens" as the paper's formula has it.
-        normalize: P(z | x) is a product over the "tags" of all numbers (the paper), most of whose
-            outcomes are no equation, or a softmax over all "equations" of Z_tot.
-        no_tag_bias: initial bias of a number towards no tag; 0 for heads without bias (the paper).
-        max_tokens: wordpieces of an input; longer passages are cut.
-        max_question_tokens: longer questions are cut.
-    """
-
-    product_over: Literal["numbers", "tokens"] = "numbers"
-    normalize: Normalize = "tags"
-    no_tag_bias: float = 2.0
-    max_tokens: int = 512
-    max_question_tokens: int = 64
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, "max_question_tokens", at_least=1)
-        require(self, "max_tokens", above=self.max_question_tokens + NUM_SPECIAL_TOKENS)
-        require(self, "no_tag_bias")
-        if self.normalize == "equations" and self.product_over == "tokens":
-            raise InputError(
-                "product_over: expected numbers, found tokens, which changes nothing where "
-                "P(z | x) is normalized over equations"
-            )
-
-    def start(
-        self, train: Sequence[NumericQuestion], *, rules: EquationRules, seed: int
-    ) -> "Tagger":
-        """The pretrained encoder with fresh heads.
-
-        Args:
-            train: the training split.
-            rules: that it was prepared with.
-            seed: of the initial parameters.
-
-        Raises:
-            InputError: the rules have counts, or see `EncoderConfig.load`.
-        """
-        if rules.max_count is not None:
-            raise InputError(
-                "data: expected equations that a tagger can express, found a count (0 to "
-                f"{rules.max_count}); prepare the data without counts (max_count)"
-            )
-        tokenizer = load_tokenizer(self.encoder)
-        module = self._module(self.load(tokenizer), _num_special(train), rules, seed)
-        return Tagger(*nnx.split(module, nnx.Param), tokenizer, self, _num_special(train))
-
-    def restore(self, run_dir: Path, config: RunConfig, *, rules: EquationRules) -> "Tagger":
-        """The shape of a run's model, from what its `Tagger.save` returned."""
-        saved = config.restore(_Saved, config.part, "equation_model")
-        bert = config.restore(BertConfig, saved.bert, "equation_model.bert")
-        num_special = saved.num_special
-        abstract = nnx.eval_shape(
-            lambda: self._module(self.untrained(bert), num_special, rules, seed=0)
-        )
-        split = nnx.split(abstract, nnx.Param)
-        return Tagger(*split, load_tokenizer(run_dir), self, num_special)
-
-    def _module(
-        self, encoder: Bert, num_special: int, rules: EquationRules, seed: int
-    ) -> EquationTagger:
-        return EquationTagger(
-            encoder,
-            num_special=num_special,
-            product_over=self.product_over,
-            no_tag_bias=self.no_tag_bias,
-            rules=rules if self.normalize == "equations" else None,
-            rngs=nnx.Rngs(seed),
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +108,38 @@ class Tagger(EquationModel):
     tokenizer: Wordpieces
     config: TaggerConfig
     num_special: int
+
+    @classmethod
+    def start(
+        cls,
+        config: TaggerConfig,
+        train: Sequence[NumericQuestion],
+        *,
+        rules: EquationRules,
+        seed: int,
+    ) -> Self:
+        """The pretrained encoder with fresh heads."""
+        if rules.max_count is not None:
+            raise InputError(
+                "data: expected equations that a tagger can express, found a count (0 to "
+                f"{rules.max_count}); prepare the data without counts (max_count)"
+            )
+        tokenizer, num_special = load_tokenizer(config.encoder), _num_special(train)
+        module = _module(config, load_encoder(config, tokenizer), num_special, rules, seed)
+        return cls(*nnx.split(module, nnx.Param), tokenizer, config, num_special)
+
+    @classmethod
+    def restore(
+        cls, config: TaggerConfig, run_dir: Path, run: RunConfig, *, rules: EquationRules
+    ) -> Self:
+        saved = run.restore(_Saved, run.part, "equation_model")
+        bert = run.restore(BertConfig, saved.bert, "equation_model.bert")
+        num_special = saved.num_special
+        abstract = nnx.eval_shape(
+            lambda: _module(config, untrained_encoder(config, bert), num_special, rules, seed=0)
+        )
+        split = nnx.split(abstract, nnx.Param)
+        return cls(*split, load_tokenizer(run_dir), config, num_special)
 
     def inputs(self, questions: Sequence[NumericQuestion]) -> TaggerInputs:
         return TaggerInputs(
@@ -187,6 +163,19 @@ class Tagger(EquationModel):
         module: EquationTagger = nnx.merge(self.graphdef, self.params)
         bert = dataclasses.asdict(module.encoder.config)
         return {"bert": bert, "num_special": self.num_special}
+
+
+def _module(
+    config: TaggerConfig, encoder: Bert, num_special: int, rules: EquationRules, seed: int
+) -> EquationTagger:
+    return EquationTagger(
+        encoder,
+        num_special=num_special,
+        product_over=config.product_over,
+        no_tag_bias=config.no_tag_bias,
+        rules=rules if config.normalize == "equations" else None,
+        rngs=nnx.Rngs(seed),
+    )
 
 
 def _num_special(questions: Sequence[NumericQuestion]) -> int:

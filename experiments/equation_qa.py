@@ -1,58 +1,48 @@
-"""Train, evaluate and predict for discrete reasoning; `experiments.drop` adds ``prepare``.
+"""The commands of discrete reasoning; `experiments.drop` adds ``prepare``.
 
 What all tasks share is in `experiments.runs`.
 """
 
+from __future__ import annotations
+
 import dataclasses
-import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from jax.sharding import Mesh
 from rich.console import Console
 from tyro.conf import subcommand
 
 from experiments.compare import CompareCommand, ShownAnswer
-from experiments.devices import on_mesh, placing, whole_rows
-from experiments.equation_models import EquationModel, Normalize, TaggerConfig
 from experiments.equation_text import describe, left_out, mentions
-from experiments.naqanet_model import NAQANetModelConfig
+from experiments.model_configs import NAQANetModelConfig, Normalize, TaggerConfig
 from experiments.runs import (
     EvaluateCommand,
-    RunConfig,
     Scored,
     Setting,
     TaskRun,
     TrainCommand,
 )
-from hardem_jax.analysis.release_2019 import ReleasedMML
+from hardem_jax.analysis.objectives import ReleasedMML
 from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.drop import OUTSIDE_DROP_NUM, NumericExample
-from hardem_jax.data.equations import NumericQuestion, PreparedQuestions, numeric_question
+from hardem_jax.data.drop import NumericExample
+from hardem_jax.data.equations import numeric_question
 from hardem_jax.data.reading import read_text
-from hardem_jax.data.records import json_text
 from hardem_jax.errors import InputError, printable
-from hardem_jax.metrics import drop
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
-from hardem_jax.solutions.equations import EquationRules, execute_equation, format_number
-from hardem_jax.solutions.numbers import NumberConfig
-from hardem_jax.tasks.equation_qa import (
-    METRIC_NAMES,
-    EquationQA,
-    InferenceConfig,
-    evaluate,
-    make_loss,
-)
-from hardem_jax.training.checkpoint import load_params
+from hardem_jax.solutions.equations import execute_equation, format_number
+from hardem_jax.tasks.equation_config import InferenceConfig
+from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
-from hardem_jax.training.loop import LoopConfig
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+# What the commands do is imported when they do it, so that jax does not delay their help.
 
 _Tagger = Annotated[TaggerConfig, subcommand("tagger")]
 _NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
-MODELS = (TaggerConfig, NAQANetModelConfig)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,65 +65,9 @@ class EquationSetting(Setting):
     inference: InferenceConfig = InferenceConfig()
 
     def start(self, objective: Objective, mesh: Mesh) -> TaskRun:
-        split, dev = PreparedQuestions(self.data), PreparedQuestions(self.dev)
-        if (split.rules, split.numbers) != (dev.rules, dev.numbers):
-            raise InputError(f"{self.dev}: prepared with other rules than {self.data}")
-        questions = list(split.questions)
-        if not questions:
-            raise InputError(f"{self.data}: expected questions with a solution, found none")
-        dev_questions = list(dev.questions)[: self.dev_questions]
-        if not dev_questions:
-            raise InputError(f"{self.dev}: expected questions to evaluate on, found none")
-        model = self.model.start(questions, rules=split.rules, seed=self.loop.seed)
-        inputs, dev_inputs = model.inputs(questions), model.inputs(dev_questions)
-        usable = [inputs[i] for i in np.flatnonzero(inputs.sizes[:, 1])]
-        sizes = inputs.sizes[inputs.sizes[:, 1] > 0]
-        training = self.training_data(
-            usable, sizes, model.pad([inputs], self.batches.num_solutions(sizes)), mesh
-        )
-        task = EquationQA(
-            model.graphdef,
-            self.inference_on(mesh),
-            rules=split.rules,
-            batches=self.batches,
-            pad=model.pad([dev_inputs], self.batches.num_solutions(dev_inputs.sizes)),
-            place=placing(mesh),
-        )
+        from experiments import equation_runs
 
-        left_out = len(left_out_of_drop_num(dev)) if self.dev_questions is None else 0
-
-        def score(params: Any) -> dict[str, float]:
-            return evaluate(
-                task,
-                params,
-                dev_questions,
-                dev_inputs,
-                dev_inputs.sizes,
-                left_out=left_out,
-                repeated=dev.repeated,
-            )[0]
-
-        def save(run_dir: Path) -> dict[str, Any]:
-            content = {name: split.meta[name] for name in ("rules", "numbers")}
-            return {"equation_model": model.save(run_dir), **content}
-
-        return TaskRun(
-            loss_fn=make_loss(model.graphdef, objective),
-            params=model.params,
-            training=training,
-            evaluate=score,
-            metric_names=METRIC_NAMES,
-            data={
-                "data": json.dumps(split.meta, sort_keys=True),
-                "dev": json.dumps(dev.meta, sort_keys=True),
-            },
-            about=(
-                f"{len(usable)} questions ({len(questions) - len(usable)} more whose equations "
-                f"were all cut); {training.plan.steps_per_epoch} steps per epoch; "
-                f"{len(dev_questions)} questions to evaluate on"
-            ),
-            save=save,
-        )
+        return equation_runs.start(self, objective, mesh)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -157,19 +91,9 @@ class Compare(EquationSetting, CompareCommand):
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="em", patience=None)
 
     def answers(self, run_dir: Path, count: int) -> list[ShownAnswer]:
-        questions = list(PreparedQuestions(self.dev).questions)[:count]
-        trained = TrainedEquationModel(run_dir, "last")
-        task, inputs = trained.ready(questions, self.inference.batch_size)
-        _, answers = evaluate(task, trained.params, questions, inputs, inputs.sizes)
-        return [
-            ShownAnswer(
-                question=question.question,
-                gold=question.golds[0]["number"],
-                answer=answer or "",
-                right=answer is not None and drop.exact_match(answer, question.golds) > 0,
-            )
-            for question, answer in zip(questions, answers, strict=True)
-        ]
+        from experiments import equation_runs
+
+        return equation_runs.shown_answers(self, run_dir, count)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -188,38 +112,9 @@ class Evaluate(EvaluateCommand):
     normalize: Normalize | None = None
 
     def score(self, mesh: Mesh) -> Scored:
-        split = PreparedQuestions(self.data)
-        trained = TrainedEquationModel(
-            self.run_dir, self.checkpoint, mesh, normalize=self.normalize
-        )
-        if (split.rules, split.numbers) != (trained.rules, trained.numbers):
-            raise InputError(f"{self.data}: prepared with other rules than {self.run_dir}")
-        questions = list(split.questions)
-        if not questions:
-            raise InputError(f"{self.data}: expected questions, found none")
-        task, inputs = trained.ready(questions, self.batch_size, decoding=self.decoding)
-        left_out = left_out_of_drop_num(split)
-        scores, answers = evaluate(
-            task,
-            trained.params,
-            questions,
-            inputs,
-            inputs.sizes,
-            left_out=len(left_out),
-            repeated=split.repeated,
-            progress=self.progress(len(questions), "questions"),
-        )
-        rows = [
-            {"id": question.id, "question": question.question, "answer": answer}
-            for question, answer in zip(questions, answers, strict=True)
-        ]
-        count = len(questions) + sum(split.repeated.values())
-        return Scored(count, left_out, scores, json_text(rows))
+        from experiments import equation_runs
 
-
-def left_out_of_drop_num(split: PreparedQuestions) -> dict[str, str]:
-    """Id and reason of the questions of DROP_num, those about numbers, that the split lacks."""
-    return {id: why for id, why in split.left_out.items() if why not in OUTSIDE_DROP_NUM}
+        return equation_runs.score(self, mesh)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,6 +134,8 @@ class Predict:
     checkpoint: Literal["best", "last"] = "best"
 
     def run(self) -> None:
+        from experiments.equation_runs import TrainedEquationModel
+
         if not self.question.strip():
             raise InputError("--question: expected a question, found nothing but blanks")
         text = read_text(self.passage)
@@ -267,59 +164,3 @@ class Predict:
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             for sentence in mentions(equation, question) if rank == 0 else ():
                 console.print(f"        {printable(sentence)}", markup=False)
-
-
-class TrainedEquationModel:
-    """What a run folder holds, ready to answer.
-
-    Args:
-        run_dir: the folder.
-        checkpoint: "best" or "last".
-        mesh: devices to compute on; None for the first.
-        normalize: other than the run's; None for the run's.
-
-    Attributes:
-        rules, numbers: those of the run's data.
-        params: of the chosen checkpoint.
-
-    Raises:
-        InputError: if the folder holds no such run.
-    """
-
-    def __init__(
-        self,
-        run_dir: Path,
-        checkpoint: str,
-        mesh: Mesh | None = None,
-        *,
-        normalize: Normalize | None = None,
-    ):
-        config = RunConfig(run_dir, "equation_model")
-        model = config.flags("model", *MODELS)
-        if normalize is not None:
-            model = dataclasses.replace(model, normalize=normalize)
-        self._inference = config.flags("inference", InferenceConfig)
-        self._batches = config.flags("batches", BatchConfig)
-        self.rules = config.section("rules", EquationRules)
-        self.numbers = config.section("numbers", NumberConfig)
-        self._model: EquationModel = model.restore(run_dir, config, rules=self.rules)
-        self._mesh = mesh
-        self.params = load_params(run_dir / checkpoint, on_mesh(self._model.params, mesh))
-
-    def ready(
-        self, questions: Sequence[NumericQuestion], batch_size: int, *, decoding: str | None = None
-    ) -> tuple[EquationQA, Any]:
-        """The task and the inputs for these questions."""
-        inputs = self._model.inputs(questions)
-        changes: dict[str, Any] = {"batch_size": whole_rows(batch_size, self._mesh)}
-        if decoding is not None:
-            changes["decoding"] = decoding
-        task = EquationQA(
-            self._model.graphdef,
-            dataclasses.replace(self._inference, **changes),
-            rules=self.rules,
-            batches=self._batches,
-            pad=self._model.pad([inputs], self._batches.num_solutions(inputs.sizes)),
-            place=placing(self._mesh),
-        )
-        return task, inputs

@@ -37,8 +37,8 @@ from hardem_jax.data.records import file_digest
 from hardem_jax.data.windows import WindowConfig
 from hardem_jax.errors import require
 from hardem_jax.solutions.rouge import RougeRules
-from hardem_jax.tasks.span_reading import InferenceConfig
-from hardem_jax.training.loop import LoopConfig
+from hardem_jax.tasks.span_config import InferenceConfig
+from hardem_jax.training.config import LoopConfig
 
 #: Free-form answers are longer than names: spans of up to 40 words make up Z.
 INFERENCE = InferenceConfig(max_answer_tokens=40)

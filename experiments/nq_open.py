@@ -16,17 +16,22 @@ The development split is retrieved with ``--retriever.passages 80`` and prepared
 as they are.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments import open_qa
 from experiments.cli import run_command
 from experiments.open_qa import Compare, Prepare, Train
 from experiments.span_files import Predict
 from hardem_jax.data.prepared import Question
-from hardem_jax.tasks.span_qa import Answer
+
+if TYPE_CHECKING:
+    from hardem_jax.tasks.span_qa import Answer
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

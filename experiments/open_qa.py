@@ -5,12 +5,12 @@ of their rank, training questions without a mention in any of them are dropped a
 how many passages to read is chosen on the development split.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
-
-from jax.sharding import Mesh
+from typing import TYPE_CHECKING, Literal
 
 from experiments import span_qa
 from experiments.devices import say
@@ -22,7 +22,10 @@ from hardem_jax.data.contexts import read_contexts
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.windows import WindowConfig
 from hardem_jax.errors import require
-from hardem_jax.training.loop import LoopConfig
+from hardem_jax.training.config import LoopConfig
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
 
 #: The numbers of passages that the paper chooses from (Min et al., 2019, appendix B).
 SWEEP = (10, 20, 40, 80)

@@ -14,11 +14,13 @@ passages, which ``experiments.nq_open`` and ``experiments.triviaqa_open`` read::
 Files of other retrievers (DPR, FiD) are read as they are and need none of this.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -31,11 +33,12 @@ from hardem_jax.data.open_questions import OpenQuestion
 from hardem_jax.data.records import check_writable, file_digest, write_json
 from hardem_jax.data.triviaqa import read_triviaqa_questions
 from hardem_jax.errors import InputError, require
-from hardem_jax.retrieval.articles import ArticleConfig
-from hardem_jax.retrieval.passages import PassageConfig
+from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.recall import RecallCounts
-from hardem_jax.retrieval.retrieve import Retriever, RetrieverConfig, build_indices
+
+if TYPE_CHECKING:
+    from hardem_jax.retrieval.retrieve import Retriever
 
 Layout = Literal["nq_open", "triviaqa", "contexts"]
 READERS: dict[Layout, Callable[..., Iterator[OpenQuestion]]] = {
@@ -73,6 +76,8 @@ class Index:
         require(self, "max_characters", "limit", at_least=1)
 
     def run(self) -> None:
+        from hardem_jax.retrieval.retrieve import build_indices  # imports bm25s and scipy
+
         skips, begin = ExclusionCounts(), time.perf_counter()
         store = build_indices(
             self.passages,
@@ -115,6 +120,8 @@ class Retrieve:
     report: Path | None = None
 
     def run(self) -> None:
+        from hardem_jax.retrieval.retrieve import Retriever
+
         if self.report is not None:
             check_writable(self.report)
         retriever, skips = Retriever(self.index, self.retriever), ExclusionCounts()

@@ -6,6 +6,8 @@ folder holds ``config.json`` (every flag, and what the task needs to find its mo
 files of the model's vocabulary, ``metrics.jsonl`` and the checkpoints ``best`` and ``last``.
 """
 
+from __future__ import annotations
+
 import abc
 import collections
 import dataclasses
@@ -16,12 +18,19 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-import grain
-import jax
 import numpy as np
-from jax.sharding import Mesh
 from rich.console import Console
 from rich.table import Table
 
@@ -38,14 +47,18 @@ from hardem_jax.errors import InputError, require
 from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import Objective
 from hardem_jax.retrieval.progress import counted
-from hardem_jax.tasks.shared import Progress
+from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change, settings_of
-from hardem_jax.training.loop import LoopConfig, train
-from hardem_jax.training.optimizer import OptimizerConfig
-from hardem_jax.training.processes import is_primary
-from hardem_jax.training.step import LossFn
 from hardem_jax.training.writers import METRICS_FILE
 
+if TYPE_CHECKING:
+    import grain
+    from jax.sharding import Mesh
+
+    from hardem_jax.tasks.shared import Progress
+    from hardem_jax.training.step import LossFn
+
+# Commands are parsed with this module: jax is imported by what runs them.
 T = TypeVar("T")
 
 
@@ -64,8 +77,10 @@ class TrainingData:
     examples: Sequence[Batch]
 
     @classmethod
-    def of(cls, inputs: Sequence[Any], plan: Plan, pad: Pad) -> "TrainingData":
+    def of(cls, inputs: Sequence[Any], plan: Plan, pad: Pad) -> TrainingData:
         """The batches that ``pad`` makes of inputs by index, as the plan says."""
+        import jax
+
         shard = jax.process_index(), jax.process_count()
         batches = training_batches(inputs, plan, pad=pad, shard=shard)
         return cls(plan, batches, example_batches(plan, pad=pad, shard=shard))
@@ -182,6 +197,10 @@ class TrainCommand(Setting):
         return settings_of(self) | {f"contents of {name}": text for name, text in data.items()}
 
     def run(self) -> None:
+        import jax
+
+        from hardem_jax.training.loop import train
+
         mesh = self.mesh()
         parts = self.batches.accumulate * jax.process_count()
         if self.batches.batch_size % parts:
@@ -287,6 +306,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     def progress(self, total: int, unit: str) -> Progress:
         """A bar on stderr, or a line where it is not a terminal."""
+        from hardem_jax.training.processes import is_primary
+
         if not is_primary():
             return iter
         if not Console(stderr=True).is_terminal:
@@ -295,6 +316,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
         return functools.partial(counted, label=f"{self.data.name}, {unit}", total=total)
 
     def run(self) -> None:
+        from hardem_jax.training.processes import is_primary
+
         mesh = self.mesh()
         evaluation = self._evaluation()
         digest = hashlib.sha256(json.dumps(evaluation, sort_keys=True).encode()).hexdigest()[:8]

@@ -9,7 +9,6 @@ import numpy as np
 from rich.console import Console
 
 from experiments.preparing import print_summary, watched
-from experiments.reader import TrainedReader
 from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
 from hardem_jax.data.prepared import prepare_split
 from hardem_jax.data.reading import read_text
@@ -71,6 +70,8 @@ class Predict:
             raise InputError("document: expected at least one file, found none")
 
     def run(self) -> None:
+        from experiments.reader import TrainedReader  # imports jax, which help does not need
+
         if not self.question.strip():
             raise InputError("--question: expected a question, found nothing but blanks")
         documents = tuple(Document(str(path), _read_text(path)) for path in self.document)

@@ -1,86 +1,22 @@
-"""SQLova with the inputs it takes and the files it needs, as an experiment's configuration."""
+"""SQLova with the inputs it takes and the files it needs."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from flax import nnx
 
-from experiments.reader import EncoderConfig
+from experiments.encoder import load_encoder, untrained_encoder
+from experiments.model_configs import SQLovaConfig
 from experiments.runs import RunConfig
 from hardem_jax.data.batches import Batch, Pad
 from hardem_jax.data.queries import QueryQuestion
 from hardem_jax.data.query_inputs import QueryInputs, pad_query_inputs
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
-from hardem_jax.errors import InputError, require
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.solutions.sql import MAX_CONDITIONS, Table
-
-
-@dataclasses.dataclass(frozen=True)
-class SQLovaConfig(EncoderConfig):
-    """SQLova (Hwang et al., 2019); sizes as released.
-
-    Attributes:
-        hidden_size: width of LSTMs and heads.
-        num_lstm_layers: of every LSTM.
-        num_target_layers: layers of the encoder that are read, from the last one down.
-        dropout: between the layers of an LSTM; the encoder has its own.
-        max_tokens: wordpieces of an input; headers, then the question, then columns are cut.
-        max_header_tokens: longer headers are cut.
-    """
-
-    hidden_size: int = 100
-    num_lstm_layers: int = 2
-    num_target_layers: int = 2
-    dropout: float = 0.3
-    max_tokens: int = 180
-    max_header_tokens: int = 24
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        counts = ("num_lstm_layers", "num_target_layers", "max_header_tokens")
-        require(self, *counts, at_least=1)
-        require(self, "hidden_size", at_least=2)
-        if self.hidden_size % 2:
-            raise InputError(
-                "hidden_size: expected an even number, half of it for each direction of an LSTM, "
-                f"found {self.hidden_size}"
-            )
-        require(self, "dropout", at_least=0, below=1)
-        require(self, "max_tokens", at_least=8)
-
-    def start(self, *, seed: int) -> "Parser":
-        """The pretrained encoder with everything else fresh.
-
-        Raises:
-            InputError: see `EncoderConfig.load`.
-        """
-        tokenizer = load_tokenizer(self.encoder)
-        return self._parser(self._module(self.load(tokenizer), seed), tokenizer)
-
-    def restore(self, run_dir: Path, config: RunConfig) -> "Parser":
-        """The shape of a run's model, from what its `Parser.save` returned."""
-        bert = config.restore(BertConfig, config.part.get("bert") or {}, "parser.bert")
-        abstract = nnx.eval_shape(lambda: self._module(self.untrained(bert), seed=0))
-        return self._parser(abstract, load_tokenizer(run_dir))
-
-    def _module(self, encoder: Bert, seed: int) -> SQLova:
-        return SQLova(
-            encoder,
-            hidden_size=self.hidden_size,
-            num_lstm_layers=self.num_lstm_layers,
-            num_target_layers=self.num_target_layers,
-            dropout=self.dropout,
-            max_conditions=MAX_CONDITIONS,
-            rngs=nnx.Rngs(seed),
-        )
-
-    def _parser(self, module: SQLova, tokenizer: Wordpieces) -> "Parser":
-        bert = dataclasses.asdict(module.encoder.config)
-        return Parser(*nnx.split(module, nnx.Param), tokenizer, self, bert)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +36,28 @@ class Parser:
     tokenizer: Wordpieces
     config: SQLovaConfig
     bert: dict[str, Any]
+
+    @classmethod
+    def start(cls, config: SQLovaConfig, *, seed: int) -> Self:
+        """The pretrained encoder with everything else fresh.
+
+        Raises:
+            InputError: see `encoder.load_encoder`.
+        """
+        tokenizer = load_tokenizer(config.encoder)
+        return cls._of(_module(config, load_encoder(config, tokenizer), seed), tokenizer, config)
+
+    @classmethod
+    def restore(cls, config: SQLovaConfig, run_dir: Path, run: RunConfig) -> Self:
+        """The shape of a run's model, from what `save` returned."""
+        bert = run.restore(BertConfig, run.part.get("bert") or {}, "parser.bert")
+        abstract = nnx.eval_shape(lambda: _module(config, untrained_encoder(config, bert), seed=0))
+        return cls._of(abstract, load_tokenizer(run_dir), config)
+
+    @classmethod
+    def _of(cls, module: SQLova, tokenizer: Wordpieces, config: SQLovaConfig) -> Self:
+        bert = dataclasses.asdict(module.encoder.config)
+        return cls(*nnx.split(module, nnx.Param), tokenizer, config, bert)
 
     def inputs(
         self, questions: Sequence[QueryQuestion], tables: Mapping[str, Table]
@@ -128,6 +86,18 @@ class Parser:
         return pad
 
     def save(self, run_dir: Path) -> dict[str, Any]:
-        """Write the files that `SQLovaConfig.restore` needs; returns what else it needs."""
+        """Write the files that `restore` needs; returns what else it needs."""
         self.tokenizer.save(run_dir)
         return {"bert": self.bert}
+
+
+def _module(config: SQLovaConfig, encoder: Bert, seed: int) -> SQLova:
+    return SQLova(
+        encoder,
+        hidden_size=config.hidden_size,
+        num_lstm_layers=config.num_lstm_layers,
+        num_target_layers=config.num_target_layers,
+        dropout=config.dropout,
+        max_conditions=MAX_CONDITIONS,
+        rngs=nnx.Rngs(seed),
+    )

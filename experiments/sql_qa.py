@@ -1,48 +1,36 @@
-"""Train, evaluate and predict for semantic parsing; `experiments.wikisql` adds the rest.
+"""The commands of semantic parsing; `experiments.wikisql` adds the rest.
 
 What all tasks share is in `experiments.runs`.
 """
 
+from __future__ import annotations
+
 import dataclasses
-import json
-from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from jax.sharding import Mesh
 from rich.console import Console
 
 from experiments.compare import CompareCommand, ShownAnswer
-from experiments.devices import placing
+from experiments.model_configs import SQLovaConfig
 from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCommand
-from experiments.sql_model import SQLovaConfig
-from experiments.trained_parser import TrainedParser, annotated_queries, official_fields, shown
-from hardem_jax.analysis.query_differences import RightAnswer, differences_page
-from hardem_jax.analysis.release_2019 import ReleasedMML
-from hardem_jax.data.batches import BatchConfig, Chosen
-from hardem_jax.data.queries import PreparedQueries, QueryQuestion, query_question
-from hardem_jax.data.query_inputs import QueryInputs
-from hardem_jax.data.records import json_text, write_text
+from hardem_jax.analysis.objectives import ReleasedMML
+from hardem_jax.data.batches import BatchConfig
+from hardem_jax.data.queries import query_question
 from hardem_jax.data.table_file import read_csv_table
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
-from hardem_jax.solutions.sql import Query, SqlRules, Table
-from hardem_jax.tasks.sql_qa import (
-    GOLD_METRIC_NAMES,
-    METRIC_NAMES,
-    InferenceConfig,
-    QueryAnswer,
-    SqlQA,
-    evaluate,
-    is_answer,
-    make_loss,
-)
+from hardem_jax.solutions.sql import SqlRules
+from hardem_jax.tasks.sql_config import InferenceConfig
+from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change
-from hardem_jax.training.loop import LoopConfig
-from hardem_jax.training.optimizer import OptimizerConfig
-from hardem_jax.training.processes import is_primary
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+# What the commands do is imported when they do it, so that jax does not delay their help.
 
 #: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
 OPTIMIZER = OptimizerConfig(
@@ -82,81 +70,9 @@ class SqlSetting(Setting):
     inference: InferenceConfig = InferenceConfig()
 
     def start(self, objective: Objective, mesh: Mesh) -> TaskRun:
-        split, dev = PreparedQueries(self.data), PreparedQueries(self.dev)
-        parser = self.model.start(seed=self.loop.seed)
-        if not len(split.questions):
-            raise InputError(f"{self.data}: expected questions with a solution, found none")
-        inputs = parser.inputs(split.questions, split.tables)
-        dev_questions = list(dev.questions)[: self.dev_questions]
-        if not dev_questions:
-            raise InputError(f"{self.dev}: expected questions to evaluate on, found none")
-        dev_inputs = parser.inputs(dev_questions, dev.tables)
-        usable = np.flatnonzero(inputs.sizes[:, 1])
-        sizes = inputs.sizes[usable]
-        training = self.training_data(
-            Chosen(inputs, usable),
-            sizes,
-            parser.pad(inputs, self.batches.num_solutions(sizes)),
-            mesh,
-        )
-        task = SqlQA(
-            parser.graphdef,
-            self.inference_on(mesh),
-            batches=self.batches,
-            pad=parser.pad(dev_inputs, self.batches.num_solutions(dev_inputs.sizes)),
-            max_conditions=dev.rules.max_conditions,
-            semantics=dev.rules.semantics,
-            place=placing(mesh),
-        )
-        golds = (
-            None
-            if self.gold is None
-            else annotated_queries(self.gold, self.gold_split, dev_questions)
-        )
+        from experiments import sql_runs
 
-        def score(params: Any) -> dict[str, float]:
-            sizes = dev_inputs.sizes
-            return evaluate(
-                task,
-                params,
-                dev_questions,
-                dev.tables,
-                dev_inputs,
-                sizes,
-                golds=golds,
-                left_out=dev.left_out if self.dev_questions is None else (),
-            )[0]
-
-        def save(run_dir: Path) -> dict[str, Any]:
-            return {"parser": parser.save(run_dir), "rules": dev.meta["rules"]}
-
-        return TaskRun(
-            loss_fn=make_loss(parser.graphdef, objective, conditions=self.conditions),
-            params=parser.params,
-            training=training,
-            evaluate=score,
-            metric_names=METRIC_NAMES if golds is None else {*METRIC_NAMES, *GOLD_METRIC_NAMES},
-            data={
-                "data": json.dumps(split.meta, sort_keys=True),
-                "dev": json.dumps(dev.meta, sort_keys=True),
-            },
-            about=(
-                f"{len(usable)} questions ({inputs.lost} more whose queries were all cut"
-                f"{_cuts(inputs)}); {training.plan.steps_per_epoch} steps per epoch; "
-                f"{len(dev_questions)} questions to evaluate on{_cuts(dev_inputs)}"
-            ),
-            save=save,
-        )
-
-
-def _cuts(inputs: QueryInputs) -> str:
-    """How many questions do not fit an input as they are; nothing if all do."""
-    counts = {
-        "column names shortened": inputs.cut_headers,
-        "question cut": inputs.cut_questions,
-        "columns left out": inputs.cut_columns,
-    }
-    return "".join(f", {count} with {what}" for what, count in counts.items() if count)
+        return sql_runs.start(self, objective, mesh)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,21 +101,9 @@ class Compare(SqlSetting, CompareCommand):
     loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)
 
     def answers(self, run_dir: Path, count: int) -> list[ShownAnswer]:
-        split = PreparedQueries(self.dev)
-        questions = list(split.questions)[:count]
-        trained = TrainedParser(run_dir, "last")
-        _, answers = trained.evaluate(questions, split.tables, self.inference.batch_size)
-        return [
-            ShownAnswer(
-                question=question.question,
-                gold=shown(question.answer),
-                answer=""
-                if answer is None
-                else answer.query.text(split.tables[question.table_id].header),
-                right=answer is not None and is_answer(question, answer.result),
-            )
-            for question, answer in zip(questions, answers, strict=True)
-        ]
+        from experiments import sql_runs
+
+        return sql_runs.shown_answers(self, run_dir, count)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -228,52 +132,9 @@ class Evaluate(EvaluateCommand):
         return (*super().outputs(), *page)
 
     def score(self, mesh: Mesh) -> Scored:
-        if self.differences is not None and self.gold is None:
-            raise InputError("--differences: expected annotated queries (--gold), found none")
-        split = PreparedQueries(self.data)
-        questions = list(split.questions)
-        if not questions:
-            raise InputError(f"{self.data}: expected questions, found none")
-        trained = TrainedParser(self.run_dir, self.checkpoint, mesh)
-        golds = (
-            None if self.gold is None else annotated_queries(self.gold, self.gold_split, questions)
-        )
-        scores, answers = trained.evaluate(
-            questions,
-            split.tables,
-            self.batch_size,
-            decoding=self.decoding,
-            golds=golds,
-            left_out=split.left_out,
-            progress=self.progress(len(questions), "questions"),
-        )
-        rows = [
-            {
-                "id": question.id,
-                "question": question.question,
-                "sql": None if answer is None else official_fields(answer.query),
-                "result": None if answer is None else answer.result,
-            }
-            for question, answer in zip(questions, answers, strict=True)
-        ]
-        if self.differences is not None and golds is not None and is_primary():
-            rights = _right_answers(questions, split.tables, answers, golds)
-            write_text(self.differences, differences_page(rights))
-        return Scored(len(questions), split.left_out, scores, json_text(rows))
+        from experiments import sql_runs
 
-
-def _right_answers(
-    questions: Sequence[QueryQuestion],
-    tables: Mapping[str, Table],
-    answers: Sequence[QueryAnswer | None],
-    golds: Mapping[str, Query],
-) -> Iterator[RightAnswer]:
-    for question, answer in zip(questions, answers, strict=True):
-        gold = golds.get(question.id)
-        if gold is not None and answer is not None and is_answer(question, answer.result):
-            header = tables[question.table_id].header
-            result = shown(question.answer)
-            yield RightAnswer(question.question, header, answer.query, gold, result)
+        return sql_runs.score(self, mesh)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,6 +159,8 @@ class Predict:
         require(self, "top", at_least=1)
 
     def run(self) -> None:
+        from experiments.trained_parser import TrainedParser, shown
+
         if not self.question.strip():
             raise InputError("--question: expected a question, found nothing but blanks")
         table = read_csv_table(self.table)

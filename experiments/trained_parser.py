@@ -8,8 +8,9 @@ from typing import Any
 from jax.sharding import Mesh
 
 from experiments.devices import on_mesh, placing, whole_rows
+from experiments.model_configs import SQLovaConfig
 from experiments.runs import RunConfig
-from experiments.sql_model import Parser, SQLovaConfig
+from experiments.sql_model import Parser
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.queries import QueryQuestion
@@ -43,7 +44,7 @@ class TrainedParser:
         self._inference = config.flags("inference", InferenceConfig)
         self._batches = config.flags("batches", BatchConfig)
         self._rules = config.section("rules", SqlRules)
-        self._parser: Parser = model.restore(run_dir, config)
+        self._parser = Parser.restore(model, run_dir, config)
         self._mesh = mesh
         self.params = load_params(run_dir / checkpoint, on_mesh(self._parser.params, mesh))
 

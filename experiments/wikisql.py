@@ -28,7 +28,6 @@ from typing import Literal
 from experiments.cli import run_command
 from experiments.preparing import determined_by, print_summary, watched
 from experiments.sql_qa import Compare, Evaluate, Predict, Train
-from experiments.trained_parser import annotated_queries
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.queries import PreparedQueries, prepare_queries, supervised_split
 from hardem_jax.data.table_questions import read_table_questions, write_table_questions
@@ -130,6 +129,8 @@ class Supervise:
     force: bool = False
 
     def run(self) -> None:
+        from experiments.trained_parser import annotated_queries  # imports jax
+
         exclusions = ExclusionCounts()
         questions = PreparedQueries(self.data).questions
         golds = annotated_queries(self.folder, self.name, questions)

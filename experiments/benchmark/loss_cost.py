@@ -27,9 +27,8 @@ from experiments.benchmark.measure import (
     wide_console,
     with_quartiles,
 )
-from experiments.benchmark.ours import OBJECTIVES
 from experiments.benchmark.processes import Worker, WorkerError, worker_pool
-from experiments.benchmark.setting import Setting
+from experiments.benchmark.setting import OBJECTIVES, Setting
 from experiments.cli import run_command
 from hardem_jax.errors import InputError, require
 

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.progress import track
 
 from experiments.benchmark.flags import BenchmarkFlags
-from experiments.benchmark.ours import write_weights
 from experiments.benchmark.processes import Worker
 from experiments.benchmark.setting import Setting
 from experiments.cli import flags
@@ -95,6 +94,8 @@ def measure_all(
     Returns:
         What the file holds: ``flags``, ``machine`` and ``results``, one per setting.
     """
+    from experiments.benchmark.ours import write_weights  # imports jax
+
     about, results = machine(), []
     for setting in settings:
         with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:

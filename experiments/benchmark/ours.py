@@ -14,6 +14,7 @@ from experiments.benchmark.setting import (
     HEADS_FILE,
     MATRIX_SIZE,
     NUM_STEPS,
+    OBJECTIVES,
     OPTIMIZER,
     Setting,
     Sizes,
@@ -22,7 +23,7 @@ from experiments.benchmark.tasks import STEPS, TASKS
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.bert_weights import load_bert, save_bert
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.objectives import MML, FirstOnly, HardEM
+from hardem_jax.objectives import HardEM
 from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.names import leaf_name
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
@@ -30,12 +31,6 @@ from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 
 OPTIMIZER_CONFIG = OptimizerConfig(warmup_fraction=0.0, **OPTIMIZER)
-OBJECTIVES = {
-    "first-only": FirstOnly(),
-    "mml": MML(),
-    "hard-em": HardEM(),
-    "hard-em, annealed": HardEM(tau=10_000),
-}
 
 
 def set_precision(setting: Setting) -> None:

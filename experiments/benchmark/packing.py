@@ -7,53 +7,22 @@ Each layout makes the steps of its own training plan, new batches in every round
 batches are made beforehand, and every program is compiled before anything is measured.
 
 Before measuring, the loss of packed batches without dropout must be that of the same batches
-padded, to `TOLERANCE`.
+padded, to `packing_steps.TOLERANCE`.
 """
 
 import dataclasses
-import functools
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
-import jax.numpy as jnp
-from flax import nnx
-from rich.progress import track
 from rich.table import Table
 
-from experiments.benchmark.measure import (
-    machine,
-    machine_line,
-    median_ratio,
-    quartiles,
-    wide_console,
-    with_quartiles,
-)
-from experiments.benchmark.ours import OPTIMIZER_CONFIG, bert_config
-from experiments.benchmark.setting import NUM_STEPS, sizes_of
+from experiments.benchmark.measure import machine, machine_line, wide_console, with_quartiles
 from experiments.cli import flags, run_command
 from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.plans import TrainingPlan, training_batches
 from hardem_jax.data.prepared import PreparedSplit, all_windows
 from hardem_jax.data.records import write_json
-from hardem_jax.data.windows import pad_windows
 from hardem_jax.errors import require
-from hardem_jax.models.bert import Bert
-from hardem_jax.models.packing import real_token_share
-from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.objectives import HardEM
-from hardem_jax.tasks.span_qa import make_loss
-from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
-from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
-from hardem_jax.training.state import init_state
-from hardem_jax.training.step import compile_train_step, make_train_step
-
-# Largest relative difference between the losses of packed and of padded rows.
-TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2}
-CHECKED_STEPS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,15 +64,19 @@ class Packing:
         require(self, "seed", at_least=0, below=2**32)
 
     def run(self) -> None:
+        from experiments.benchmark import packing_steps as steps  # imports jax
+
         about = machine()
         windows, _ = all_windows([PreparedSplit(folder) for folder in self.data])
-        layouts = {name: self._batches(windows, config) for name, config in self._layouts().items()}
-        differences = self._check(layouts)
-        step = self._step(self.dropout)
-        first = {name: _compile(step, batches) for name, batches in layouts.items()}
-        times = self._interleave(step, layouts)
+        layouts = {
+            name: steps.batches(self, windows, config) for name, config in self._layouts().items()
+        }
+        differences = steps.check(self, layouts)
+        step = steps.training_step(self, self.dropout)
+        first = {name: steps.compile_all(step, batches) for name, batches in layouts.items()}
+        times = steps.interleave(self, step, layouts)
         results = {
-            name: _summary(batches, times[name], times[_padded(self.buckets)], self.batch_size)
+            name: steps.summary(batches, times[name], times[_padded(self.buckets)], self.batch_size)
             | first[name]
             for name, batches in layouts.items()
         }
@@ -134,109 +107,9 @@ class Packing:
             },
         }
 
-    def _batches(self, windows: Any, config: BatchConfig) -> list[dict[str, jax.Array]]:
-        """One for each measured step, on the device."""
-        plan = TrainingPlan(
-            windows.sizes, config, num_steps=self.rounds * self.steps, seed=self.seed
-        )
-        num_solutions = config.num_solutions(windows.sizes)
-        pad = functools.partial(pad_windows, num_solutions=num_solutions, pad_id=0)
-        mesh = data_mesh(1)
-        return [
-            place_batch(split_ids(batch)[1], mesh)
-            for batch in training_batches(windows, plan, pad=pad)
-        ]
-
-    def _step(self, dropout: float) -> Callable[[Mapping[str, jax.Array]], dict[str, jax.Array]]:
-        """Makes a training step on a batch; the state is its own."""
-        rates = {"hidden_dropout": dropout, "attention_dropout": dropout}
-        positions = max(512, self.buckets[-1])
-        config = bert_config(sizes_of(self.preset, self.layers), positions, **rates)
-        encoder = Bert(config, rngs=nnx.Rngs(self.seed), dtype=jnp.dtype(self.dtype))
-        graphdef, params = nnx.split(SpanReader(encoder, rngs=nnx.Rngs(self.seed)), nnx.Param)
-        mesh = data_mesh(1)
-        optimizer = make_optimizer(OPTIMIZER_CONFIG, params, NUM_STEPS)
-        schedule = learning_rate_schedule(OPTIMIZER_CONFIG, NUM_STEPS)
-        train_step = compile_train_step(
-            make_train_step(make_loss(graphdef, HardEM()), optimizer, schedule), mesh
-        )
-        state = init_state(params, optimizer, self.seed, mesh)
-
-        def step(batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-            nonlocal state
-            state, metrics = train_step(state, batch)
-            return metrics
-
-        return step
-
-    def _check(self, layouts: Mapping[str, list[dict[str, jax.Array]]]) -> dict[str, float]:
-        """Largest relative difference of the first losses of each packed layout from padded ones.
-
-        Raises:
-            RuntimeError: if one is above `TOLERANCE`.
-        """
-        differences = {}
-        for name, batches in layouts.items():
-            if "packing" not in batches[0]:
-                continue
-            # Both make the same updates in turn.
-            packed_step, padded_step = self._step(0.0), self._step(0.0)
-            found = []
-            for batch in batches[:CHECKED_STEPS]:
-                padded = {n: x for n, x in batch.items() if n not in ("packing", "unpacking")}
-                one, other = packed_step(batch), padded_step(padded)
-                found.append(abs(float(one["loss"]) / float(other["loss"]) - 1))
-            differences[name] = max(found)
-            if not differences[name] <= TOLERANCE[self.dtype]:
-                raise RuntimeError(f"{name}: losses differ by {differences[name]}, relative")
-        return differences
-
-    def _interleave(
-        self, step: Callable[..., Any], layouts: Mapping[str, list[dict[str, jax.Array]]]
-    ) -> dict[str, list[float]]:
-        """Seconds of each turn."""
-        names = list(layouts)
-        times: dict[str, list[float]] = {name: [] for name in names}
-        for index in track(range(self.rounds), "measuring", transient=True):
-            begin = index % len(names)
-            for name in names[begin:] + names[:begin]:
-                began = time.perf_counter()
-                for batch in layouts[name][index * self.steps :][: self.steps]:
-                    metrics = step(batch)
-                jax.block_until_ready(metrics)
-                times[name].append(time.perf_counter() - began)
-        return times
-
 
 def _padded(buckets: Sequence[int]) -> str:
     return f"padded to {buckets[-1]}"
-
-
-def _compile(step: Callable[..., Any], batches: Sequence[Mapping[str, jax.Array]]) -> dict:
-    """Runs one batch of every shape; how many shapes there are, and how long that took."""
-    shapes = {str(jax.tree.map(jnp.shape, batch)): batch for batch in batches}
-    began = time.perf_counter()
-    for batch in shapes.values():
-        jax.block_until_ready(step(batch))
-    return {"programs": len(shapes), "compile_s": time.perf_counter() - began}
-
-
-def _summary(
-    batches: Sequence[Mapping[str, jax.Array]],
-    seconds: Sequence[float],
-    padded_seconds: Sequence[float],
-    batch_size: int,
-) -> dict[str, Any]:
-    shares = [float(real_token_share(batch)) for batch in batches]
-    tokens = [int(batch["where"].sum()) for batch in batches]
-    return {
-        "items_per_s": len(batches) * batch_size / sum(seconds),
-        "real_tokens_per_s": sum(tokens) / sum(seconds),
-        "real_token_share": statistics.mean(shares),
-        "seconds": list(seconds),
-        "seconds_per_turn": quartiles(seconds),
-        "speed": median_ratio(padded_seconds, seconds),
-    }
 
 
 def _table(results: Mapping[str, Mapping[str, Any]]) -> Table:

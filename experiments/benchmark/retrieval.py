@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import bm25s
 import numpy as np
 from rich.table import Table
 
@@ -27,12 +26,12 @@ from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.open_questions import OpenQuestion
 from hardem_jax.data.records import new_folder, write_json
 from hardem_jax.errors import InputError, require
-from hardem_jax.retrieval.articles import build_article_index
 from hardem_jax.retrieval.config import Method, RetrieverConfig
-from hardem_jax.retrieval.passages import build_passage_index
 from hardem_jax.retrieval.recall import RecallCounts
-from hardem_jax.retrieval.retrieve import FORMAT, Retriever
-from hardem_jax.retrieval.store import PassageStore, build_store
+from hardem_jax.retrieval.store import PassageStore
+
+# What indexes and retrieves imports bm25s, scipy and jax: in the processes that do it, before they
+# look at the clock.
 
 WIKIPEDIA = 21_015_324
 METHODS: tuple[Method, ...] = ("combined", "articles", "bm25")
@@ -147,6 +146,11 @@ def apart(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str,
 
 def build(source: Path, folder: Path, limit: int | None) -> dict[str, Any]:
     """Store and both indices: seconds of each, memory and size on disk."""
+    from hardem_jax.retrieval.articles import build_article_index
+    from hardem_jax.retrieval.passages import build_passage_index
+    from hardem_jax.retrieval.retrieve import FORMAT
+    from hardem_jax.retrieval.store import build_store
+
     begin, cpu = time.perf_counter(), time.process_time()
     with new_folder(folder, format=FORMAT, replace=True) as new:
         store = build_store(source, new / "store", skips=ExclusionCounts(), limit=limit)
@@ -177,6 +181,8 @@ def ask(
 
     Opening the indices counts, but not among ``cpu_s``; recall does not.
     """
+    from hardem_jax.retrieval.retrieve import Retriever
+
     begin = time.perf_counter()
     retriever = Retriever(folder, config)
     cpu = time.process_time()
@@ -192,6 +198,8 @@ def ask_plain(
     folder: Path, questions: list[OpenQuestion], k: int, ranks: Sequence[int]
 ) -> dict[str, Any]:
     """bm25s with its own tokenizer, stop words and parameters, over title and text."""
+    import bm25s
+
     store = PassageStore(folder / "store")
     begin = time.perf_counter()
     corpus = bm25s.tokenize(list(store.titled_texts()), show_progress=False)

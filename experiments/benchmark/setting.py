@@ -1,4 +1,4 @@
-"""What is computed: sizes of the reader, a random batch, random weights. Imports numpy alone.
+"""What is computed: sizes of the reader, a random batch, random weights. Imports nothing heavy.
 
 Every process of the benchmark makes the same batch from the same seed, so none has to travel.
 """
@@ -7,6 +7,8 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+
+from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 
 # The longest mention, in tokens (released code: 10).
 MAX_MENTION = 10
@@ -22,6 +24,12 @@ OPTIMIZER: dict[str, Any] = {
     "eps": 1e-6,
 }
 NUM_STEPS = 100_000
+OBJECTIVES: dict[str, Objective] = {
+    "first-only": FirstOnly(),
+    "mml": MML(),
+    "hard-em": HardEM(),
+    "hard-em, annealed": HardEM(tau=10_000),
+}
 # Rows and columns of the product that is the measure of a device: large enough to fill it.
 MATRIX_SIZE = {"cpu": 2048, "gpu": 8192}
 # File beside the encoder's checkpoint: `HEAD.kernel` [D, 2] and `HEAD.bias` [2] of each head.

@@ -16,11 +16,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
 from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console
-from experiments.benchmark.ours import TaskStep, write_weights
 from experiments.benchmark.setting import MIN_TOKENS, Setting, sizes_of
 from experiments.cli import flags, run_command
 from hardem_jax.data.records import write_json
@@ -73,6 +71,10 @@ class StepProfile:
         require(self, "dropout", "attention_dropout", at_least=0, below=1)
 
     def run(self) -> None:
+        import jax  # for which help does not have to wait
+
+        from experiments.benchmark.ours import TaskStep, write_weights
+
         setting = Setting(
             *(sizes_of(self.preset, self.layers), self.rows, self.tokens, self.solutions),
             dropout=self.dropout,

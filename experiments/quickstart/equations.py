@@ -1,13 +1,12 @@
 """The quickstart's second problem: which equation over the numbers is the true one?"""
 
-import dataclasses
 import functools
 
 import numpy as np
 from flax import nnx
 
-from experiments.equation_models import Normalize, TaggerConfig
-from experiments.quickstart.problem import Problem, Settings
+from experiments.quickstart.problem import Problem
+from experiments.quickstart.settings import EquationSettings
 from experiments.quickstart.starting_values import small_encoder
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
@@ -20,27 +19,9 @@ from hardem_jax.data.planted_equations import (
     planted_numeric_tokenizer,
 )
 from hardem_jax.data.records import size_summary
-from hardem_jax.errors import require
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
-
-
-@dataclasses.dataclass(frozen=True)
-class EquationSettings(Settings):
-    """How the runs on equations are trained.
-
-    Attributes:
-        normalize, no_tag_bias: of the tagger, see `experiments.equation_models.TaggerConfig`.
-    """
-
-    steps: int = 600
-    normalize: Normalize = TaggerConfig.normalize
-    no_tag_bias: float = TaggerConfig.no_tag_bias
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, "no_tag_bias")
 
 
 def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings) -> Problem:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import grain
 from flax import nnx
 
-from hardem_jax.errors import require
+from experiments.quickstart.settings import Settings
 from hardem_jax.objectives import Objective
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import data_mesh
@@ -17,28 +17,6 @@ from hardem_jax.training.step import LossFn
 
 if TYPE_CHECKING:  # brings in matplotlib
     from hardem_jax.analysis.plots import History
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """How the runs on a problem are trained.
-
-    Attributes:
-        steps: of a run.
-        batch_size: questions of a step.
-        learning_rate: peak of the schedule.
-        width: of the encoder; even.
-    """
-
-    steps: int = 300
-    batch_size: int = 32
-    learning_rate: float = 2e-3
-    width: int = 64
-
-    def __post_init__(self) -> None:
-        require(self, "steps", "batch_size", at_least=1)
-        require(self, "learning_rate", above=0)
-        require(self, "width", at_least=2)
 
 
 @dataclasses.dataclass(frozen=True)

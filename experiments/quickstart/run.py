@@ -7,6 +7,8 @@ learning curves. Beside exact match it tells how often the likeliest solution in
 true one, which no real data set can tell for sure.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import tempfile
 import time
@@ -17,15 +19,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.quickstart.equations import EquationSettings, equation_problem
-from experiments.quickstart.problem import Problem, Settings
-from experiments.quickstart.spans import span_problem
+from experiments.quickstart.settings import EquationSettings, Settings
 from hardem_jax.data.planted import PlantedConfig
 from hardem_jax.data.planted_equations import PlantedEquationsConfig
 from hardem_jax.errors import require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 
 if TYPE_CHECKING:
+    from experiments.quickstart.problem import Problem
     from hardem_jax.analysis.plots import History
 
 
@@ -54,6 +55,10 @@ class Quickstart:
         require(self, "seeds", at_least=0, below=2**32)
 
     def run(self) -> None:
+        # What trains imports jax, for which help does not have to wait.
+        from experiments.quickstart.equations import equation_problem
+        from experiments.quickstart.spans import span_problem
+
         self.out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             for name in self.problems:
@@ -83,7 +88,7 @@ class Quickstart:
         self._report(problem, histories, seconds)
 
     def _report(
-        self, problem: Problem, histories: dict[str, list["History"]], seconds: dict[str, float]
+        self, problem: Problem, histories: dict[str, list[History]], seconds: dict[str, float]
     ) -> None:
         table = Table(title=f"{problem.title}, after the last step")
         table.add_column("objective")

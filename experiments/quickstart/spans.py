@@ -5,9 +5,10 @@ from pathlib import Path
 
 from flax import nnx
 
-from experiments.quickstart.problem import Problem, Settings
+from experiments.quickstart.problem import Problem
+from experiments.quickstart.settings import Settings
 from experiments.quickstart.starting_values import small_encoder
-from experiments.span_qa import Subset
+from experiments.span_runs import Subset
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.plans import TrainingPlan, training_batches

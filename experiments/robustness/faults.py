@@ -37,13 +37,11 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from experiments.cli import run_command
-from experiments.robustness.corpus import write_corpus
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError
 
@@ -103,7 +101,7 @@ class Runner:
         self._context = multiprocessing.get_context("forkserver")
         # Without threads of its own yet, which a fork would leave behind with their locks held;
         # importing what indexes and builds data starts some.
-        self._context.set_forkserver_preload(["experiments.triviaqa"])
+        self._context.set_forkserver_preload(["experiments.triviaqa", "experiments.span_runs"])
 
     def start(self, argv: list[str], folder: Path, **options: Any) -> Any:
         """A process of ``argv``, module first; its output is written to the folder."""
@@ -166,6 +164,8 @@ def _child(argv: list[str], folder: Path, *, limit: int | None = None, keep: boo
     sys.stdout, sys.stderr = (open(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
     # A shell ignores Ctrl-C in what it starts in the background, and its processes inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    import jax  # for which help does not have to wait
+
     seconds = 0.0 if keep else 1e9
     jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
     if limit is not None:
@@ -271,6 +271,8 @@ def files_of(*names: str) -> Callable[[Path], dict[str, bytes]]:
 
 def trained(folder: Path) -> dict[str, Any]:
     """The parameters of a run, and its metrics without times."""
+    import jax
+
     from experiments.reader import TrainedReader
 
     run = folder / "run"
@@ -422,6 +424,8 @@ class Bench:
 
     def _make_undisturbed(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+        from experiments.robustness.corpus import write_corpus
+
         write_corpus(self._folder / "corpus")
         seconds = {}
         for name in ("prepare", "train", "evaluate", "index", "build"):

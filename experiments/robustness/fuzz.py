@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from experiments.cli import parse, peak_mib, run_command
-from experiments.reader import ReaderConfig
+from experiments.model_configs import ReaderConfig
 from experiments.robustness.flags import MODULES, numbers
 from experiments.runs import RunConfig
 from hardem_jax.data.batches import BatchConfig
@@ -46,10 +46,8 @@ from hardem_jax.data.wikitablequestions import read_wikitablequestions
 from hardem_jax.data.windows import WindowConfig
 from hardem_jax.data.words import Vocabulary, load_word_vectors
 from hardem_jax.errors import MAX_MESSAGE, InputError, printable, require
-from hardem_jax.models.bert import BertConfig
-from hardem_jax.models.bert_files import read_config, read_weights, write_checkpoint
 from hardem_jax.retrieval.passage_files import read_passages
-from hardem_jax.tasks.span_qa import InferenceConfig
+from hardem_jax.tasks.span_config import InferenceConfig
 
 COMMAND_LINES = "command lines"
 
@@ -100,6 +98,9 @@ def _splits(read: Callable[..., Iterable[Any]], split: str) -> Callable[[Path], 
 
 def targets() -> dict[str, Target]:
     """Every reader with its files, by name."""
+    from hardem_jax.models.bert import BertConfig  # imports jax, for which help need not wait
+    from hardem_jax.models.bert_files import read_config, read_weights
+
     page = {"Filename": "Rome.txt"}
     trivia = {"Question": "Which city?", "QuestionId": "q1", "EntityPages": [page],
               "Answer": {"NormalizedAliases": ["rome"], "HumanAnswers": ["Roma"]}}  # fmt: skip
@@ -225,6 +226,9 @@ def _tokenizer(pieces: bytes) -> bytes:
 
 
 def _checkpoint() -> dict[str, bytes]:
+    from hardem_jax.models.bert import BertConfig
+    from hardem_jax.models.bert_files import write_checkpoint
+
     with tempfile.TemporaryDirectory() as name:
         tensors = {"embeddings.LayerNorm.bias": np.zeros(8, np.float32)}
         write_checkpoint(Path(name), BertConfig(100, 8, 2, 2, 16), tensors)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ReleasedMML:
-    """`release_2019.released_mml_loss` as an `hardem_jax.objectives.Objective`.
+    """`release_2019.released_mml_loss` as an objective, for comparison with that release only.
 
     Example:
         >>> import jax, jax.numpy as jnp

@@ -3,8 +3,6 @@
 import dataclasses
 import errno
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -94,18 +92,3 @@ class Quoting:
 
     def run(self) -> None:
         raise InputError(f"file.json: expected 'id', found '{self.data}' at line 3")
-
-
-@pytest.mark.parametrize(
-    "module",
-    ["triviaqa", "drop", "wikisql", "retrieve", "nq_open", "squad_layout", "quickstart.run"],
-)
-def test_a_mistyped_flag_waits_for_no_library_that_only_runs_need(module):
-    code = (
-        f"import sys, experiments.{module}\n"
-        "heavy = {'sklearn', 'matplotlib', 'transformers', 'tensorflow_datasets', 'torch',"
-        " 'huggingface_hub'}\n"
-        "print(sorted(heavy & set(sys.modules)))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"

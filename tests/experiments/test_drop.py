@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from experiments import drop, equation_qa
+from experiments import drop, equation_qa, equation_runs
 from experiments.cli import parse
 from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.drop import NumericExample
@@ -143,7 +143,7 @@ def test_questions_of_drop_num_that_cannot_be_read_are_counted(root, tmp_path):
     (tmp_path / "drop.json").write_text(json.dumps(content))
     prepare(tmp_path, "dev", "dev")
     split = PreparedQuestions(tmp_path / "dev")
-    left_out = equation_qa.left_out_of_drop_num(split)
+    left_out = equation_runs.left_out_of_drop_num(split)
     assert left_out == {"q0-0": "answer is not a number", "q0-1": "empty question"}
     # The official evaluator counts each question as often as the file has it.
     assert split.repeated == {"q1-0": 2, "q1-1": 2}
@@ -172,7 +172,7 @@ def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp
     assert {name: last[name] for name in scores} == pytest.approx(scores)
     readings = []
     for normalize in (None, "tags"):
-        trained = equation_qa.TrainedEquationModel(softmax_run, "last", normalize=normalize)
+        trained = equation_runs.TrainedEquationModel(softmax_run, "last", normalize=normalize)
         example = NumericExample("q", "p", "Ada ran 41 yards.", "How far?", None, ())
         question = numeric_question(example, trained.numbers, trained.rules)
         task, inputs = trained.ready([question], batch_size=1)
@@ -199,7 +199,7 @@ def test_a_run_of_a_version_without_the_bias_is_refused(root, softmax_run, tmp_p
     (old / "config.json").write_text(json.dumps(config))
     (old / "checksums.json").unlink()  # such runs have none
     with pytest.raises(InputError, match="checkpoint of another model"):
-        equation_qa.TrainedEquationModel(old, "last")
+        equation_runs.TrainedEquationModel(old, "last")
 
 
 def test_predict_shows_the_answer_and_where_it_comes_from(ask):

@@ -10,8 +10,9 @@ import pytest
 from flax import nnx
 
 from experiments import drop
-from experiments.equation_qa import TrainedEquationModel
-from experiments.naqanet_model import RULES, NAQANetModelConfig
+from experiments.equation_runs import TrainedEquationModel
+from experiments.model_configs import NAQANetModelConfig
+from experiments.naqanet_model import RULES, NAQANetModel
 from hardem_jax.data.equations import PreparedQuestions
 from hardem_jax.data.words import Vocabulary
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
@@ -150,7 +151,7 @@ def test_without_a_file_vectors_are_learned(root):
     split = PreparedQuestions(root / "train")
     sizes = {name.replace("-", "_"): size for name, size in SIZES.items()}
     config = NAQANetModelConfig(**sizes)
-    model = config.start(list(split.questions), rules=split.rules, seed=0)
+    model = NAQANetModel.start(config, list(split.questions), rules=split.rules, seed=0)
     # Numbers that occur once are unknown words, to be learned from.
     assert "yards" in model.words.entries and "50" not in model.words.entries
     module: NAQANet = nnx.merge(model.graphdef, model.params)

@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import pytest
 from flax import nnx
 
-from experiments.reader import EncoderConfig, ReaderConfig
+from experiments.encoder import check_lengths, load_encoder, untrained_encoder
+from experiments.model_configs import EncoderConfig, ReaderConfig
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.models.bert import BertConfig
@@ -26,10 +27,10 @@ def test_attention_is_chosen_with_its_dropout(checkpoint):
     tokenizer = load_tokenizer(checkpoint)
     config = EncoderConfig(checkpoint, attention="splash")
     with pytest.raises(InputError, match="attention_dropout 0 with the kernel 'splash'"):
-        config.load(tokenizer)
+        load_encoder(config, tokenizer)
     config = EncoderConfig(checkpoint, attention="splash", attention_dropout=0, dtype="bfloat16")
-    trained = config.load(tokenizer)
-    restored = nnx.eval_shape(lambda: config.untrained(trained.config))
+    trained = load_encoder(config, tokenizer)
+    restored = nnx.eval_shape(lambda: untrained_encoder(config, trained.config))
     for bert in trained, restored:
         assert (bert.attention, bert.config.attention_dropout) == ("splash", 0)
         assert bert.dtype == jnp.bfloat16
@@ -37,6 +38,6 @@ def test_attention_is_chosen_with_its_dropout(checkpoint):
 
 def test_buckets_beyond_the_encoders_positions_are_refused():
     config, bert = EncoderConfig("tiny"), BertConfig(100, 8, 2, 2, 16, 512)
-    config.check_lengths(bert, (128, 512))
+    check_lengths(config, bert, (128, 512))
     with pytest.raises(InputError, match="--batches.buckets: .* 512 positions of tiny, found 1024"):
-        config.check_lengths(bert, (128, 1024))
+        check_lengths(config, bert, (128, 1024))

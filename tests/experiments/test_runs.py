@@ -4,9 +4,7 @@ import json
 
 import pytest
 
-from experiments.equation_models import TaggerConfig
-from experiments.naqanet_model import NAQANetModelConfig
-from experiments.reader import ReaderConfig
+from experiments.model_configs import NAQANetModelConfig, ReaderConfig, TaggerConfig
 from experiments.runs import RunConfig
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.windows import WindowConfig
