@@ -12,7 +12,6 @@ import numpy as np
 from hardem_jax import losses, posteriors
 
 INF = math.inf
-KEY = jax.random.key(0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +61,10 @@ def mean_nll(row: list[float]) -> float:
 
 
 def annealed(step: int, tau: float | None):
-    return functools.partial(losses.annealed_loss, step=step, key=KEY, tau=tau)
+    def loss(log_probs, **rows):
+        return losses.annealed_loss(log_probs, step=step, key=jax.random.key(0), tau=tau, **rows)
+
+    return loss
 
 
 def em(posterior):

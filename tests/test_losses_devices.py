@@ -44,7 +44,7 @@ def unequal_batch(seed=20):
     return rng.normal(size=(ROWS, WIDTH, FEATURES)).astype(np.float32), where
 
 
-WEIGHTS = jnp.array([0.3, -1.2, 0.7])
+WEIGHTS = np.array([0.3, -1.2, 0.7], np.float32)
 
 
 def model(weights, features):

@@ -20,7 +20,7 @@ from hardem_jax.losses import (
 
 STEPS = np.array([0, 1, 50, 80, 99, 100, 101, 10**9])
 # Hard EM costs log 4, MML log 2 and First-only log 8 in every row.
-LOG_PROBS = jnp.log(jnp.tile(jnp.array([1 / 8, 1 / 4, 1 / 8]), (16, 1)))
+LOG_PROBS = np.log(np.tile(np.array([1 / 8, 1 / 4, 1 / 8], np.float32), (16, 1)))
 HARD, SOFT, FIRST = np.log([4.0, 2.0, 8.0])
 ROWS = {"reduce_fn": None}
 

@@ -74,7 +74,7 @@ def test_requirements_are_the_dependencies():
     ("folder", "extras"),
     [
         ("hardem_jax", ["beam", "parity"]),
-        ("experiments", ["parity"]),
+        ("experiments", ["mutation", "parity"]),
         ("tests", ["beam", "dev", "parity"]),
     ],
 )

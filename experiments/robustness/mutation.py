@@ -1,0 +1,477 @@
+"""Mutation testing: ``python -m experiments.robustness.mutation``.
+
+Makes small changes to modules, one at a time, and runs the tests that call the changed function
+until one fails. A change that no test notices survives: a test is missing, or the code does
+nothing::
+
+    pip install mutmut
+    python -m experiments.robustness.mutation --modules hardem_jax/losses.py \\
+        --tests tests/test_losses.py tests/test_pitfalls.py --sample 100 --out losses.jsonl
+
+The operators are those of mutmut for numbers, strings, names, comparisons, arithmetic and boolean
+operators, conditional expressions, arguments left out, string methods, ``break`` and ``continue``.
+Those that put None in place of a value are left out, since any call fails on them. Added are pairs
+of functions (``SWAPS``), conditions forced either way and calls left out. Annotations and what
+belongs to an error message stay as they are, and so does code outside functions.
+
+A second call with the same ``--out`` goes on where the first one stopped. ``--again`` runs the
+survivors of the file again, after tests were added.
+
+One pytest session collects the tests. Each mutant runs in a forked child, where one function gets
+another ``__code__``, so that nothing is imported twice. JAX does not survive a fork once it has
+computed something: a test file must not make arrays while it is imported.
+"""
+
+import contextlib
+import dataclasses
+import difflib
+import gc
+import importlib
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from experiments.cli import run_command
+from hardem_jax.errors import InputError, require
+
+PAIRS = (
+    *(("min", "max"), ("any", "all"), ("minimum", "maximum"), ("argmin", "argmax")),
+    *(("logical_and", "logical_or"), ("floor", "ceil"), ("zeros", "ones"), ("append", "extend")),
+    *(("zeros_like", "ones_like"), ("startswith", "endswith"), ("match", "search")),
+)
+SWAPS = dict(PAIRS) | {b: a for a, b in PAIRS} | {"sorted": "list", "fullmatch": "match"}
+#: Operators of mutmut that put None in place of a value, or change the names of arguments.
+LEFT_OUT = {
+    *("operator_assignment", "operator_lambda", "operator_dict_arguments", "operator_match"),
+}
+#: Calls whose arguments are messages or types.
+MESSAGES = {"InputError", "ValueError", "TypeError", "warn", "print", "cast", "TypeVar"}
+#: As in pyproject.toml, but without options of pytest-xdist; children write to no terminal.
+PYTEST = (
+    "-qq -s --tb=no --no-summary -p no:cacheprovider --disable-plugin-autoload"
+    " -o addopts= --import-mode=importlib"
+)
+KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """A module with one change.
+
+    Attributes:
+        path: of the module, relative to the working directory.
+        function: qualified name of the outermost function around the change.
+        source: the changed module.
+        line: of the change.
+        diff: of the change, without line numbers; names the mutant together with path and function.
+    """
+
+    path: str
+    function: str
+    source: str
+    line: int
+    diff: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.path, self.function, self.diff
+
+
+def mutant(path: str, function: str, original: str, source: str) -> Mutant:
+    """The mutant with its line and diff."""
+    lines = [*difflib.unified_diff(original.splitlines(), source.splitlines(), lineterm="", n=1)]
+    first = int(lines[2].split()[1][1:].split(",")[0]) + (not lines[3].startswith(("-", "+")))
+    return Mutant(path, function, source, first, "\n".join(lines[3:]))
+
+
+# --- changes -------------------------------------------------------------------------------------
+
+
+def mutants(path: str) -> tuple[list[Mutant], int]:
+    """The mutants of a module, and how many changes lie outside functions.
+
+    Raises:
+        InputError: mutmut is not installed, or the file is not Python.
+    """
+    cst = _library("libcst")
+    try:
+        source = Path(path).read_text("utf-8")
+        module = _library("libcst.metadata").MetadataWrapper(cst.parse_module(source)).module
+    except (OSError, UnicodeDecodeError, cst.ParserSyntaxError) as error:
+        raise InputError(f"{path}: expected a Python module, found {error}") from None
+    texts = [module.code_for_node(statement) for statement in module.body]
+    begin = source.index("".join(texts))
+    found: dict[tuple[str, str, str], Mutant] = {}
+    outside = 0
+    for statement, text in zip(module.body, texts, strict=True):
+        end = begin + len(text)
+        for function, node, new in _changes(statement, "", in_function=False):
+            if function is None:
+                outside += 1
+                continue
+            changed = module.code_for_node(statement.deep_replace(node, new))
+            if changed != text and _compiles(changed):
+                one = mutant(path, function, source, source[:begin] + changed + source[end:])
+                found.setdefault(one.key, one)
+        begin = end
+    return [*found.values()], outside
+
+
+def _compiles(source: str) -> bool:
+    try:
+        compile(source, "changed", "exec")
+    except SyntaxError:  # a positional argument after a keyword, say
+        return False
+    return True
+
+
+def _changes(node: Any, scope: str, in_function: bool) -> Iterator[tuple[str | None, Any, Any]]:
+    """(outermost function or None, node, its replacement) of every change below a node."""
+    cst = _library("libcst")
+    if isinstance(node, cst.Annotation | cst.Import | cst.ImportFrom | cst.Decorator | cst.Raise):
+        return
+    if isinstance(node, cst.Call) and _name(node.func) in MESSAGES:
+        return
+    if isinstance(node, cst.Expr) and isinstance(
+        node.value, cst.SimpleString | cst.ConcatenatedString
+    ):
+        return
+    if isinstance(node, cst.ClassDef | cst.FunctionDef) and not in_function:
+        scope = f"{scope}.{node.name.value}".lstrip(".")
+    if isinstance(node, cst.FunctionDef):
+        # Defaults are computed when the module is imported.
+        for child in node.params.children if not in_function else ():
+            yield from ((None, *change[1:]) for change in _changes(child, scope, True))
+        yield from _changes(node.body, scope, True)
+        return
+    for new in _replacements(node):
+        yield scope if in_function else None, node, new
+    for child in node.children:
+        yield from _changes(child, scope, in_function)
+
+
+def _library(name: str) -> Any:
+    """mutmut or a library that comes with it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError("mutmut is not installed: pip install mutmut") from None
+
+
+def _name(node: Any) -> str:
+    """The last part of a dotted name, or nothing."""
+    return getattr(getattr(node, "attr", node), "value", "")
+
+
+def _replacements(node: Any) -> Iterator[Any]:
+    cst = _library("libcst")
+    for kind, operator in _library("mutmut.mutation.mutators").mutation_operators:
+        if not isinstance(node, kind) or operator.__name__ in LEFT_OUT:
+            continue
+        made = [*operator(node)]
+        if operator.__name__ == "operator_arg_removal":
+            made = [new for new in made if len(new.args) < len(node.args)]
+        # Of strings the first change only; the others differ in case.
+        yield from made[:1] if isinstance(node, cst.BaseString) else made
+    if isinstance(node, cst.Call) and (swapped := SWAPS.get(_name(node.func))):
+        yield node.with_deep_changes(getattr(node.func, "attr", node.func), value=swapped)
+    if isinstance(node, cst.If):
+        inner = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+        for operator, literal in ((cst.And(), "False"), (cst.Or(), "True")):
+            test = cst.BooleanOperation(inner, operator, cst.Name(literal))
+            # `if(a)` becomes `if (a) and False`.
+            space = cst.SimpleWhitespace(" ")
+            yield node.with_changes(test=test, whitespace_before_test=space)
+    if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
+        yield cst.Pass()
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+class Bench:
+    """A pytest plugin that runs mutants instead of the tests.
+
+    Args:
+        mutants: what to run, in order.
+        report: called with each mutant, its result and the test that failed.
+        minutes: to stop after.
+        seconds: of tests for one mutant; one that outlives them has survived.
+        more: seconds that a mutant may take beyond five times what its tests took.
+    """
+
+    def __init__(
+        self,
+        mutants: Sequence[Mutant],
+        report: Callable[[Mutant, str, str], None],
+        *,
+        minutes: float = 60.0,
+        seconds: float = 60.0,
+        more: float = 30.0,
+    ) -> None:
+        self._mutants, self._report = mutants, report
+        self._minutes, self._seconds, self._more = minutes, seconds, more
+        self._files = {str(Path(m.path).resolve()) for m in mutants}
+        self._failed: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._failed.append(report.nodeid)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise InputError("--tests: expected files that pytest can collect, found errors")
+        begin = time.perf_counter()
+        functions = self._functions()
+        gc.freeze()  # so that children copy fewer pages
+        rows = _in_child(lambda: self._traced(session.items), 1800)
+        if not isinstance(rows, list):
+            found = rows or "no end within 30 minutes"
+            raise InputError(f"--tests: expected files that run in a fork, found {found}")
+        took = {session.items[number]: (seconds, called) for number, seconds, called in rows}
+        for one in self._mutants:
+            if time.perf_counter() - begin > 60 * self._minutes:
+                break
+            path = str(Path(one.path).resolve())
+            chosen, seconds = self._chosen(took, (path, one.function))
+            target = functions.get((path, one.function))
+            if target is None:
+                continue
+            code = _code(one.source, path, one.function)
+
+            def test(target=target, code=code, chosen=chosen) -> str:
+                target.__code__ = code
+                return self._run(chosen)
+
+            said = _in_child(test, 5 * seconds + self._more)
+            result = TIMEOUT if said is None else KILLED if said else SURVIVED
+            self._report(one, result, said or f"{len(chosen)} tests")
+        return True
+
+    def _chosen(
+        self, took: Mapping[pytest.Item, tuple[float, set]], function: tuple[str, str]
+    ) -> tuple[list[pytest.Item], float]:
+        """Tests for a function, with their seconds: first those that called it, the quickest first.
+
+        Then the others of their files, since the first test calls what a fixture, a cache or a
+        compiled function keeps for the next.
+        """
+        calling = {item for item, (_, called) in took.items() if function in called}
+        files = {item.path for item in calling}
+        ranked = sorted(
+            (item not in calling, took[item][0], item.nodeid, item)
+            for item in took
+            if item.path in files
+        )
+        chosen, total = [], 0.0
+        for *_, seconds, _, item in ranked:
+            if chosen and total + seconds > self._seconds:
+                break
+            total += seconds
+            chosen.append(item)
+        return chosen, total
+
+    def _functions(self) -> dict[tuple[str, str], types.FunctionType]:
+        """The functions of the modules, by file and qualified name."""
+        return {
+            (f.__code__.co_filename, f.__code__.co_qualname): f
+            for f in gc.get_objects()
+            if isinstance(f, types.FunctionType) and f.__code__.co_filename in self._files
+        }
+
+    def _run(self, items: Sequence[pytest.Item]) -> str:
+        """The first test that fails, or nothing."""
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                return self._failed[0]
+        return ""
+
+    def _traced(self, items: Sequence[pytest.Item]) -> list[tuple[int, float, set]]:
+        """Number, seconds and called functions of the tests that pass."""
+        called: set[tuple[str, str]] = set()
+
+        def trace(frame: Any, event: str, arg: Any) -> None:
+            if (code := frame.f_code).co_filename in self._files:
+                called.add((code.co_filename, code.co_qualname.split(".<locals>")[0]))
+
+        threading.settrace(trace)
+        sys.settrace(trace)
+        found = []
+        for number, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
+            called.clear()
+            begin = time.perf_counter()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            found.append((number, time.perf_counter() - begin, called.copy()))
+        return [row for row in found if items[row[0]].nodeid not in self._failed]
+
+
+def _code(source: str, path: str, function: str) -> types.CodeType:
+    """The code of a function of a module, compiled."""
+    queue = [compile(source, path, "exec")]
+    for code in queue:
+        if code.co_qualname == function:
+            return code
+        queue += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    raise AssertionError(function)
+
+
+def _in_child(action: Callable[[], Any], seconds: float) -> Any:
+    """What an action returns in a forked process, or None if it takes longer.
+
+    Raises:
+        RuntimeError: the process died.
+    """
+    context = multiprocessing.get_context("fork")
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(action, send))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of jax, about forks; it has computed nothing yet
+        process.start()
+    send.close()
+    try:
+        return receive.recv() if receive.poll(seconds) else None
+    except EOFError:
+        return "a process that died"
+    finally:
+        receive.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(
+                int(process.pid or 0), signal.SIGKILL
+            )  # with the processes that tests started
+        process.join()
+
+
+def _child(action: Callable[[], Any], send: Connection) -> None:
+    os.setsid()
+    silence = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(silence, stream)
+    send.send(action())
+
+
+def run(
+    mutants: Sequence[Mutant],
+    tests: Sequence[str],
+    report: Callable[[Mutant, str, str], None],
+    **limits: float,
+) -> None:
+    """Runs mutants with the tests of some files and with the examples in their modules.
+
+    Args:
+        mutants: what to run, in order.
+        tests: files or folders.
+        report: called with each mutant, its result (killed, survived or timeout) and a remark.
+        limits: `minutes`, `seconds` and `more` of `Bench`.
+
+    Raises:
+        InputError: the tests cannot be collected.
+    """
+    modules = sorted({m.path for m in mutants})
+    bench = Bench(mutants, report, **limits)
+    arguments = [*PYTEST.split(), "--doctest-modules", *tests, *modules]
+    code = pytest.main(arguments, plugins=[bench])
+    if code == pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    if code != pytest.ExitCode.OK:
+        raise InputError(f"--tests: expected files that pytest can collect, found {code!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutation:
+    """Change modules, one place at a time, and see whether their tests notice.
+
+    Attributes:
+        modules: files, relative to the working directory.
+        tests: files or folders of their tests.
+        out: JSON lines, one for each mutant that ran.
+        sample: mutants to draw at random.
+        seed: of the draw.
+        minutes: stop after this time.
+        seconds: of tests for one mutant, quickest first.
+        again: run the survivors in the file again.
+    """
+
+    modules: tuple[str, ...]
+    tests: tuple[str, ...]
+    out: Path
+    sample: int = 10**9
+    seed: int = 0
+    minutes: float = 60.0
+    seconds: float = 60.0
+    again: bool = False
+
+    def __post_init__(self) -> None:
+        require(self, "sample", at_least=1)
+        require(self, "seed", at_least=0)
+        require(self, "minutes", "seconds", above=0)
+
+    def run(self) -> None:
+        made = [mutants(path) for path in self.modules]
+        drawn = [one for found, _ in made for one in found]
+        total = len(drawn)
+        random.Random(self.seed).shuffle(drawn)
+        drawn = drawn[: self.sample]
+        rows = self._rows()
+        wanted = {key for key, row in rows.items() if row["now"] == SURVIVED}
+        chosen = [m for m in drawn if (m.key in wanted if self.again else m.key not in rows)]
+        with self.out.open("a", encoding="utf-8") as file:
+
+            def report(one: Mutant, result: str, remark: str) -> None:
+                row = {"path": one.path, "function": one.function, "diff": one.diff}
+                row |= {"line": one.line, "result": result, "remark": remark}
+                print(json.dumps(row), file=file, flush=True)
+
+            if chosen:
+                run(chosen, self.tests, report, minutes=self.minutes, seconds=self.seconds)
+        rows = self._rows()
+        ran = [(m, rows[m.key]) for m in drawn if m.key in rows]
+        for one, row in ran:
+            if row["now"] == SURVIVED:
+                print(f"{one.path}:{one.line}: {one.function}, {row['remark']}\n{one.diff}\n")
+        outside = sum(count for _, count in made)
+        Console().print(table(total, [row for _, row in ran]))
+        print(f"{outside} changes outside functions were left out")
+
+    def _rows(self) -> dict[tuple[str, str, str], dict[str, Any]]:
+        """Key of a mutant -> its last row, with its first result."""
+        rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+        if self.out.exists():
+            for line in self.out.read_text("utf-8").splitlines():
+                row = json.loads(line)
+                key = row["path"], row["function"], row["diff"]
+                first = rows[key]["first"] if key in rows else row["result"]
+                rows[key] = row | {"now": row["result"], "first": first}
+        return rows
+
+
+def table(total: int, rows: Sequence[Mapping[str, Any]]) -> Table:
+    """How many mutants there are, ran and were killed, in the first run and in the last."""
+    made = Table(box=None)
+    for name in ("mutants", "run", "killed at first", "killed now", "of them timeouts", "survived"):
+        made.add_column(name, justify="right")
+    first, now = ([row[name] for row in rows] for name in ("first", "now"))
+    killed = len(rows) - now.count(SURVIVED)
+    share = f" ({killed / len(rows):.0%})" if rows else ""
+    counts = [total, len(rows), len(rows) - first.count(SURVIVED), f"{killed}{share}"]
+    made.add_row(*map(str, [*counts, now.count(TIMEOUT), now.count(SURVIVED)]))
+    return made
+
+
+if __name__ == "__main__":
+    run_command(Mutation, prog="python -m experiments.robustness.mutation")
