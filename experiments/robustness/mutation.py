@@ -23,6 +23,7 @@ computed something: a test file must not make arrays while it is imported.
 """
 
 import contextlib
+import cProfile
 import dataclasses
 import difflib
 import gc
@@ -32,8 +33,6 @@ import multiprocessing
 import os
 import random
 import signal
-import sys
-import threading
 import time
 import types
 import warnings
@@ -304,20 +303,18 @@ class Bench:
 
     def _traced(self, items: Sequence[pytest.Item]) -> list[tuple[int, float, set]]:
         """Number, seconds and called functions of the tests that pass."""
-        called: set[tuple[str, str]] = set()
-
-        def trace(frame: Any, event: str, arg: Any) -> None:
-            if (code := frame.f_code).co_filename in self._files:
-                called.add((code.co_filename, code.co_qualname.split(".<locals>")[0]))
-
-        threading.settrace(trace)
-        sys.settrace(trace)
         found = []
         for number, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
-            called.clear()
             begin = time.perf_counter()
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            found.append((number, time.perf_counter() - begin, called.copy()))
+            with cProfile.Profile(subcalls=False, builtins=False) as profile:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            codes = [entry.code for entry in profile.getstats()]
+            called = {
+                (code.co_filename, code.co_qualname.split(".<locals>")[0])
+                for code in codes
+                if isinstance(code, types.CodeType) and code.co_filename in self._files
+            }
+            found.append((number, time.perf_counter() - begin, called))
         return [row for row in found if items[row[0]].nodeid not in self._failed]
 
 
