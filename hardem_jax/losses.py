@@ -588,5 +588,5 @@ def _unsplit(x: Array) -> Array:
     spec = jax.typeof(x).sharding.spec
     if not len(spec) or spec[-1] is None:
         return x
-    whole = PartitionSpec(*spec[:-1], None)
+    whole = PartitionSpec(*spec[:-1])
     return jax.sharding.reshard(x, NamedSharding(jax.typeof(x).sharding.mesh, whole))

@@ -152,6 +152,13 @@ def test_nan_in_a_solution_reaches_the_loss_and_no_other_row(loss):
     assert np.isfinite(got.gradient[2:]).all()
 
 
+@pytest.mark.parametrize("filler", [math.nan, INF])
+def test_a_solution_without_weight_does_not_enter_whatever_its_score(filler):
+    log_probs = jnp.array([-1.0, filler])
+    assert first_only_loss(log_probs) == 1.0
+    assert_array_equal(jax.grad(first_only_loss)(log_probs), [-1.0, 0.0])
+
+
 @pytest.mark.parametrize("loss", PAPER_LOSSES, ids=str)
 def test_gradient_agrees_with_finite_differences(loss):
     # Far enough apart that a finite step does not change which solution is the likeliest.
