@@ -106,8 +106,8 @@ def top_k(k: int) -> Callable[..., Array]:
     def weights(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
         scores = _scores(log_probs, where)
         # Sorting puts NaN last, where it would be dropped unseen: here it ranks first.
-        order = jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), axis=-1, stable=True)
-        rank = jnp.argsort(order, axis=-1)
+        order = jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), stable=True)
+        rank = jnp.argsort(order)
         return _softmax(jnp.where(rank < k, scores, -jnp.inf))
 
     return weights

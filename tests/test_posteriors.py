@@ -77,6 +77,19 @@ def test_nan_is_not_hidden(name):
     assert math.isnan(got[0]) or got[0] == 1.0
 
 
+@over_all_posteriors
+def test_low_precision_is_float32_on_the_rounded_input(name):
+    low = jnp.array([[-1.0, -1.01, -7.3]], jnp.bfloat16)
+    got = POSTERIORS[name](low)
+    assert got.dtype == jnp.float32
+    assert_array_equal(got, POSTERIORS[name](low.astype(jnp.float32)))
+
+
+def test_each_row_has_its_own_scale():
+    log_probs = np.array([[-1.0, -1.0], [-1000.0, -1000.0]], np.float32)
+    assert_array_equal(weights("soft", log_probs), np.full((2, 2), 0.5))
+
+
 def test_values_are_the_formulas():
     log_probs = np.log(np.array([[0.1, 0.4, 0.4, 0.3, 0.2]], np.float32))
     p = np.array([0.1, 0.4, 0.4, 0.3, 0.2])
@@ -112,3 +125,4 @@ def test_temperature_out_of_range(bad):
 def test_k_out_of_range():
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         top_k(0)
+    assert_array_equal(top_k(1)(np.array([-2.0, -1.0], np.float32)), [0, 1])
