@@ -289,9 +289,8 @@ def typed_table(table: Table, semantics: Semantics = "official") -> TypedTable:
 
 
 def _is_exact(addends: np.ndarray) -> bool:
-    if not np.isfinite(addends).all() or (addends != np.rint(addends)).any():
-        return False
-    return bool(np.abs(addends).sum() < _EXACT)
+    """Whether these are integers, NaN and infinity are not, whose sum is exact in float64."""
+    return bool((addends == np.rint(addends)).all() and np.abs(addends).sum() < _EXACT)
 
 
 def rows_of(mask: int) -> list[int]:

@@ -40,7 +40,7 @@ def reaching(table: TypedTable, masks: Sequence[int], answer: Sequence[Cell]) ->
     ]  # fmt: skip
     tests = bits_of(tests, num_rows).T
     valid = np.zeros((len(masks), len(columns), len(AGGREGATORS)), bool)
-    step = max(1, _MAX_ELEMENTS // max(1, num_rows, tests.shape[1]))
+    step = max(1, _MAX_ELEMENTS // max(num_rows, tests.shape[1]))
     for start in range(0, len(masks), step):
         block = slice(start, start + step)
         bits = bits_of(masks[block], num_rows)
@@ -104,7 +104,9 @@ def _judge_cells(table, masks, bits, tests, cell, valid) -> None:
     equal, above, below = np.split(bits @ tests, 3, axis=1)
     held = equal > 0
     valid[..., NONE] = held & (bits.sum(1) == 1)[:, None]
-    addends, numbers, counts = np.split(bits @ table.sums, 3, axis=1)
+    with np.errstate(all="ignore"):  # cells may be infinite, sets of rows without a number
+        addends, numbers, counts = np.split(bits @ table.sums, 3, axis=1)
+        averages = addends / numbers
     if cell is None:
         valid[..., MAX] = valid[..., MIN] = counts == 0
         valid[..., SUM] = valid[..., AVG] = numbers == 0
@@ -114,8 +116,6 @@ def _judge_cells(table, masks, bits, tests, cell, valid) -> None:
     if isinstance(cell, str):
         return
     valid[..., COUNT] = counts == _as_float(cell)
-    with np.errstate(all="ignore"):
-        averages = addends / numbers
     for aggregator, values in ((SUM, addends), (AVG, averages)):
         found = _equal_sums(table, values, numbers, cell)
         for m, s in np.argwhere(found.uncertain).tolist():

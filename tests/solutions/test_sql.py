@@ -533,3 +533,47 @@ def test_a_cell_that_cannot_be_stored_is_named():
     table = Table("1-1", ("a", "no."), ("text", "real"), (("x", 1), ("y", 2**64)))
     with pytest.raises(InputError, match="table 1-1, column 'no.': row 1 of a real column: .*1844"):
         enumerate_sql(table, "x?", ["x"])
+
+
+def test_the_number_of_combinations_limits_the_number_of_conditions():
+    table = Table("1-1", ("a", "b"), ("text", "text"), (("x", "y"), ("x", "z"), ("w", "y")))
+    # No condition, two of one, one of both: 1, 3 and 4 combinations, and never more.
+    for limit, expected in ((2, 0), (3, 1), (4, 3)):
+        rules = SqlRules(max_combinations=limit)
+        assert enumerate_sql(table, "x y", ["x"], rules).max_conditions == expected
+
+
+def test_null_among_the_cells_of_an_answer():
+    for length in (7, 8, 9):  # the rows of a mask are bits of bytes
+        table = Table("1-1", ("a",), ("text",), ((None,),) * (length - 1) + (("x",),))
+        (query,) = enumerate_sql(table, "", [None] * (length - 1) + ["x"]).queries
+        assert execute_sql(table, Query.from_row(query, "", split_words(""))) == [
+            *[None] * (length - 1),
+            "x",
+        ]
+
+
+def test_a_sum_that_is_no_number_is_null():
+    table = Table("1-1", ("a",), ("real",), ((np.inf,), (-np.inf,)))
+    found = enumerate_sql(table, "", [None]).queries
+    aggregators = [Query.from_row(row, "", split_words("")).aggregator for row in found]
+    expected = [a for a in range(6) if execute_sql(table, Query(0, a)) == [None]]
+    assert aggregators == expected == [4, 5]
+
+
+def test_a_text_that_cannot_be_stored_is_named():
+    table = Table("1-1", ("a",), ("text",), (("x",), ("\ud800",)))
+    with pytest.raises(InputError, match="row 1 of a text column"):
+        enumerate_sql(table, "x?", ["x"])
+
+
+def test_every_row_has_a_cell_for_each_column():
+    with pytest.raises(ValueError, match="table 1-1, row 1: expected 2 cells, found 1"):
+        Table("1-1", ("a", "b"), ("text", "text"), (("x", "y"), ("x",)))
+
+
+def test_a_closed_engine_is_closed():
+    with OfficialEngine() as engine:
+        engine.execute(GOLF, Query(0, 0))
+    with pytest.raises(ExecutionError, match="closed database"):
+        engine.execute(GOLF, Query(0, 0))
