@@ -69,3 +69,11 @@ def test_a_long_difference_is_cut():
     with pytest.raises(InputError, match="and 8 more") as error:
         check_same(stored, {}, Path("run"))
     assert len(str(error.value)) < 2500
+
+
+def test_of_a_long_value_the_beginning_is_shown():
+    with pytest.raises(InputError) as refused:
+        check_same({"data": "a" * 200}, {"data": "b" * 120}, Path("run"))
+    message = str(refused.value)
+    assert "a" * 120 + "..." in message and "a" * 121 not in message
+    assert "b" * 120 in message and "b..." not in message

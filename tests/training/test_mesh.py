@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.mesh import data_mesh, mesh_over, place_batch, place_whole_batch, split_ids
 
 
 @pytest.mark.parametrize("count", [0, -1, 9])
@@ -34,8 +34,15 @@ def test_default_mesh_has_all_devices():
 
 def test_rows_that_do_not_divide_are_named():
     batch = {"features": {"x": np.zeros((12, 2))}}
-    with pytest.raises(InputError, match="features.x: 12 rows do not divide by 8 devices"):
-        place_batch(batch, data_mesh())
+    for place in (place_batch, place_whole_batch):
+        with pytest.raises(InputError, match="features.x: 12 rows do not divide by 8 devices"):
+            place(batch, data_mesh())
+
+
+@pytest.mark.parametrize("fsdp", [0, 3])
+def test_fsdp_divides_the_devices(fsdp):
+    with pytest.raises(InputError, match=f"expected a divisor of the 8 devices, got {fsdp}"):
+        mesh_over(jax.devices(), fsdp=fsdp)
 
 
 def test_ids_stay_on_the_host():

@@ -172,6 +172,15 @@ def test_the_average_is_the_formula(container, decay):
     assert averaged_params(params, plain_state) is params
 
 
+def test_updates_are_counted_in_integers():
+    # In float32 the count would stop at 2**24.
+    transform, params = average_params(0.9), {"w": jnp.zeros(())}
+    state = transform.init(params)
+    assert state.count.dtype == jnp.int32
+    _, state = transform.update(params, state, params)
+    assert state.count == 1
+
+
 def test_what_does_not_move_is_its_own_average():
     params = {"w": jnp.asarray(np.random.default_rng(0).normal(size=100), jnp.float32)}
     transform = average_params(0.9999)
