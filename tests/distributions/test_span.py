@@ -63,9 +63,9 @@ def test_within_keeps_scores_and_takes_the_rest_away(example):
     *_, where, spans = example
     inner = jnp.array(where & (np.arange(9) < 4))
     restricted = spans.within(inner)
-    np.testing.assert_array_equal(
-        restricted.start, np.where(inner, np.asarray(spans.start), -np.inf)
-    )
+    for name in ("start", "end"):
+        kept = np.where(inner, np.asarray(getattr(spans, name)), -np.inf)
+        np.testing.assert_array_equal(getattr(restricted, name), kept)
     assert int(restricted.top(1, max_length=9)[0][0].max()) < 4
     np.testing.assert_array_equal(restricted.where, inner)
     # A wider mask gives nothing back, and what was normalised stays normalised.
