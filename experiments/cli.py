@@ -54,10 +54,12 @@ def run_command(
         command.run()
 
 
-def parse(
-    commands: Mapping[str, type] | type, *, prog: str, argv: Sequence[str] | None = None
-) -> Any:
+def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any:
     """The dataclass that a command line describes.
+
+    Args:
+        commands: as in `run_command`, or a union of dataclasses, each a subcommand.
+        prog, argv: as in `run_command`.
 
     Raises:
         InputError: in one line, for an unknown, missing or malformed flag.
@@ -67,9 +69,9 @@ def parse(
     try:
         with contextlib.redirect_stderr(said):
             options: dict[str, Any] = {"prog": prog, "args": argv, "config": _TYRO_OPTIONS}
-            if isinstance(commands, type):
-                return tyro.cli(commands, **options)
-            return tyro.extras.subcommand_cli_from_dict(dict(commands), **options)
+            if isinstance(commands, Mapping):
+                return tyro.extras.subcommand_cli_from_dict(dict(commands), **options)
+            return tyro.cli(commands, **options)
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

@@ -12,23 +12,23 @@ import abc
 import dataclasses
 import json
 import re
+import shlex
 import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli import flags
+from experiments.cli import flags, parse
 from experiments.runs import Setting, TrainCommand
-from hardem_jax.analysis.objectives import ReleasedMML
 from hardem_jax.data.records import write_json, write_text
 from hardem_jax.errors import InputError, found_by, require
 from hardem_jax.locks import locked
-from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
+from hardem_jax.objectives import AnyObjective, Objective, label
 from hardem_jax.training.fingerprint import may_change, settings_of
 
 #: What a run's scores hold that is no score.
@@ -51,8 +51,9 @@ class CompareCommand(Setting):
 
     Attributes:
         seeds: one run of every objective for each; they replace the seed of ``loop``.
-        objectives: the rows of the table.
-        tau: annealing steps of hard EM, None for no annealing; one row of the table for each.
+        objectives: one row of the table for each, written as for ``train`` behind
+            ``objective:`` and in quotes if it has flags: "hard-em --tau 4000", "em posterior:top-k
+            --posterior.k 5".
         shown: questions in ``predictions.md``, answered by the runs of the first seed;
             0 for no such file.
     """
@@ -63,15 +64,14 @@ class CompareCommand(Setting):
     CURVES: ClassVar[Mapping[str, str]]
 
     seeds: tuple[int, ...] = may_change("each run has one", default=(0, 1, 2))
-    objectives: tuple[Literal["first-only", "mml", "hard-em", "released-mml"], ...] = may_change(
+    objectives: tuple[str, ...] = may_change(
         "each run has one", default=("first-only", "mml", "hard-em")
     )
-    tau: tuple[float | None, ...] = may_change("each run has one", default=(None,))
     shown: int = may_change("scores do not depend on it", default=20)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("seeds", "objectives", "tau"):
+        for name in ("seeds", "objectives"):
             if not getattr(self, name):
                 raise InputError(f"{name}: expected at least one value, found none")
         require(self, "seeds", at_least=0, below=2**32)
@@ -89,19 +89,16 @@ class CompareCommand(Setting):
 
     def rows(self) -> dict[str, Objective]:
         """Label -> objective, in the order of the table."""
-        by_name = self.rows_by_name()
-        return {label: row for name in self.objectives for label, row in by_name[name].items()}
-
-    def rows_by_name(self) -> dict[str, Mapping[str, Objective]]:
-        """What each name in ``objectives`` stands for."""
-        names = [f"Hard EM, tau {tau if tau is None else f'{tau:g}'}" for tau in self.tau]
-        annealed = {n: HardEM(tau=tau) for n, tau in zip(names, self.tau, strict=True)}
-        return {
-            "first-only": {"First-only": FirstOnly()},
-            "mml": {"MML": MML()},
-            "hard-em": annealed,
-            "released-mml": {"MML as released in 2019": ReleasedMML()},
-        }
+        rows = {}
+        for text in self.objectives:
+            try:
+                objective = parse(AnyObjective, prog="objectives", argv=shlex.split(text))
+            except (InputError, ValueError) as error:
+                raise InputError(f"objectives: {text!r}: {error}") from None
+            if (name := label(objective)) in rows:
+                raise InputError(f"objectives: expected different values, found {name!r} twice")
+            rows[name] = objective
+        return rows
 
     def run(self) -> None:
         import jax  # not needed to parse the flags
@@ -112,11 +109,9 @@ class CompareCommand(Setting):
                 f"compare: expected one process, found {jax.process_count()}; train and evaluate "
                 "take several"
             )
-        for name in ("seeds", "objectives", "tau"):
-            values = getattr(self, name)
-            if len(set(values)) < len(values):
-                told = " ".join(map(str, values))
-                raise InputError(f"--{name}: expected different values, found {told}")
+        if len(set(self.seeds)) < len(self.seeds):
+            found = " ".join(map(str, self.seeds))
+            raise InputError(f"--seeds: expected different values, found {found}")
         try:
             self.out.mkdir(parents=True, exist_ok=True)
         except OSError as error:

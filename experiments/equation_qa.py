@@ -24,13 +24,12 @@ from experiments.runs import (
     TaskRun,
     TrainCommand,
 )
-from hardem_jax.analysis.objectives import ReleasedMML
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.drop import NumericExample
 from hardem_jax.data.equations import numeric_question
 from hardem_jax.data.reading import read_text
 from hardem_jax.errors import InputError, printable
-from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
+from hardem_jax.objectives import AnyObjective, HardEM, Objective
 from hardem_jax.solutions.equations import execute_equation, format_number
 from hardem_jax.tasks.equation_config import InferenceConfig
 from hardem_jax.training.config import LoopConfig
@@ -78,7 +77,7 @@ class Train(EquationSetting, TrainCommand):
         objective: which equations are trusted.
     """
 
-    objective: HardEM | MML | FirstOnly | ReleasedMML = HardEM()
+    objective: AnyObjective = HardEM()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

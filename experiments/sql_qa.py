@@ -15,13 +15,12 @@ from rich.console import Console
 from experiments.compare import CompareCommand, ShownAnswer
 from experiments.model_configs import SQLovaConfig
 from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCommand
-from hardem_jax.analysis.objectives import ReleasedMML
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.queries import query_question
 from hardem_jax.data.table_file import read_csv_table
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError, printable, require
-from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
+from hardem_jax.objectives import AnyObjective, HardEM, Objective
 from hardem_jax.solutions.sql import SqlRules
 from hardem_jax.tasks.sql_config import InferenceConfig
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
@@ -83,7 +82,7 @@ class Train(SqlSetting, TrainCommand):
         objective: which queries are trusted.
     """
 
-    objective: HardEM | MML | FirstOnly | ReleasedMML = HardEM()
+    objective: AnyObjective = HardEM()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -18,18 +18,17 @@ if TYPE_CHECKING:
         has_solution,
         mean_over,
         mml_loss,
-        scheduled_loss,
     )
-    from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective, Scheduled
+    from hardem_jax.objectives import EM, MML, FirstOnly, HardEM, Objective
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "EM",
     "MML",
     "FirstOnly",
     "HardEM",
     "Objective",
-    "Scheduled",
     "annealed_loss",
     "check_log_probs",
     "em_loss",
@@ -38,10 +37,9 @@ __all__ = [
     "has_solution",
     "mean_over",
     "mml_loss",
-    "scheduled_loss",
 ]
 
-_OBJECTIVES = {"MML", "FirstOnly", "HardEM", "Objective", "Scheduled"}
+_OBJECTIVES = {"EM", "MML", "FirstOnly", "HardEM", "Objective"}
 
 
 def __getattr__(name: str) -> Any:

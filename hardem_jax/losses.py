@@ -60,17 +60,17 @@ Example:
      [-0.5  0.   0. ]]
 """
 
-import dataclasses
 import itertools
 import math
-import operator
 from collections.abc import Callable, Hashable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
-from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
+
+from hardem_jax.masked import Rows
 
 Array = jax.Array
 ReduceFn = Callable[..., Array]
@@ -114,8 +114,8 @@ def hard_em_loss(
         >>> hard_em_loss(jnp.log(jnp.array([0.25, 0.5]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = _Rows.of(log_probs, where, segment_ids, num_segments)
-    return z.reduce(z.cross_entropy(z.most_likely()), reduce_fn)
+    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    return _reduce(z, _cross_entropy(z, z.most_likely()), reduce_fn)
 
 
 def mml_loss(
@@ -135,8 +135,8 @@ def mml_loss(
         >>> mml_loss(jnp.log(jnp.array([0.25, 0.25]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = _Rows.of(log_probs, where, segment_ids, num_segments)
-    return z.reduce(-z.logsumexp(), reduce_fn)
+    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    return _reduce(z, -z.logsumexp(), reduce_fn)
 
 
 def first_only_loss(
@@ -157,62 +157,8 @@ def first_only_loss(
         >>> first_only_loss(jnp.log(jnp.array([0.1, 0.5, 0.4])), where=where).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = _Rows.of(log_probs, where, segment_ids, num_segments)
-    return z.reduce(z.cross_entropy(z.first(z.where)), reduce_fn)
-
-
-def scheduled_loss(
-    log_probs: ArrayLike,
-    *,
-    key: Array,
-    hard_probability: Array | float,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-    reduce_fn: ReduceFn | None = jnp.mean,
-) -> Array:
-    """Hard EM with probability ``hard_probability``, else MML: one draw for the whole batch.
-
-    Both values are computed and one is chosen, so that neither the draw nor the
-    probability recompiles a jitted step; they share one set of log-probs, and next
-    to a model their cost is nothing. The same ``key`` gives the same draw on
-    every device.
-
-    Args:
-        key: a PRNG key, fresh for every step.
-        hard_probability: scalar in [0, 1], may be traced.
-        others: as in `hard_em_loss`.
-
-    Example:
-        >>> log_probs = jnp.log(jnp.array([0.25, 0.25]))
-        >>> loss = scheduled_loss(log_probs, key=jax.random.key(0), hard_probability=0.0)
-        >>> bool(loss == mml_loss(log_probs))
-        True
-    """
-    z = _Rows.of(log_probs, where, segment_ids, num_segments)
-    hard = jax.random.bernoulli(key, hard_probability)
-    values = jnp.where(hard, z.cross_entropy(z.most_likely()), -z.logsumexp())
-    return z.reduce(values, reduce_fn)
-
-
-def annealing_probability(
-    step: Array | int, *, tau: Array | float | None, cap: float = 1.0
-) -> Array:
-    """Probability of a hard step, min(step / tau, cap); 1 where tau is None or 0.
-
-    The paper's text has the two objectives the other way round; its authors
-    confirmed this direction, in which training starts from MML. The released code
-    uses ``cap=0.8``, so that a fifth of its steps stay MML for ever.
-
-    Example:
-        >>> print(annealing_probability(3000, tau=4000, cap=0.8))
-        0.75
-    """
-    if tau is None:
-        return jnp.float32(1.0)
-    tau = jnp.asarray(tau, jnp.float32)
-    ratio = jnp.asarray(step, jnp.float32) / jnp.where(tau > 0, tau, 1.0)
-    return jnp.where(tau > 0, jnp.minimum(ratio, cap), 1.0)
+    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    return _reduce(z, _cross_entropy(z, z.first(z.where)), reduce_fn)
 
 
 def annealed_loss(
@@ -222,18 +168,24 @@ def annealed_loss(
     key: Array,
     tau: Array | float | None,
     cap: float = 1.0,
+    schedule: Literal["linear", "switch", "as-printed"] = "linear",
     where: ArrayLike | None = None,
     segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
 ) -> Array:
-    """Hard EM with probability min(step / tau, cap), else MML (section 3.2, appendix B).
+    r"""Hard EM with probability :math:`\min(t / \tau, 1)`, else MML (section 3.2, appendix B).
+
+    One draw for the whole batch: both values are computed and one is chosen, so that neither
+    the draw nor the step number recompiles a jitted step. They share one set of log-probs, and
+    next to a model their cost is nothing. The same ``key`` gives the same draw on every device.
 
     Args:
-        step: number of the training step, from 0; may be traced.
+        step: number of the training step, t, from 0; may be traced.
         key: a PRNG key, fresh for every step.
         tau: steps until every step is hard; None or 0 is plain hard EM.
-        cap: upper bound of the probability while annealing.
+        cap: upper bound of the probability while annealing (released code: 0.8).
+        schedule: how the probability changes, see `hard_probability`.
         others: as in `hard_em_loss`.
 
     Example:
@@ -243,15 +195,71 @@ def annealed_loss(
         >>> bool(annealed_loss(log_probs, step=0, key=key, tau=None) == hard_em_loss(log_probs))
         True
     """
-    return scheduled_loss(
-        log_probs,
-        key=key,
-        hard_probability=annealing_probability(step, tau=tau, cap=cap),
-        where=where,
-        segment_ids=segment_ids,
-        num_segments=num_segments,
-        reduce_fn=reduce_fn,
-    )
+    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    hard = is_hard_step(step=step, key=key, tau=tau, cap=cap, schedule=schedule)
+    values = jnp.where(hard, _cross_entropy(z, z.most_likely()), -z.logsumexp())
+    return _reduce(z, values, reduce_fn)
+
+
+def is_hard_step(
+    *,
+    step: Array | int,
+    key: Array,
+    tau: Array | float | None,
+    cap: float = 1.0,
+    schedule: Literal["linear", "switch", "as-printed"] = "linear",
+) -> Array:
+    """Returns whether `annealed_loss` with these arguments is hard EM, a bool scalar.
+
+    Example:
+        >>> print(is_hard_step(step=7, key=jax.random.key(0), tau=None))
+        True
+    """
+    return jax.random.bernoulli(key, hard_probability(step, tau=tau, cap=cap, schedule=schedule))
+
+
+def hard_probability(
+    step: Array | int,
+    *,
+    tau: Array | float | None,
+    cap: float = 1.0,
+    schedule: Literal["linear", "switch", "as-printed"] = "linear",
+) -> Array:
+    r"""Returns the probability of a hard step; 1 where ``tau`` is None or 0.
+
+    ==============  ============================================================================
+    ``linear``      :math:`\min(t / \tau, cap)`: from MML to hard EM (Min et al., 2019). The
+                    released code has ``cap=0.8``, so that a fifth of its steps stay MML.
+    ``switch``      0 before step :math:`\tau`, ``cap`` from it on (Cheng et al., 2020).
+    ``as-printed``  :math:`1 - \min(t / \tau, cap)`: from hard EM to MML, as the paper's text
+                    has it. Its authors confirmed the other direction.
+    ==============  ============================================================================
+
+    Args:
+        step: t, int or array.
+        others: as in `annealed_loss`.
+
+    Returns:
+        float32, the shape of ``step``.
+
+    Example:
+        >>> print(hard_probability(3000, tau=4000, cap=0.8))
+        0.75
+        >>> print(hard_probability(3000, tau=4000, schedule="switch"))
+        0.0
+    """
+    if schedule not in (names := ("linear", "switch", "as-printed")):
+        raise ValueError(f"schedule must be one of {', '.join(names)}, got {schedule!r}")
+    if tau is None:
+        return jnp.float32(1.0)
+    tau = jnp.asarray(tau, jnp.float32)
+    ratio = jnp.asarray(step, jnp.float32) / jnp.where(tau > 0, tau, 1.0)
+    if schedule == "switch":
+        ratio = jnp.floor(ratio)
+    probability = jnp.minimum(ratio, cap)
+    if schedule == "as-printed":
+        probability = 1.0 - probability
+    return jnp.where(tau > 0, probability, 1.0)
 
 
 def em_loss(
@@ -259,6 +267,8 @@ def em_loss(
     posterior: Posterior,
     *,
     where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
     reduce_fn: ReduceFn | None = jnp.mean,
 ) -> Array:
     r"""The M-step :math:`-\sum_i q(z_i) \log P(z_i)` under any E-step :math:`q`.
@@ -266,11 +276,12 @@ def em_loss(
     ``q = posterior(log_probs, where=where)`` is held constant, as EM has it; see
     `hardem_jax.posteriors`. With ``posteriors.hard``, ``soft`` or ``first`` the
     gradient is that of `hard_em_loss`, `mml_loss` or `first_only_loss`. (The value
-    under ``soft`` differs from MML by the entropy of ``q``.) Padded layout only.
+    under ``soft`` differs from MML by the entropy of ``q``.)
 
     Args:
-        log_probs: ``[..., Z]`` float.
-        posterior: function to weights ``[..., Z]``, each row summing to 1.
+        posterior: called as ``posterior(log_probs, where=...)``, in the ragged layout with
+            ``segment_ids`` and ``num_segments`` as well; returns weights in the shape of
+            ``log_probs`` that sum to 1 in each row with a possible solution.
         others: as in `hard_em_loss`.
 
     Example:
@@ -279,9 +290,49 @@ def em_loss(
         >>> print(jax.grad(em_loss)(log_probs, posteriors.soft).round(4))
         [-0.25 -0.75]
     """
-    z = _Rows.of(log_probs, where, None, None)
-    weights = jax.lax.stop_gradient(posterior(z.log_probs, where=z.where))
-    return z.reduce(z.cross_entropy(weights), reduce_fn)
+    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    layout = {}
+    if z.segment_ids is not None:
+        layout = {"segment_ids": z.segment_ids, "num_segments": z.num_segments}
+    weights = posterior(jax.lax.stop_gradient(z.scores), where=z.where, **layout)
+    return _reduce(z, _cross_entropy(z, weights), reduce_fn)
+
+
+def released_mml_loss(
+    log_probs: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+    reduce_fn: ReduceFn | None = jnp.mean,
+) -> Array:
+    r""":math:`\log \sum_{z \in Z} 1 / P(z \mid x)`, the "MML" of the paper's first public release.
+
+    **For comparison only; do not train a model with it.** With the costs
+    :math:`l_z = -\log P(z \mid x)`, MML is :math:`-\log \sum_z \exp(-l_z)`, a soft *minimum*. The
+    code that was public when the paper appeared computed :math:`\log \sum_z \exp(l_z)`, a soft
+    *maximum*: both signs are turned. The gradient weight of a solution is
+    :math:`\propto 1 / P(z \mid x)`, so that training pushes hardest towards the solution the model
+    believes least. It was corrected two months later. Whether the paper's MML rows were obtained
+    with it is not known.
+
+    A row with even one impossible solution (-inf) costs ``+inf`` and sends no gradient: a
+    maximum over costs of which one is infinite. The release reduced with ``jnp.sum``. Arguments
+    and result as in `hard_em_loss`.
+
+    Example:
+        The weights of four solutions, and those of MML:
+
+        >>> log_probs = -jnp.array([1.0, 2.0, 4.0, 8.0])
+        >>> print([f"{-weight:.3f}" for weight in jax.grad(released_mml_loss)(log_probs)])
+        ['0.001', '0.002', '0.018', '0.979']
+        >>> print([f"{-weight:.3f}" for weight in jax.grad(mml_loss)(log_probs)])
+        ['0.705', '0.259', '0.035', '0.001']
+    """
+    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    impossible = z.where & ~z.possible
+    inverted = z.with_scores(jnp.where(impossible, -jnp.inf, -z.scores))
+    return _reduce(z, jnp.where(z.any(impossible), jnp.inf, inverted.logsumexp()), reduce_fn)
 
 
 def mean_over(axis_name: Hashable) -> ReduceFn:
@@ -335,7 +386,7 @@ def has_solution(
         >>> print(has_solution(log_probs, where=where))
         [ True False]
     """
-    return _Rows.of(log_probs, where, segment_ids, num_segments).rows
+    return Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments).rows
 
 
 def check_log_probs(
@@ -372,10 +423,10 @@ def check_log_probs(
         ValueError: row 1: probabilities sum to 1.6; are there duplicates in Z, or is the \
 softmax not over all solutions?
     """
-    z = _Rows.of(log_probs, where, segment_ids, num_segments)
+    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
     # NaN is neither greater nor smaller than anything: it is asked for by name.
-    has_nan = z.any(z.where & jnp.isnan(z.log_probs))
-    measured = has_nan, z.max(z.log_probs), jnp.exp(z.logsumexp())
+    has_nan = z.any(z.where & jnp.isnan(z.scores))
+    measured = has_nan, z.max(z.scores), jnp.exp(z.logsumexp())
 
     def check(has_nan, highest, total) -> None:
         for row in itertools.product(*map(range, total.shape)):
@@ -399,194 +450,23 @@ softmax not over all solutions?
         check(*jax.device_get(measured))
 
 
-def one_hot_argmax(scores: Array) -> Array:
-    """``[..., Z]`` bool, true at the first of the highest scores; a NaN counts as the highest.
+def _cross_entropy(z: Rows, weights: Array) -> Array:
+    r""":math:`-\sum_i q(z_i) \log P(z_i)` of each row, with 0 log 0 = 0.
 
-    Chosen by position, not by ``scores == max(scores)``: a compiler may compute the scores once
-    for the maximum and once for the comparison and round them differently, and then none is equal
-    (https://github.com/jax-ml/jax/issues/40564).
-
-    Example:
-        >>> print(one_hot_argmax(jnp.array([1.0, 3.0, 3.0])))
-        [False  True False]
+    A row costs +inf, and sends no gradient, if all its solutions are impossible or one
+    that has weight is. A NaN weight reaches the cost, because NaN * 0 is NaN.
     """
-    if scores.shape[-1] == 0:
-        return jnp.zeros(scores.shape, bool)
-    return jax.nn.one_hot(jnp.argmax(scores, axis=-1), scores.shape[-1], dtype=bool)
+    weights = weights.astype(jnp.float32)
+    costs = -weights * jnp.where((weights > 0) & z.possible, z.scores, 0.0)
+    lost = z.any((weights > 0) & ~z.possible) | ~z.any(z.possible)
+    return jnp.where(lost, jnp.inf, z.sum(costs))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """The solutions of all rows in either layout: the one place that meets masks and -inf.
-
-    Attributes:
-        log_probs: float32, -inf at padding.
-        where: bool, True at solutions.
-        segment_ids, num_segments: of the ragged layout, None in the padded one.
-    """
-
-    log_probs: Array
-    where: Array
-    segment_ids: Array | None
-    num_segments: int | None
-
-    @classmethod
-    def of(
-        cls,
-        log_probs: ArrayLike,
-        where: ArrayLike | None,
-        segment_ids: ArrayLike | None,
-        num_segments: int | None,
-    ) -> "_Rows":
-        if (segment_ids is None) != (num_segments is None):
-            raise ValueError("the ragged layout needs both segment_ids and num_segments")
-        log_probs = _real("log_probs", log_probs).astype(jnp.float32)
-        if log_probs.ndim == 0:
-            raise ValueError("log_probs must have at least one axis, that of the solutions")
-        mask = jnp.ones(log_probs.shape, bool) if where is None else as_mask(where)
-        if mask.shape != log_probs.shape:
-            raise ValueError(f"where {mask.shape} must have log_probs' {log_probs.shape}")
-        if segment_ids is None:
-            log_probs, mask = map(_unsplit, (log_probs, mask))
-            return cls(jnp.where(mask, log_probs, -jnp.inf), mask, None, None)
-        ids, num_segments = jnp.asarray(segment_ids), _count("num_segments", num_segments)
-        if not jnp.issubdtype(ids.dtype, jnp.integer) and ids.size:
-            raise TypeError(f"segment_ids must be integers, got {ids.dtype}")
-        if ids.shape != log_probs.shape:
-            raise ValueError(f"segment_ids {ids.shape} must have log_probs' {log_probs.shape}")
-        if log_probs.ndim != 1:
-            raise ValueError(f"ragged log_probs must be [N], got {log_probs.shape}")
-        log_probs, mask, ids = map(_unsplit, (log_probs, mask, ids.astype(jnp.int32)))
-        mask &= (ids >= 0) & (ids < num_segments)
-        return cls(jnp.where(mask, log_probs, -jnp.inf), mask, ids, num_segments)
-
-    # The layout: how values of solutions become values of rows, and back.
-
-    def max(self, x: Array) -> Array:
-        if self.segment_ids is None:
-            return jnp.max(x, axis=-1, initial=-jnp.inf)
-        return jax.ops.segment_max(x, self.segment_ids, self.num_segments)
-
-    def sum(self, x: Array) -> Array:
-        if self.segment_ids is None:
-            return jnp.sum(x, axis=-1)
-        return jax.ops.segment_sum(x, self.segment_ids, self.num_segments)
-
-    def any(self, chosen: Array) -> Array:
-        return self.sum(chosen.astype(jnp.int32)) > 0
-
-    def spread(self, row_values: Array) -> Array:
-        """The value of its row for each solution."""
-        if self.segment_ids is None:
-            return row_values[..., None]
-        if not self.num_segments:  # all is padding, and there is no value to give
-            return jnp.zeros(self.segment_ids.shape, row_values.dtype)
-        return row_values[self.segment_ids]
-
-    def lowest(self, rank: Array, chosen: Array) -> Array:
-        """Of the ``chosen`` solutions of each row, only the one with the lowest rank. Ragged."""
-        assert self.segment_ids is not None
-        rank = jnp.where(chosen, rank, rank.size)
-        best = jax.ops.segment_min(rank, self.segment_ids, self.num_segments)
-        return chosen & (rank == self.spread(best))
-
-    def first(self, chosen: Array) -> Array:
-        """Of the ``chosen`` solutions of each row, only the first."""
-        if self.segment_ids is None:
-            return chosen & (jnp.cumsum(chosen, axis=-1) == 1)
-        return self.lowest(jnp.arange(chosen.size), chosen)
-
-    def most_likely(self) -> Array:
-        """The most likely solution of each row, the first among ties, NaN before all."""
-        scores = jax.lax.stop_gradient(self.log_probs)
-        if self.segment_ids is None:
-            return one_hot_argmax(scores) & self.where
-        # By rank, not by equality with `segment_max`, see `one_hot_argmax`. Sorting puts NaN
-        # last, where it would go unseen.
-        order = jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), stable=True)
-        rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
-        return self.lowest(rank, self.where)
-
-    @property
-    def rows(self) -> Array:
-        """The rows that have a solution."""
-        return self.any(self.where)
-
-    # What losses are made of.
-
-    def cross_entropy(self, weights: Array) -> Array:
-        r""":math:`-\sum_i q(z_i) \log P(z_i)` of each row, with 0 log 0 = 0.
-
-        A row costs +inf, and sends no gradient, if all its solutions are impossible or one
-        that has weight is. A NaN weight reaches the cost, because NaN * 0 is NaN.
-        """
-        weights = weights.astype(jnp.float32)
-        possible = self.log_probs != -jnp.inf  # NaN is not impossible: training stops on it
-        costs = -weights * jnp.where((weights > 0) & possible, self.log_probs, 0.0)
-        lost = self.any((weights > 0) & ~possible) | ~self.any(possible)
-        return jnp.where(lost, jnp.inf, self.sum(costs))
-
-    def logsumexp(self) -> Array:
-        r""":math:`\log \sum_i P(z_i)` of each row; -inf and no gradient if all are impossible."""
-        possible = self.log_probs != -jnp.inf
-        # Shifted by the maximum, and by 0 where the maximum is -inf, so that
-        # neither exp overflows nor inf - inf appears.
-        peak = self.max(jax.lax.stop_gradient(self.log_probs))
-        peak = jnp.where(peak == -jnp.inf, 0.0, peak)
-        gap = jnp.where(possible, self.log_probs - self.spread(peak), 0.0)
-        total = self.sum(jnp.where(possible, jnp.exp(gap), 0.0))
-        # log(1) in place of log(0), whose gradient of 0 * inf would trip jax_debug_nans.
-        value = peak + jnp.log(jnp.where(total == 0, 1.0, total))
-        return jnp.where(self.any(possible), value, -jnp.inf)
-
-    def reduce(self, values: Array, reduce_fn: ReduceFn | None) -> Array:
-        rows = self.rows
-        values = jnp.where(rows, values, 0.0)
-        if reduce_fn is None:
-            return values
-        if reduce_fn is jnp.mean:  # of no rows it would be 0 / 0
-            return jnp.sum(values, where=rows) / jnp.maximum(jnp.sum(rows), 1)
-        return reduce_fn(values, where=rows)
-
-
-def as_mask(where: ArrayLike) -> Array:
-    """Returns a mask as bool: whatever is not 0 is True.
-
-    Raises:
-        TypeError: it does not hold real numbers or bools.
-
-    Example:
-        >>> print(as_mask([0, 1, 2]))
-        [False  True  True]
-    """
-    return _real("where", where).astype(bool)
-
-
-def _real(name: str, x: ArrayLike) -> Array:
-    x = jnp.asarray(x)
-    if not (jnp.issubdtype(x.dtype, jnp.bool_) or jnp.isrealobj(x)):
-        raise TypeError(f"{name} must be real numbers, got {x.dtype}")
-    return x
-
-
-def _count(name: str, x: int | None) -> int:
-    try:
-        count = operator.index(x)  # type: ignore[arg-type]
-    except TypeError as error:
-        raise TypeError(f"{name} must be a Python int (it is a shape), got {x!r}") from error
-    if count < 0:
-        raise ValueError(f"{name} must be at least 0, got {count}")
-    return count
-
-
-def _unsplit(x: Array) -> Array:
-    """``x`` with its last axis on every device, if an Explicit mesh axis splits it.
-
-    Sorting, scattering and cumulating over a split axis have no sharding rule there. Under
-    Auto axes the compiler sees to it, and its arrays do not show how they are split.
-    """
-    spec = jax.typeof(x).sharding.spec
-    if not len(spec) or spec[-1] is None:
-        return x
-    whole = PartitionSpec(*spec[:-1])
-    return jax.sharding.reshard(x, NamedSharding(jax.typeof(x).sharding.mesh, whole))
+def _reduce(z: Rows, values: Array, reduce_fn: ReduceFn | None) -> Array:
+    rows = z.rows
+    values = jnp.where(rows, values, 0.0)
+    if reduce_fn is None:
+        return values
+    if reduce_fn is jnp.mean:  # of no rows it would be 0 / 0
+        return jnp.sum(values, where=rows) / jnp.maximum(jnp.sum(rows), 1)
+    return reduce_fn(values, where=rows)

@@ -1,14 +1,16 @@
-"""Objectives as values: what an experiment's configuration holds and a training step calls.
+"""Objectives as values: swapping one for another is one argument.
 
-An objective is an immutable value with two methods (`Objective`); swapping one for
-another is one argument. The mathematics is in `hardem_jax.losses`.
+An objective is an immutable value that a training step calls on the log-probabilities of a batch's
+solutions (`Objective`). The mathematics is in `hardem_jax.losses`. A new one is a class here and
+a place in `AnyObjective`, from which commands, comparisons and figures take what they offer.
 
 Example:
     >>> import jax, jax.numpy as jnp
-    >>> log_probs = jnp.log(jnp.array([0.25, 0.5]))
+    >>> log_probs, key = jnp.log(jnp.array([0.25, 0.5])), jax.random.key(0)
     >>> for objective in HardEM(), MML(), FirstOnly():
-    ...     print(objective, jnp.exp(-objective(log_probs, step=0, key=jax.random.key(0))))
-    HardEM(tau=None, cap=1.0) 0.5
+    ...     loss, metrics = objective(log_probs, step=0, key=key)
+    ...     print(objective, jnp.exp(-loss))
+    HardEM(tau=None, cap=1.0, schedule='linear') 0.5
     MML() 0.75
     FirstOnly() 0.25
 """
@@ -16,127 +18,164 @@ Example:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+import re
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from hardem_jax.lazy import LazyModule
+from hardem_jax.posteriors import AnyPosterior, Tempered
 
 if TYPE_CHECKING:
+    import jax.numpy as jnp
     from jax import Array
+    from jax.typing import ArrayLike
 
-# Objectives are flags too: jax and the losses are imported when a step is traced, not when a
-# command line is parsed.
+    from hardem_jax import losses
+else:
+    jnp, losses = LazyModule("jax.numpy"), LazyModule("hardem_jax.losses")
 
 
 class Objective(Protocol):
-    """What training asks of an objective; any value with these two methods is one.
+    """What a training step asks of an objective; anything that can be called like this is one."""
 
-    `HardEM`, `MML` and `FirstOnly` are the paper's. Objectives are immutable
-    values: swapping one for another is one argument of an experiment.
-    """
+    def __call__(
+        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        """Returns the loss of a batch, and metrics of the step.
 
-    def __call__(self, log_probs: Array, *, step: Array | int, key: Array, **rows: Any) -> Array:
-        """Loss of a batch; ``rows`` are the keywords of `losses.hard_em_loss`."""
-        ...
+        Args:
+            log_probs: ``[..., Z]`` or, ragged, ``[N]``, as in `losses.hard_em_loss`.
+            step: number of the training step, from 0; traced.
+            key: a PRNG key, fresh for every step and the same on every device.
+            **rows: the keywords of `losses.hard_em_loss`.
 
-    def is_hard(self, *, step: Array | int, key: Array) -> Array:
-        """Whether the step with this number and key is a hard one, bool scalar."""
+        Returns:
+            The loss, float32, and a dict of float32 scalars, whose keys are always the same.
+        """
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class HardEM:
-    """`annealed_loss` as a value: hard EM, after ``tau`` steps of annealing from MML.
+    """Hard EM, annealed from MML if ``tau`` is given (`losses.annealed_loss`).
 
-    Attributes:
-        tau: annealing steps; None for plain hard EM.
-        cap: upper bound of the probability of a hard step (released code: 0.8).
+    Its metric ``hard`` is 1 in a hard step, 0 in one of MML.
 
     Example:
-        >>> HardEM(tau=8000)
-        HardEM(tau=8000, cap=1.0)
+        >>> HardEM(tau=8000, cap=0.8)
+        HardEM(tau=8000, cap=0.8, schedule='linear')
     """
 
-    tau: float | None = None
-    cap: float = 1.0
+    title: ClassVar[str] = "Hard EM"
 
-    def __post_init__(self):
+    tau: float | None = None
+    """Annealing steps; None for hard EM from the start."""
+    cap: float = 1.0
+    """Upper bound of the probability of a hard step (released code: 0.8)."""
+    schedule: Literal["linear", "switch", "as-printed"] = "linear"
+    """How that probability changes, see `losses.hard_probability`."""
+
+    def __post_init__(self) -> None:
         if self.tau is not None and not self.tau >= 0:
             raise ValueError(f"HardEM: tau must be None, 0 or a number of steps, got {self.tau}")
         if not 0 < self.cap <= 1:
             raise ValueError(f"HardEM: cap must be in (0, 1], got {self.cap}")
-        if not self.tau and self.cap < 1:
-            raise ValueError(f"HardEM: cap={self.cap} limits annealing and needs a tau")
+        if not self.tau:
+            for name, default in ("cap", 1.0), ("schedule", "linear"):
+                if (value := getattr(self, name)) != default:
+                    raise ValueError(f"HardEM: {name}={value} is about annealing and needs a tau")
 
-    def __call__(self, log_probs: Array, *, step: Array | int, key: Array, **rows: Any) -> Array:
-        from hardem_jax.losses import annealed_loss
-
-        return annealed_loss(log_probs, step=step, key=key, tau=self.tau, cap=self.cap, **rows)
-
-    def is_hard(self, *, step: Array | int, key: Array) -> Array:
-        import jax
-
-        from hardem_jax.losses import annealing_probability
-
-        # The same key and probability as in the loss, hence the same draw.
-        return jax.random.bernoulli(key, annealing_probability(step, tau=self.tau, cap=self.cap))
-
-
-@dataclasses.dataclass(frozen=True)
-class Scheduled:
-    """`scheduled_loss` as a value, for any schedule of `hardem_jax.schedules`.
-
-    Attributes:
-        schedule: step number -> probability of a hard step.
-
-    Example:
-        >>> import jax
-        >>> from hardem_jax import schedules
-        >>> objective = Scheduled(schedules.switch_at(20_000))
-        >>> bool(objective.is_hard(step=19_999, key=jax.random.key(0)))
-        False
-    """
-
-    schedule: Callable[[Array | int], Array]
-
-    def __call__(self, log_probs: Array, *, step: Array | int, key: Array, **rows: Any) -> Array:
-        from hardem_jax.losses import scheduled_loss
-
-        return scheduled_loss(log_probs, key=key, hard_probability=self.schedule(step), **rows)
-
-    def is_hard(self, *, step: Array | int, key: Array) -> Array:
-        import jax
-
-        return jax.random.bernoulli(key, self.schedule(step))
+    def __call__(
+        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        annealing = {"step": step, "key": key, **dataclasses.asdict(self)}
+        loss = losses.annealed_loss(log_probs, **annealing, **rows)
+        return loss, {"hard": losses.is_hard_step(**annealing).astype(jnp.float32)}
 
 
 @dataclasses.dataclass(frozen=True)
 class MML:
-    """`mml_loss` as a value."""
+    """Maximum marginal likelihood (`losses.mml_loss`)."""
 
-    def __call__(self, log_probs: Array, *, step: Array | int, key: Array, **rows: Any) -> Array:
-        from hardem_jax.losses import mml_loss
+    title: ClassVar[str] = "MML"
 
-        del step, key  # the same at every step
-        return mml_loss(log_probs, **rows)
-
-    def is_hard(self, *, step: Array | int, key: Array) -> Array:
-        import jax.numpy as jnp
-
-        del step, key
-        return jnp.bool_(False)
+    def __call__(
+        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        return losses.mml_loss(log_probs, **rows), {}
 
 
 @dataclasses.dataclass(frozen=True)
 class FirstOnly:
-    """`first_only_loss` as a value."""
+    """The likelihood of the first solution (`losses.first_only_loss`)."""
 
-    def __call__(self, log_probs: Array, *, step: Array | int, key: Array, **rows: Any) -> Array:
-        from hardem_jax.losses import first_only_loss
+    title: ClassVar[str] = "First-only"
 
-        del step, key  # the same at every step
-        return first_only_loss(log_probs, **rows)
+    def __call__(
+        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        return losses.first_only_loss(log_probs, **rows), {}
 
-    def is_hard(self, *, step: Array | int, key: Array) -> Array:
-        import jax.numpy as jnp
 
-        del step, key
-        return jnp.bool_(False)
+@dataclasses.dataclass(frozen=True)
+class EM:
+    """The M-step under any E-step (`losses.em_loss`).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from hardem_jax.posteriors import TopK
+        >>> loss, _ = EM(TopK(2))(jnp.log(jnp.array([0.5, 0.2, 0.3])), step=0, key=None)
+    """
+
+    title: ClassVar[str] = "EM"
+
+    posterior: AnyPosterior = Tempered(1.0)
+    """Any function of `hardem_jax.posteriors`, or one like them."""
+
+    def __call__(
+        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        return losses.em_loss(log_probs, self.posterior, **rows), {}
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleasedMML:
+    """The "MML" of the paper's first release, signs turned (`losses.released_mml_loss`)."""
+
+    title: ClassVar[str] = "MML as released in 2019"
+
+    def __call__(
+        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        return losses.released_mml_loss(log_probs, **rows), {}
+
+
+#: Every objective that commands offer.
+AnyObjective = HardEM | MML | FirstOnly | EM | ReleasedMML
+
+
+def label(objective: Objective) -> str:
+    """Returns how tables and figures call an objective: its title and what is not default.
+
+    Example:
+        >>> label(HardEM(tau=4000)), label(MML()), label(EM(Tempered(2.0)))
+        ('Hard EM, tau 4000', 'MML', 'EM, posterior tempered 2')
+    """
+    title = getattr(objective, "title", type(objective).__name__)
+    return ", ".join([title, *(f"{name} {text}" for name, text in _options(objective))])
+
+
+def _options(value: Any) -> list[tuple[str, str]]:
+    """Names and texts of the fields of a dataclass that differ from their defaults."""
+    if not dataclasses.is_dataclass(value):
+        return []
+    named = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+    return [(field.name, _text(option)) for field, option in named if option != field.default]
+
+
+def _text(option: Any) -> str:
+    if isinstance(option, float):
+        return f"{option:g}"
+    if not dataclasses.is_dataclass(option):
+        return str(option)
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(option).__name__).lower()
+    return " ".join([name, *(text for _, text in _options(option))])

@@ -1,134 +1,127 @@
 r"""E-steps: the weight that an objective puts on each solution.
 
-A posterior maps ``log_probs`` (``[..., Z]``, :math:`\log P(z \mid x)`, -inf where
-impossible) and the bool mask ``where`` to float32 weights ``[..., Z]`` that sum
-to 1 in every row with a possible solution and are 0 elsewhere. Given to
-`losses.em_loss`, ``hard``, ``soft`` and ``first`` are the paper's hard EM, MML and
-First-only; the rest lies between and beyond them.
+A posterior maps ``log_probs`` (:math:`\log P(z \mid x)`, -inf where impossible) to float32
+weights of the same shape, which sum to 1 in every row with a possible solution and are 0
+elsewhere. Its keywords are those of `losses.hard_em_loss` in either layout: ``where`` and, for
+ragged rows, ``segment_ids`` and ``num_segments``. Given to `losses.em_loss`, `hard`, `soft`
+and `first` are the paper's hard EM, MML and First-only; the rest lies between and beyond them.
 
 Example:
     >>> import jax.numpy as jnp
     >>> log_probs = jnp.log(jnp.array([0.1, 0.3]))
-    >>> print(hard(log_probs), soft(log_probs).round(4), tempered(0.0)(log_probs))
+    >>> print(hard(log_probs), soft(log_probs).round(4), Tempered(0.0)(log_probs))
     [0. 1.] [0.25 0.75] [0.5 0.5]
 """
 
-from collections.abc import Callable
+from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-from jax.typing import ArrayLike
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
-from hardem_jax.losses import as_mask, one_hot_argmax
+from hardem_jax.lazy import LazyModule
 
-Array = jax.Array
+if TYPE_CHECKING:
+    import jax.numpy as jnp
+    from jax import Array
+    from jax.typing import ArrayLike
+
+    from hardem_jax import masked
+else:
+    jnp, masked = LazyModule("jax.numpy"), LazyModule("hardem_jax.masked")
 
 
-def hard(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
-    """All weight on the likeliest solution, the first among ties.
+def hard(log_probs: ArrayLike, **rows: Any) -> Array:
+    """All weight on the most likely solution, the first among ties.
 
     Example:
         >>> print(hard(jnp.array([-2.0, -1.0, -1.0])))
         [0. 1. 0.]
     """
-    scores = _scores(log_probs, where)
-    return (one_hot_argmax(scores) & (scores != -jnp.inf)).astype(jnp.float32)
+    z = masked.Rows.of(log_probs, **rows)
+    return (z.most_likely() & z.possible).astype(jnp.float32)
 
 
-def first(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
-    """All weight on the first solution of the row, be it impossible: First-only trusts no other.
+def first(log_probs: ArrayLike, **rows: Any) -> Array:
+    """All weight on the first solution of the row, even on an impossible one.
 
     Example:
         >>> print(first(jnp.array([-2.0, -1.0]), where=jnp.array([False, True])))
         [0. 1.]
     """
-    scores = _scores(log_probs, where)
-    valid = jnp.ones(scores.shape, bool) if where is None else as_mask(where)
-    return _first_true(valid & (_peak(scores) != -jnp.inf))
+    z = masked.Rows.of(log_probs, **rows)
+    return (z.first(z.where) & z.spread(z.any(z.possible))).astype(jnp.float32)
 
 
-def soft(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
+def soft(log_probs: ArrayLike, **rows: Any) -> Array:
     r"""The model's own posterior :math:`P(z \mid x, z \in Z)`: the gradient weights of MML.
 
     Example:
         >>> print(soft(jnp.log(jnp.array([0.1, 0.3]))).round(4))
         [0.25 0.75]
     """
-    return _softmax(_scores(log_probs, where))
+    return masked.Rows.of(log_probs, **rows).softmax()
 
 
-def uniform(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
-    """Equal weight on every possible solution, whatever the model thinks.
+def uniform(log_probs: ArrayLike, **rows: Any) -> Array:
+    """Equal weight on every possible solution, whatever the model believes.
 
     Example:
         >>> print(uniform(jnp.array([-2.0, -1.0, -jnp.inf])))
         [0.5 0.5 0. ]
     """
-    return tempered(0.0)(log_probs, where=where)
+    return Tempered(0.0)(log_probs, **rows)
 
 
-def tempered(inverse_temperature: float) -> Callable[..., Array]:
-    r"""Weights :math:`\propto P(z \mid x)^\beta`: uniform at 0, soft at 1, hard as it grows.
-
-    Args:
-        inverse_temperature: :math:`\beta`, finite and at least 0; its limit is `hard`.
+@dataclasses.dataclass(frozen=True)
+class Tempered:
+    r"""Weights :math:`\propto P(z \mid x)^\beta`: `uniform` at 0, `soft` at 1, `hard` in the limit.
 
     Example:
-        >>> print([f"{weight:.2f}" for weight in tempered(2.0)(jnp.log(jnp.array([0.1, 0.3])))])
+        >>> posterior = Tempered(inverse_temperature=2.0)
+        >>> print([f"{weight:.2f}" for weight in posterior(jnp.log(jnp.array([0.1, 0.3])))])
         ['0.10', '0.90']
     """
-    if not 0 <= inverse_temperature < float("inf"):
-        raise ValueError(f"inverse_temperature must be finite, >= 0, got {inverse_temperature}")
 
-    def weights(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
-        scores = _scores(log_probs, where)
-        # The likeliest is at 0 before it is scaled, so that no temperature overflows. 0 * -inf
+    inverse_temperature: float
+    """beta, finite and at least 0."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.inverse_temperature < float("inf"):
+            raise ValueError(
+                f"inverse_temperature must be finite, >= 0, got {self.inverse_temperature}"
+            )
+
+    def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
+        z = masked.Rows.of(log_probs, **rows)
+        # The most likely is at 0 before it is scaled, so that no temperature overflows. 0 * -inf
         # is NaN: gaps stay finite, and impossible solutions impossible at any temperature.
-        gaps = jnp.maximum(scores - _peak(scores), jnp.finfo(jnp.float32).min)
-        return _softmax(jnp.where(scores == -jnp.inf, -jnp.inf, inverse_temperature * gaps))
+        peak = z.max(z.scores)
+        gaps = z.scores - z.spread(jnp.where(peak == -jnp.inf, 0.0, peak))
+        gaps = jnp.maximum(gaps, jnp.finfo(jnp.float32).min)
+        scaled = jnp.where(z.possible, self.inverse_temperature * gaps, -jnp.inf)
+        return z.with_scores(scaled).softmax()
 
-    return weights
 
-
-def top_k(k: int) -> Callable[..., Array]:
-    """The soft posterior among the ``k`` likeliest solutions; earlier ones first among ties.
-
-    Args:
-        k: number of solutions kept, at least 1; 1 is `hard`.
+@dataclasses.dataclass(frozen=True)
+class TopK:
+    """`soft` among the ``k`` most likely solutions of a row; earlier ones first among ties.
 
     Example:
-        >>> print(top_k(2)(jnp.log(jnp.array([0.1, 0.3, 0.1]))).round(4))
+        >>> print(TopK(k=2)(jnp.log(jnp.array([0.1, 0.3, 0.1]))).round(4))
         [0.25 0.75 0.  ]
     """
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
 
-    def weights(log_probs: ArrayLike, *, where: ArrayLike | None = None) -> Array:
-        scores = _scores(log_probs, where)
-        # Sorting puts NaN last, where it would be dropped unseen: here it ranks first.
-        order = jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), stable=True)
-        rank = jnp.argsort(order)
-        return _softmax(jnp.where(rank < k, scores, -jnp.inf))
+    k: int
+    """Solutions kept, at least 1; 1 is `hard`."""
 
-    return weights
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"k must be at least 1, got {self.k}")
 
-
-def _scores(log_probs: ArrayLike, where: ArrayLike | None) -> Array:
-    scores = jnp.asarray(log_probs, jnp.float32)
-    return scores if where is None else jnp.where(as_mask(where), scores, -jnp.inf)
+    def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
+        z = masked.Rows.of(log_probs, **rows)
+        return z.with_scores(jnp.where(z.rank() < self.k, z.scores, -jnp.inf)).softmax()
 
 
-def _softmax(scores: Array) -> Array:
-    """Softmax over the last axis; zeros, not NaN, for a row that is -inf throughout."""
-    peak = _peak(scores)
-    weights = jnp.exp(scores - jnp.where(peak == -jnp.inf, 0.0, peak))
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    return weights / jnp.where(total == 0, 1.0, total)
-
-
-def _peak(scores: Array) -> Array:
-    return jnp.max(scores, axis=-1, keepdims=True, initial=-jnp.inf)
-
-
-def _first_true(chosen: Array) -> Array:
-    return (chosen & (jnp.cumsum(chosen, axis=-1) == 1)).astype(jnp.float32)
+#: The posteriors with an option or two, for command lines.
+AnyPosterior = Tempered | TopK

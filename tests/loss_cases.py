@@ -22,7 +22,6 @@ class Loss:
     call: Callable[..., jax.Array]
     formula: Callable[[list[float]], float]
     sees_all: bool = True  # whether every solution, or only the first, enters the loss
-    ragged: bool = True
 
     def __call__(self, log_probs, **rows):
         return self.call(log_probs, **rows)
@@ -77,12 +76,11 @@ ALL_LOSSES = (
     Loss("first_only", losses.first_only_loss, first_only, sees_all=False),
     Loss("annealed_at_start", annealed(step=0, tau=100), mml),
     Loss("annealed_at_end", annealed(step=100, tau=100), hard_em),
-    Loss("em_hard", em(posteriors.hard), hard_em, ragged=False),
-    Loss("em_first", em(posteriors.first), first_only, sees_all=False, ragged=False),
-    Loss("em_soft", em(posteriors.soft), cross_entropy_to_posterior, ragged=False),
-    Loss("em_uniform", em(posteriors.uniform), mean_nll, ragged=False),
+    Loss("em_hard", em(posteriors.hard), hard_em),
+    Loss("em_first", em(posteriors.first), first_only, sees_all=False),
+    Loss("em_soft", em(posteriors.soft), cross_entropy_to_posterior),
+    Loss("em_uniform", em(posteriors.uniform), mean_nll),
 )
-RAGGED_LOSSES = tuple(loss for loss in ALL_LOSSES if loss.ragged)
 PAPER_LOSSES = ALL_LOSSES[:3]
 
 

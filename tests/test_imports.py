@@ -35,8 +35,9 @@ OBJECTIVE_FILES = {
     "hardem_jax",  # hardem_jax/__init__.py, which re-exports the objectives
     "hardem_jax.losses",
     "hardem_jax.objectives",
+    "hardem_jax.lazy",
+    "hardem_jax.masked",
     "hardem_jax.posteriors",
-    "hardem_jax.schedules",
 }
 ERRORS = "hardem_jax.errors"
 # On the ground floor: any room may import them.
@@ -44,7 +45,9 @@ GROUND = {ERRORS, "hardem_jax.checksums", "hardem_jax.hub", "hardem_jax.locks"}
 
 # Project and outside imports beyond the layers: DESIGN keeps these parts usable on their own.
 ONLY_FROM_PROJECT = {
-    "hardem_jax.losses": set(),
+    "hardem_jax.masked": set(),
+    "hardem_jax.losses": {"hardem_jax.masked"},
+    "hardem_jax.lazy": set(),
     "hardem_jax.errors": set(),
     "hardem_jax.checksums": {ERRORS},
     "hardem_jax.hub": {ERRORS},
@@ -55,7 +58,7 @@ ONLY_FROM_OUTSIDE = {
     "hardem_jax.losses": {"jax"},
     "hardem_jax.objectives": {"jax"},
     "hardem_jax.posteriors": {"jax"},
-    "hardem_jax.schedules": {"jax"},
+    "hardem_jax.masked": {"jax"},
     "hardem_jax.errors": set(),
     "hardem_jax.checksums": set(),
     "hardem_jax.locks": set(),

@@ -10,10 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import posteriors
 from hardem_jax.losses import check_log_probs, hard_em_loss, has_solution, mml_loss
-from tests.loss_cases import ALL_LOSSES, RAGGED_LOSSES, evaluate, random_rows
+from tests.loss_cases import ALL_LOSSES, evaluate, random_rows
 
 over_all_losses = pytest.mark.parametrize("loss", ALL_LOSSES, ids=str)
-over_ragged_losses = pytest.mark.parametrize("loss", RAGGED_LOSSES, ids=str)
 
 MASKS = {
     "int": lambda mask: np.where(mask, 2, 0),
@@ -35,7 +34,7 @@ def test_a_mask_of_any_dtype_is_its_truth(loss, cast):
     assert_array_equal(got.gradient, expected.gradient)
 
 
-@over_ragged_losses
+@over_all_losses
 @pytest.mark.parametrize("cast", MASKS.values(), ids=MASKS)
 def test_a_ragged_mask_of_any_dtype_is_its_truth(loss, cast):
     log_probs, where = (x.ravel() for x in random_rows(31))
@@ -54,8 +53,8 @@ def test_a_ragged_mask_of_any_dtype_is_its_truth(loss, cast):
         posteriors.first,
         posteriors.soft,
         posteriors.uniform,
-        posteriors.tempered(2.0),
-        posteriors.top_k(2),
+        posteriors.Tempered(2.0),
+        posteriors.TopK(2),
     ],
 )
 def test_a_posteriors_mask_of_any_dtype_is_its_truth(posterior, cast):
@@ -73,7 +72,7 @@ def test_lists_and_numpy_arrays_are_arrays(loss):
     assert loss([[-1, -2], [-3, -4]]).dtype == jnp.float32
 
 
-@over_ragged_losses
+@over_all_losses
 def test_ragged_lists_and_numpy_arrays_are_arrays(loss):
     log_probs, rows = [-1.0, -0.5, -2.0], [0, 1, 0]
     expected = loss(jnp.array(log_probs), segment_ids=jnp.array(rows), num_segments=2)
@@ -83,7 +82,7 @@ def test_ragged_lists_and_numpy_arrays_are_arrays(loss):
     assert_array_equal(got, expected)
 
 
-@over_ragged_losses
+@over_all_losses
 @pytest.mark.parametrize("size", [0, 3])
 def test_no_rows_at_all_cost_nothing(loss, size):
     # With three solutions all are padding: no row of that number exists.
@@ -93,7 +92,7 @@ def test_no_rows_at_all_cost_nothing(loss, size):
     assert_array_equal(got.gradient, np.zeros(size))
 
 
-@over_ragged_losses
+@over_all_losses
 def test_an_empty_list_is_a_ragged_batch_without_solutions(loss):
     assert loss([], segment_ids=[], num_segments=2) == 0.0
 
@@ -112,7 +111,7 @@ def test_complex_numbers_are_refused(loss):
         loss(jnp.zeros((2, 3)), where=jnp.ones((2, 3), jnp.complex64))
 
 
-@over_ragged_losses
+@over_all_losses
 def test_arguments_of_the_ragged_layout_that_make_no_sense_are_named(loss):
     log_probs, ids = jnp.zeros(3), jnp.array([0, 1, 1])
     with pytest.raises(TypeError, match="segment_ids must be integers, got float32"):

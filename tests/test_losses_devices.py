@@ -15,13 +15,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import HardEM
 from hardem_jax.losses import hard_em_loss, mean_over
-from tests.loss_cases import ALL_LOSSES, RAGGED_LOSSES, evaluate, random_rows
+from tests.loss_cases import ALL_LOSSES, evaluate, random_rows
 
 DEVICES = 4
 ROWS, WIDTH, FEATURES = 12, 5, 3
 
 over_all_losses = pytest.mark.parametrize("loss", ALL_LOSSES, ids=str)
-over_ragged_losses = pytest.mark.parametrize("loss", RAGGED_LOSSES, ids=str)
 # Before this function existed, most operations on split axes had no rule under Explicit axes.
 needs_explicit_axes = pytest.mark.skipif(
     not hasattr(jax, "set_mesh"), reason="this jax has no complete support of Explicit axes"
@@ -155,7 +154,7 @@ def test_padded_rows_on_an_explicit_mesh_are_those_on_one_device(loss, spec):
 
 
 @needs_explicit_axes
-@over_ragged_losses
+@over_all_losses
 def test_ragged_rows_on_an_explicit_mesh_are_those_on_one_device(loss):
     log_probs, where = random_rows(22, (ROWS, 4))
     ids = np.random.default_rng(22).integers(0, ROWS, log_probs.size).astype(np.int32)
@@ -242,7 +241,7 @@ def sampled_solutions(scores, key, samples, num_rows):
     return log_probs, drawn % 3 == 0, rows
 
 
-@over_ragged_losses
+@over_all_losses
 def test_sampled_ragged_solutions_in_shard_map_are_those_of_one_device(loss):
     scores = jnp.asarray(np.random.default_rng(23).normal(size=(8, 9)), jnp.float32)
     keys = jax.random.split(jax.random.key(2), DEVICES)

@@ -9,10 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax.losses import em_loss, hard_em_loss
 from hardem_jax.posteriors import soft
-from tests.loss_cases import ALL_LOSSES, INF, PAPER_LOSSES, RAGGED_LOSSES, evaluate, random_rows
+from tests.loss_cases import ALL_LOSSES, INF, PAPER_LOSSES, evaluate, random_rows
 
 over_all_losses = pytest.mark.parametrize("loss", ALL_LOSSES, ids=str)
-over_ragged_losses = pytest.mark.parametrize("loss", RAGGED_LOSSES, ids=str)
 
 
 def shuffled_ragged(seed, log_probs, where):
@@ -38,7 +37,7 @@ def shuffled_ragged(seed, log_probs, where):
     return ragged, lambda flat: flat[2:-1][place].reshape(num_rows, width)
 
 
-@over_ragged_losses
+@over_all_losses
 @pytest.mark.parametrize("seed", range(3))
 def test_ragged_is_padded_in_value_and_gradient(loss, seed):
     log_probs, where = random_rows(seed)
@@ -55,14 +54,14 @@ def test_ragged_is_padded_in_value_and_gradient(loss, seed):
     assert_array_equal(ragged.gradient[[0, 1, -1]], 0.0)
 
 
-@over_ragged_losses
+@over_all_losses
 def test_ragged_rows_that_are_all_empty_cost_nothing(loss):
     got = evaluate(loss, np.zeros(0, np.float32), segment_ids=np.zeros(0, np.int32), num_segments=3)
     assert_array_equal(got.rows, np.zeros(3))
     assert got.mean == 0.0
 
 
-@over_ragged_losses
+@over_all_losses
 def test_nan_in_a_ragged_solution_reaches_its_row_alone(loss):
     log_probs = np.array([np.nan, -1.0, -2.0, np.nan], np.float32)
     got = evaluate(
@@ -132,7 +131,7 @@ def test_low_precision_is_float32_on_the_rounded_input(loss, dtype):
     assert_allclose(*gradients, rtol=float(jnp.finfo(dtype).eps))
 
 
-@over_ragged_losses
+@over_all_losses
 def test_eight_devices_are_one_device(loss):
     mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
     log_probs, where = random_rows(15, (16, 5))
@@ -147,7 +146,7 @@ def test_eight_devices_are_one_device(loss):
     assert_allclose(many.gradient, one.gradient, rtol=1e-6, atol=1e-7)
 
 
-@over_ragged_losses
+@over_all_losses
 def test_wrong_shapes_are_named(loss):
     log_probs, ids = jnp.zeros((2, 3)), jnp.zeros((3,), int)
     with pytest.raises(ValueError, match=r"where \(3,\) must have log_probs' \(2, 3\)"):

@@ -1,6 +1,7 @@
 """Annealing: its probability, its one draw, and the objectives as values."""
 
 import dataclasses
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +10,18 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax import MML, FirstOnly, HardEM, Scheduled, schedules
+from hardem_jax import EM, MML, FirstOnly, HardEM
 from hardem_jax.losses import (
     annealed_loss,
-    annealing_probability,
+    em_loss,
     first_only_loss,
     hard_em_loss,
+    hard_probability,
     mml_loss,
+    released_mml_loss,
 )
+from hardem_jax.objectives import AnyObjective, ReleasedMML, label
+from hardem_jax.posteriors import Tempered, TopK
 
 STEPS = np.array([0, 1, 50, 80, 99, 100, 101, 10**9])
 # Hard EM costs log 4, MML log 2 and First-only log 8 in every row.
@@ -26,37 +31,49 @@ ROWS = {"reduce_fn": None}
 
 
 @pytest.mark.parametrize(
-    "tau, cap, expected",
+    "options, expected",
     [
-        (100, 1.0, [0.0, 0.01, 0.5, 0.8, 0.99, 1.0, 1.0, 1.0]),
-        (100, 0.8, [0.0, 0.01, 0.5, 0.8, 0.8, 0.8, 0.8, 0.8]),
-        (None, 1.0, [1.0] * 8),
-        (0, 1.0, [1.0] * 8),
+        ({"tau": 100}, [0.0, 0.01, 0.5, 0.8, 0.99, 1.0, 1.0, 1.0]),
+        ({"tau": 100, "cap": 0.8}, [0.0, 0.01, 0.5, 0.8, 0.8, 0.8, 0.8, 0.8]),
+        ({"tau": None}, [1.0] * 8),
+        ({"tau": 0}, [1.0] * 8),
+        ({"tau": 100, "schedule": "switch"}, [0.0] * 5 + [1.0] * 3),
+        ({"tau": 100, "schedule": "switch", "cap": 0.8}, [0.0] * 5 + [0.8] * 3),
+        ({"tau": 100, "schedule": "as-printed"}, [1.0, 0.99, 0.5, 0.2, 0.01, 0.0, 0.0, 0.0]),
     ],
+    ids=str,
 )
-def test_annealing_probability(tau, cap, expected):
-    got = jax.jit(lambda step: annealing_probability(step, tau=tau, cap=cap))(STEPS)
-    assert_allclose(jnp.broadcast_to(got, 8), expected, rtol=1e-6)
+def test_probability_of_a_hard_step(options, expected):
+    probability = jax.jit(lambda step: hard_probability(step, **options))(STEPS)
+    assert_allclose(jnp.broadcast_to(probability, 8), expected, rtol=1e-5, atol=1e-7)
+    at_50 = hard_probability(50, **options)  # a plain int is a step, too
+    assert at_50.dtype == np.float32 and at_50.shape == ()
+    assert_allclose(at_50, expected[2], rtol=1e-6)
 
 
 def test_a_traced_tau_of_zero_is_plain_hard_em():
-    got = jax.jit(lambda tau: annealing_probability(5, tau=tau))(0)
+    got = jax.jit(lambda tau: hard_probability(5, tau=tau))(0)
     assert got == 1.0
+
+
+def test_an_unknown_schedule_is_named():
+    with pytest.raises(ValueError, match="schedule must be one of linear, .*, got 'cosine'"):
+        hard_probability(5, tau=10, schedule="cosine")  # type: ignore[arg-type]
 
 
 @jax.jit
 def losses_and_draws(steps, keys):
-    """``[S, 16]`` annealed losses with tau=100, cap=0.8, and what is_hard says, for many steps."""
+    """``[S, 16]`` annealed losses with tau=100, cap=0.8, and the metric, for many steps."""
     objective = HardEM(tau=100, cap=0.8)
 
     def one(step, key):
-        loss = objective(LOG_PROBS, step=step, key=key, **ROWS)
-        return loss, objective.is_hard(step=step, key=key)
+        loss, metrics = objective(LOG_PROBS, step=step, key=key, **ROWS)
+        return loss, metrics["hard"]
 
     return jax.vmap(one)(steps, keys)
 
 
-def test_one_draw_for_the_whole_batch_with_the_right_frequency_and_is_hard_knows_it():
+def test_one_draw_for_the_whole_batch_with_the_right_frequency_and_the_metric_knows_it():
     repeats = 2_000
     steps = np.repeat(STEPS[[0, 2, 6]], repeats)
     keys = jax.random.split(jax.random.key(1), steps.size)
@@ -74,7 +91,7 @@ def test_gradient_is_that_of_the_objective_drawn():
     seen = set()
     for seed in range(8):
         key = jax.random.key(seed)
-        is_hard = bool(HardEM(tau=2).is_hard(step=1, key=key))
+        is_hard = bool(HardEM(tau=2)(LOG_PROBS, step=1, key=key)[1]["hard"])
         drawn = hard_em_loss if is_hard else mml_loss
         assert_allclose(gradient(LOG_PROBS, key), jax.grad(drawn)(LOG_PROBS), rtol=1e-6)
         seen.add(is_hard)
@@ -93,37 +110,66 @@ def test_eight_devices_draw_as_one():
 
 
 def test_neither_step_nor_key_recompiles():
+    traced = []
+
     @jax.jit
     def step_fn(log_probs, step, key):
-        return HardEM(tau=4, cap=0.8)(log_probs, step=step, key=key)
+        traced.append(step)
+        return HardEM(tau=4, cap=0.8)(log_probs, step=step, key=key)[0]
 
     values = {float(step_fn(LOG_PROBS, step, jax.random.key(step))) for step in range(12)}
-    assert step_fn._cache_size() == 1
+    assert len(traced) == 1
     assert_allclose(sorted(values), [SOFT, HARD], rtol=1e-6)
 
 
+def tempered_em_loss(log_probs, **rows):
+    return em_loss(log_probs, Tempered(0.5), **rows)
+
+
 @pytest.mark.parametrize(
-    "objective, loss, hard",
+    "objective, loss, metrics",
     [
-        (HardEM(), hard_em_loss, True),
-        (HardEM(tau=0), hard_em_loss, True),
-        (MML(), mml_loss, False),
-        (FirstOnly(), first_only_loss, False),
-        (Scheduled(schedules.switch_at(7)), hard_em_loss, True),
-        (Scheduled(schedules.switch_at(8)), mml_loss, False),
-        (Scheduled(schedules.as_printed(7)), mml_loss, False),
-        (HardEM(tau=7), hard_em_loss, True),
+        (HardEM(), hard_em_loss, {"hard": 1}),
+        (HardEM(tau=0), hard_em_loss, {"hard": 1}),
+        (HardEM(tau=7), hard_em_loss, {"hard": 1}),
+        (HardEM(tau=7, schedule="switch"), hard_em_loss, {"hard": 1}),
+        (HardEM(tau=8, schedule="switch"), mml_loss, {"hard": 0}),
+        (HardEM(tau=7, schedule="as-printed"), mml_loss, {"hard": 0}),
+        (MML(), mml_loss, {}),
+        (FirstOnly(), first_only_loss, {}),
+        (EM(Tempered(0.5)), tempered_em_loss, {}),
+        (ReleasedMML(), released_mml_loss, {}),
     ],
     ids=lambda x: getattr(x, "__name__", None),
 )
-def test_an_objective_is_its_loss_in_both_layouts(objective, loss, hard):
+def test_an_objective_is_its_loss_in_both_layouts(objective, loss, metrics):
     at = {"step": 7, "key": jax.random.key(3)}
-    where = jnp.ones(LOG_PROBS.shape, bool).at[:, 1].set(False)
-    assert_array_equal(objective(LOG_PROBS, where=where, **at), loss(LOG_PROBS, where=where))
-    ragged = {"segment_ids": jnp.array([0, 2, 0]), "num_segments": 3, **ROWS}
-    assert_array_equal(objective(LOG_PROBS[0], **ragged, **at), loss(LOG_PROBS[0], **ragged))
-    is_hard = objective.is_hard(**at)
-    assert is_hard.dtype == bool and is_hard.shape == () and bool(is_hard) is hard
+    where = np.ones(LOG_PROBS.shape, bool)
+    where[:, 1] = False
+    padded, told = objective(LOG_PROBS, where=where, **at)
+    assert_array_equal(padded, loss(LOG_PROBS, where=where))
+    assert told == metrics and all(x.dtype == np.float32 for x in told.values())
+    rows = {"segment_ids": np.array([0, 2, 0]), "num_segments": 3, **ROWS}
+    assert_array_equal(objective(LOG_PROBS[0], **rows, **at)[0], loss(LOG_PROBS[0], **rows))
+
+
+@pytest.mark.parametrize("kind", get_args(AnyObjective))
+def test_every_objective_that_commands_offer_has_defaults_and_a_label_of_its_own(kind):
+    loss, metrics = kind()(LOG_PROBS, step=0, key=jax.random.key(0))
+    assert loss.shape == () and all(value.shape == () for value in metrics.values())
+    assert label(kind()) == kind.title
+    assert [label(other()) for other in get_args(AnyObjective)].count(kind.title) == 1
+
+
+def test_a_label_names_what_is_not_default():
+    assert label(HardEM(tau=4000.0, cap=0.8)) == "Hard EM, tau 4000, cap 0.8"
+    assert label(EM(TopK(5))) == "EM, posterior top-k 5"
+    assert label(EM(Tempered(0.5))) == "EM, posterior tempered 0.5"
+
+    class OwnObjective(MML):
+        title = "mine"
+
+    assert label(OwnObjective()) == "mine"
 
 
 def test_objectives_are_immutable_values():
@@ -140,8 +186,9 @@ def test_objectives_are_immutable_values():
         ({"tau": float("nan")}, "tau must be None, 0 or a number of steps, got nan"),
         ({"tau": 10, "cap": 0.0}, r"cap must be in \(0, 1\], got 0.0"),
         ({"tau": 10, "cap": 1.5}, r"cap must be in \(0, 1\], got 1.5"),
-        ({"cap": 0.8}, "cap=0.8 limits annealing and needs a tau"),
-        ({"tau": 0, "cap": 0.8}, "cap=0.8 limits annealing and needs a tau"),
+        ({"cap": 0.8}, "cap=0.8 is about annealing and needs a tau"),
+        ({"tau": 0, "cap": 0.8}, "cap=0.8 is about annealing and needs a tau"),
+        ({"schedule": "switch"}, "schedule=switch is about annealing and needs a tau"),
     ],
 )
 def test_options_that_make_no_sense(options, message):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax.posteriors import first, hard, soft, tempered, top_k, uniform
+from hardem_jax.posteriors import Tempered, TopK, first, hard, soft, uniform
 from tests.loss_cases import random_rows
 
 POSTERIORS = {
@@ -16,13 +16,17 @@ POSTERIORS = {
     "first": first,
     "soft": soft,
     "uniform": uniform,
-    "tempered(0.5)": tempered(0.5),
-    "tempered(1e6)": tempered(1e6),
-    "top_k(1)": top_k(1),
-    "top_k(3)": top_k(3),
-    "top_k(9)": top_k(9),
+    "tempered(0.5)": Tempered(0.5),
+    "tempered(1e6)": Tempered(1e6),
+    "top_k(1)": TopK(1),
+    "top_k(3)": TopK(3),
+    "top_k(9)": TopK(9),
 }
 COMPILED = {name: jax.jit(posterior) for name, posterior in POSTERIORS.items()}
+RAGGED = {
+    name: jax.jit(posterior, static_argnames="num_segments")
+    for name, posterior in POSTERIORS.items()
+}
 over_all_posteriors = pytest.mark.parametrize("name", POSTERIORS)
 
 
@@ -65,8 +69,40 @@ def test_mask_is_the_same_as_physically_removing(name):
 
 
 @over_all_posteriors
+def test_ragged_is_padded(name):
+    log_probs, where = rows_with_every_difficulty()
+    rows = np.repeat(np.arange(8), 5)
+    shuffled = np.random.default_rng(0).permutation(np.arange(40))
+    # Rows interleaved, the order within a row kept, and a solution of no row at either end.
+    order = np.lexsort((np.arange(40), shuffled.reshape(8, 5).argsort(-1).ravel()))
+    segment_ids = np.concatenate([[-1], rows[order], [8]])
+    ragged = RAGGED[name](
+        np.concatenate([[5.0], log_probs.ravel()[order], [5.0]]).astype(np.float32),
+        where=np.concatenate([[True], where.ravel()[order], [True]]),
+        segment_ids=segment_ids,
+        num_segments=8,
+    )
+    padded = np.zeros(40, np.float32)
+    padded[order] = np.asarray(ragged)[1:-1]
+    in_order = np.take_along_axis(log_probs, within_rows(order), -1)
+    kept = np.take_along_axis(where, within_rows(order), -1)
+    expected = np.zeros_like(log_probs)
+    np.put_along_axis(expected, within_rows(order), weights(name, in_order, kept), -1)
+    assert_allclose(padded.reshape(8, 5), expected, rtol=1e-6)
+    assert ragged[0] == ragged[-1] == 0.0
+
+
+def within_rows(order):
+    """``[8, 5]``: each row's positions in the order in which ``order`` visits them."""
+    visited = [[place % 5 for place in order if place // 5 == row] for row in range(8)]
+    return np.array(visited)
+
+
+@over_all_posteriors
 def test_room_for_no_solution_at_all(name):
     assert weights(name, np.zeros((3, 0), np.float32)).shape == (3, 0)
+    none = POSTERIORS[name](jnp.zeros(0), segment_ids=jnp.zeros(0, int), num_segments=3)
+    assert none.shape == (0,)
 
 
 @over_all_posteriors
@@ -111,7 +147,7 @@ def test_bridges_between_posteriors():
     log_probs, where = rows_with_every_difficulty()
     assert_array_equal(weights("top_k(1)", log_probs, where), weights("hard", log_probs, where))
     assert_allclose(weights("top_k(9)", log_probs, where), weights("soft", log_probs, where))
-    assert_allclose(tempered(1.0)(log_probs, where=where), weights("soft", log_probs, where))
+    assert_allclose(Tempered(1.0)(log_probs, where=where), weights("soft", log_probs, where))
     untied = np.delete(log_probs, [3, 4, 5], 0), np.delete(where, [3, 4, 5], 0)
     assert_allclose(weights("tempered(1e6)", *untied), weights("hard", *untied), atol=1e-6)
 
@@ -119,10 +155,10 @@ def test_bridges_between_posteriors():
 @pytest.mark.parametrize("bad", [-0.1, math.inf, math.nan])
 def test_temperature_out_of_range(bad):
     with pytest.raises(ValueError, match="inverse_temperature must be finite, >= 0"):
-        tempered(bad)
+        Tempered(bad)
 
 
 def test_k_out_of_range():
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
-        top_k(0)
-    assert_array_equal(top_k(1)(np.array([-2.0, -1.0], np.float32)), [0, 1])
+        TopK(0)
+    assert_array_equal(TopK(1)(np.array([-2.0, -1.0], np.float32)), [0, 1])

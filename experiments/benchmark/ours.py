@@ -124,12 +124,9 @@ class LossStep:
         @jax.jit
         def value_and_grad(scores, step, key, batch):
             def loss(scores):
-                return OBJECTIVES[objective](
-                    task.log_probs(scores, batch),
-                    where=batch["solutions_where"],
-                    step=step,
-                    key=key,
-                )
+                log_probs = task.log_probs(scores, batch)
+                where = batch["solutions_where"]
+                return OBJECTIVES[objective](log_probs, step=step, key=key, where=where)[0]
 
             return jax.value_and_grad(loss)(scores)
 

@@ -11,13 +11,10 @@ import numpy as np  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
-#: One colour per objective in every figure (Okabe and Ito's palette, safe for colour blindness).
-COLOURS = {
-    "First-only": "#E69F00",
-    "MML": "#0072B2",
-    "Hard EM": "#D55E00",
-    "MML as released in 2019": "#666666",
-}
+#: The paper's objectives have one colour in every figure, others the next free one (Okabe and
+#: Ito's palette, safe for colour blindness).
+COLOURS = {"First-only": "#E69F00", "MML": "#0072B2", "Hard EM": "#D55E00"}
+OTHER_COLOURS = ("#666666", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
 LINES = ("-", "--", "-.", ":")
 
 #: A run: records of ``step`` and metrics by name, in order.
@@ -54,11 +51,13 @@ def learning_curves(
     panels = grid.reshape(-1)
     for unused in panels[len(metrics) :]:
         unused.set_visible(False)
+    styles = _styles(histories)
     for panel, (metric, label) in zip(panels, metrics.items(), strict=False):
-        for place, (name, runs) in enumerate(histories.items()):
+        for name, runs in histories.items():
             steps = [record["step"] for record in runs[0] if metric in record]
             values = np.array([[r[metric] for r in run if metric in r] for run in runs])
-            colour, dashes = _colour(name), LINES[_place_among_alike(histories, place) % len(LINES)]
+            colour, variant = styles[name]
+            dashes = LINES[variant % len(LINES)]
             mean = values.mean(axis=0)
             panel.plot(steps, mean, dashes, color=colour, label=name, marker="o", ms=3)
             if len(runs) > 1:
@@ -100,7 +99,9 @@ def scores_by_group(
     figure, panel = plt.subplots(
         figsize=(max(5.0, 0.32 * len(scores) * len(groups) + 1.5), 4), layout="constrained"
     )
+    styles = _styles(scores)
     for place, (name, runs) in enumerate(scores.items()):
+        colour, variant = styles[name]
         values = np.array([[run.get(group, np.nan) for group in groups] for run in runs])
         mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
         panel.bar(
@@ -108,9 +109,8 @@ def scores_by_group(
             mean,
             width,
             yerr=[mean - low, high - mean] if len(runs) > 1 else None,
-            color=_colour(name),
-            # Several of one objective are told apart by their shade.
-            alpha=1 / (1 + 0.6 * _place_among_alike(scores, place)),
+            color=colour,
+            alpha=1 / (1 + 0.6 * variant),
             error_kw={"lw": 0.8, "ecolor": "#333333"},
             label=name,
         )
@@ -121,15 +121,20 @@ def scores_by_group(
     _save(figure, panel, file)
 
 
-def _colour(name: str) -> str | None:
-    """The colour of the objective: "Hard EM, tau 100" is hard EM."""
-    return COLOURS.get(name.partition(",")[0])
+def _styles(names: Iterable[str]) -> dict[str, tuple[str, int]]:
+    """Name -> colour of its objective, and which of that objective's variants it is, from 0.
 
-
-def _place_among_alike(names: Iterable[str], place: int) -> int:
-    """How many of the names before this one are the same objective with other settings."""
-    objectives = [name.partition(",")[0] for name in names]
-    return objectives[:place].count(objectives[place])
+    "Hard EM, tau 100" is a variant of hard EM; lines differ in dashes, bars in shade.
+    """
+    variants: dict[str, int] = {}
+    colours = dict(COLOURS)
+    styles = {}
+    for name in names:
+        title = name.partition(",")[0]
+        free = OTHER_COLOURS[(len(colours) - len(COLOURS)) % len(OTHER_COLOURS)]
+        styles[name] = colours.setdefault(title, free), variants.get(title, 0)
+        variants[title] = variants.get(title, 0) + 1
+    return styles
 
 
 def _finish_panel(panel: Axes) -> None:

@@ -27,6 +27,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from hardem_jax import masked
+
 Array = jax.Array
 
 NONE, PLUS, MINUS, PERCENT, COUNT = range(5)
@@ -109,10 +111,7 @@ class TagDistribution:
             pairs, lone: Z_tot, as in `top`.
         """
         table = self._table(pairs, lone)
-        possible = jnp.any(jnp.isfinite(table), axis=(1, 2))
-        # Masked on the way in as well: the gradient of a sum over nothing would be NaN.
-        table = jnp.where(possible[:, None, None], table, 0.0)
-        log_total = jnp.where(possible, jax.nn.logsumexp(table, axis=(1, 2)), -jnp.inf)
+        log_total = masked.logsumexp(table.reshape(len(table), -1))
         return EquationDistribution(self, pairs, lone, log_total)
 
     def top(self, k: int, *, pairs: Array, lone: Array) -> tuple[Array, Array]:

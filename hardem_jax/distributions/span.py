@@ -14,6 +14,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from hardem_jax import masked
+
 Array = jax.Array
 
 
@@ -53,9 +55,10 @@ class SpanDistribution:
         cls, start_logits: Array, end_logits: Array, *, where: Array
     ) -> "SpanDistribution":
         """Normalise ``[B, T]`` logits over the positions ``where`` (bool), in float32."""
-        start, start_partition = _log_softmax(start_logits, where)
-        end, end_partition = _log_softmax(end_logits, where)
-        return cls(start, end, where, jnp.stack([start_partition, end_partition], axis=-1))
+        logits = start_logits, end_logits
+        start, end = (masked.log_softmax(x, where) for x in logits)
+        log_partitions = jnp.stack([masked.logsumexp(x, where) for x in logits], axis=-1)
+        return cls(start, end, where, log_partitions)
 
     def shared(self, group_size: int) -> "SpanDistribution":
         """The same scores normalised over ``group_size`` rows together, row after row.
@@ -75,9 +78,7 @@ class SpanDistribution:
         """
         # [B / G, G, 2]
         groups = self.log_partitions.reshape(-1, group_size, 2)
-        # A group of nothing but padding has no mass in any row; any finite sum will do.
-        some = jnp.any(groups > -jnp.inf, axis=1, keepdims=True)
-        totals = jax.nn.logsumexp(jnp.where(some, groups, 0.0), axis=1, keepdims=True)
+        totals = masked.logsumexp(groups, axis=1)[:, None]
         # Rows of padding have no positions, and their start and end stay -inf.
         shares = jnp.where(groups > -jnp.inf, groups - totals, 0.0).reshape(-1, 2)
         return SpanDistribution(
@@ -144,17 +145,3 @@ class SpanDistribution:
     def mode(self, *, max_length: int) -> Array:
         """The likeliest span of at most ``max_length`` tokens, ``[B, 2]`` int32."""
         return self.top(1, max_length=max_length)[0][:, 0]
-
-
-def _log_softmax(logits: Array, where: Array) -> tuple[Array, Array]:
-    """Log-softmax over ``where`` and the logarithm of its sum, ``[B]``.
-
-    Both are -inf elsewhere, and throughout a row without any position.
-    """
-    logits = jnp.where(where, logits.astype(jnp.float32), -jnp.inf)
-    # A row of padding must not turn into NaN: it is normalised as if it were zeros, then masked.
-    some = jnp.any(where, axis=-1, keepdims=True)
-    safe = jnp.where(some, logits, 0.0)
-    partition = jax.nn.logsumexp(safe, axis=-1, keepdims=True)
-    normalised = jnp.where(where, safe - partition, -jnp.inf)
-    return normalised, jnp.where(some, partition, -jnp.inf)[..., 0]

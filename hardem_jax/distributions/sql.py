@@ -22,6 +22,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
+from hardem_jax import masked
 from hardem_jax.distributions.sql_search import (
     FIELDS,
     best_clauses,
@@ -105,13 +106,13 @@ class QueryDistribution:
         has_none = jnp.where(columns, jax.nn.log_sigmoid(-column), 0.0)
         has_one = jnp.where(columns, jax.nn.log_sigmoid(column), -jnp.inf)
         return cls(
-            select=_log_softmax(select, columns),
-            aggregator=_log_softmax(aggregator, columns[..., None]),
-            number=_log_softmax(number, jnp.ones((1, 1), bool)),
+            select=masked.log_softmax(select, columns),
+            aggregator=masked.log_softmax(aggregator, columns[..., None]),
+            number=masked.log_softmax(number),
             column=jnp.stack([has_none, has_one], axis=-1),
-            operator=_log_softmax(operator, columns[..., None]),
-            first=_log_softmax(first, of_word & columns[..., None, None]),
-            last=_log_softmax(last, of_word & columns[..., None, None]),
+            operator=masked.log_softmax(operator, columns[..., None]),
+            first=masked.log_softmax(first, of_word & columns[..., None, None]),
+            last=masked.log_softmax(last, of_word & columns[..., None, None]),
         )
 
     def log_prob(self, queries: Array, *, conditions: Literal["sum", "mean"] = "sum") -> Array:
@@ -215,16 +216,6 @@ class QueryDistribution:
     def _no_conditions(self) -> Array:
         """``[B]``, log-probability that no column has a condition."""
         return jnp.sum(self.column[..., 0], axis=-1)
-
-
-def _log_softmax(logits: Array, where: Array) -> Array:
-    """Over the last axis, in float32; -inf outside ``where``, in rows without any as well."""
-    where = jnp.broadcast_to(where, logits.shape)
-    # Masked on the way in as well: an infinite logit of padding would make gradients NaN.
-    logits = jnp.where(where, logits.astype(jnp.float32), 0.0)
-    log_norm = jax.nn.logsumexp(logits, axis=-1, keepdims=True, where=where)
-    log_norm = jnp.where(jnp.any(where, axis=-1, keepdims=True), log_norm, 0.0)
-    return jnp.where(where, logits - log_norm, -jnp.inf)
 
 
 def _gather(table: Array, places: Array) -> Array:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.models.bert_ops import MASK, layer_norm, linear
+from hardem_jax.models.bert_ops import layer_norm, linear
 
 # U(-1/sqrt(fan in), 1/sqrt(fan in)) for kernels: what PyTorch starts dense layers from.
 KERNEL_INIT = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
@@ -87,19 +87,3 @@ def _masked_max_bwd(saved, grad):
 
 
 masked_max.defvjp(_masked_max_fwd, _masked_max_bwd)
-
-
-def masked_softmax(scores: jax.Array, where: jax.Array, axis: int = -1) -> jax.Array:
-    """Softmax over the positions `where`, in float32; zero elsewhere and where there are none.
-
-    Args:
-        scores: float array of any shape.
-        where: bool, broadcastable to it with axes of size 1.
-
-    Example:
-        >>> masked_softmax(jnp.zeros((1, 3)), jnp.array([[True, True, False]])).tolist()
-        [[0.5, 0.5, 0.0]]
-    """
-    # Finite, and zeroed afterwards: a row without any position has neither NaN nor gradient.
-    scores = jnp.where(where, scores.astype(jnp.float32), MASK)
-    return jnp.where(where, jax.nn.softmax(scores, axis=axis), 0.0)

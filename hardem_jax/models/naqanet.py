@@ -15,10 +15,11 @@ import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 
+from hardem_jax import masked
 from hardem_jax.distributions.equation import AbilityDistribution
 from hardem_jax.models.config import NAQANetConfig
 from hardem_jax.models.dropout import dropout
-from hardem_jax.models.layers import dense, masked_softmax
+from hardem_jax.models.layers import dense
 from hardem_jax.models.qanet import (
     PassageQuestionAttention,
     QANetEncoder,
@@ -49,7 +50,7 @@ class Pooling(nnx.Module):
 
     def __call__(self, x: jax.Array, where: jax.Array) -> jax.Array:
         """[B, T, D] float32, true words [B, T] -> [B, D]."""
-        weights = masked_softmax(self.score(x)[..., 0], where)
+        weights = masked.softmax(self.score(x)[..., 0], where)
         return jnp.einsum("bt,btd->bd", weights, x)
 
 

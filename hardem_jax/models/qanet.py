@@ -15,9 +15,10 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
+from hardem_jax import masked
 from hardem_jax.models.bert_ops import attention
 from hardem_jax.models.dropout import dropout
-from hardem_jax.models.layers import KERNEL_INIT, LayerNorm, dense, masked_softmax
+from hardem_jax.models.layers import KERNEL_INIT, LayerNorm, dense
 
 LAYER_NORM_EPS = 1e-5
 
@@ -244,8 +245,8 @@ class PassageQuestionAttention(nnx.Module):
         scores = product("bpd,bqd->bpq", (passage * w_pq).astype(dtype), question)
         scores = scores + (passage * w_p).sum(axis=-1)[:, :, None]
         scores = scores + (question * w_q).sum(axis=-1)[:, None, :]
-        to_question = masked_softmax(scores, question_where[:, None, :], axis=2).astype(dtype)
-        to_passage = masked_softmax(scores, passage_where[:, :, None], axis=1).astype(dtype)
+        to_question = masked.softmax(scores, question_where[:, None, :], axis=2).astype(dtype)
+        to_passage = masked.softmax(scores, passage_where[:, :, None], axis=1).astype(dtype)
         a = product("bpq,bqd->bpd", to_question, question).astype(dtype)
         # A (B^T p) instead of (A B^T) p: no [P, P] matrix.
         summary = product("bpq,bpd->bqd", to_passage, passage).astype(dtype)

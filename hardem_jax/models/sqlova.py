@@ -24,10 +24,11 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from hardem_jax import masked
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.models.bert import Bert
-from hardem_jax.models.layers import dense, masked_softmax
+from hardem_jax.models.layers import dense
 from hardem_jax.models.lstm import BiLSTMs, last_output
 from hardem_jax.models.packing import encode_layers
 
@@ -136,7 +137,7 @@ class SQLova(nnx.Module):
         }
         words = jnp.where(batch["words_where"], batch["words_first"], 0)
         first, last = self.value(context[_VALUE], headers[_VALUE], _take(question[_VALUE], words))
-        pooled = masked_softmax(self.number_pool(question[_NUMBER])[..., 0], question_where)
+        pooled = masked.softmax(self.number_pool(question[_NUMBER])[..., 0], question_where)
         return QueryDistribution.from_logits(
             select=self.select(context[_SELECT], headers[_SELECT])[..., 0],
             aggregator=self.aggregator(context[_AGGREGATOR]),
@@ -167,7 +168,7 @@ class SQLova(nnx.Module):
 
     def _initial_states(self, headers: Array, columns: Array) -> tuple[Array, Array]:
         """States ``[L, 6, 2, B, h/2]``: zeros, but the number module's come from all headers."""
-        weights = masked_softmax(self.number_header(headers)[..., 0], columns)
+        weights = masked.softmax(self.number_header(headers)[..., 0], columns)
         pooled = jnp.einsum("bc,bch->bh", weights, headers)
 
         def states(layer: nnx.Linear) -> Array:
@@ -182,7 +183,7 @@ class SQLova(nnx.Module):
         """The question as seen from each column: ``[B, C, h]``."""
         keys = self.attention[_OF_COLUMN.index(module)](question[module])
         scores = jnp.einsum("bch,bqh->bcq", headers[module], keys)
-        weights = masked_softmax(scores, where[:, None])
+        weights = masked.softmax(scores, where[:, None])
         return jnp.einsum("bcq,bqh->bch", weights, question[module])
 
 

@@ -44,15 +44,10 @@ def make_loss(
         model = nnx.merge(graphdef, params)
         distribution = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
         where = batch["solutions_where"]
-        value = objective(
-            distribution.log_prob(batch["solutions"], **log_prob),
-            where=where,
-            step=step,
-            key=key,
-        )
+        log_probs = distribution.log_prob(batch["solutions"], **log_prob)
+        value, metrics = objective(log_probs, step=step, key=key, where=where)
         num_items = jnp.maximum(jnp.sum(jnp.any(where, axis=-1)), 1)
-        metrics = {
-            "hard": objective.is_hard(step=step, key=key).astype(jnp.float32),
+        metrics |= {
             "z_size": jnp.sum(where) / num_items,
             "items": num_items.astype(jnp.float32),
         }

@@ -83,18 +83,17 @@ def make_loss(
         spans = jax.tree.map(of_groups, reading.spans)
         if latent.rows > 1:
             spans = spans.shared(latent.rows)
-        span_loss = sum(
-            objective(
-                log_probs.reshape(-1, latent.rows * log_probs.shape[-1]),
-                where=possible.reshape(-1, latent.rows * log_probs.shape[-1]),
-                step=step,
-                # The same draw for all of them.
-                key=key,
-            )
-            for log_probs, possible in _latent_variables(
-                spans, of_groups(batch["solutions"]), where, latent.likelihood
-            )
+        variables = _latent_variables(
+            spans, of_groups(batch["solutions"]), where, latent.likelihood
         )
+        span_loss, metrics = 0.0, {}
+        for log_probs, possible in variables:
+            shape = (-1, latent.rows * log_probs.shape[-1])
+            # The same key, hence the same draw, for all of them.
+            loss_of_one, metrics = objective(
+                log_probs.reshape(shape), step=step, key=key, where=possible.reshape(shape)
+            )
+            span_loss += loss_of_one
         answerable = jnp.any(where.reshape(-1, latent.rows * where.shape[-1]), axis=-1)
         num_items = jnp.maximum(jnp.sum(answerable), 1)
         selector_loss = optax.softmax_cross_entropy_with_integer_labels(
@@ -102,10 +101,9 @@ def make_loss(
             jnp.any(batch["solutions_where"], axis=-1).astype(jnp.int32),
         )
         selector_loss = jnp.sum(selector_loss, where=batch["row_where"]) / num_items
-        metrics = {
+        metrics |= {
             "span_loss": span_loss,
             "selector_loss": selector_loss,
-            "hard": objective.is_hard(step=step, key=key).astype(jnp.float32),
             "z_size": jnp.sum(where) / num_items,
             "items": num_items.astype(jnp.float32),
             "real_tokens": real_token_share(batch),

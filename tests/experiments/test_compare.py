@@ -36,7 +36,18 @@ def flags(tmp_path_factory):
         *("compare", "--data", root / "data", "--dev", root / "data", "--out", root / "runs"),
         *("--model.encoder", bert, "--num-devices", 1, "--batches.batch-size", 4),
         *("--batches.buckets", 32, "--loop.num-steps", 2, "--loop.eval-every", 1),
-        *("--loop.log-every", 1, "--loop.no-progress", "--tau", 2, "--shown", 5),
+        *(
+            "--loop.log-every",
+            1,
+            "--loop.no-progress",
+            "--shown",
+            5,
+            "--objectives",
+            "first-only",
+            "mml",
+            "hard-em --tau 2",
+            "released-mml",
+        ),
         *("--seeds", 0, "--train-questions", 6),
     ]
     return root / "runs", [str(flag) for flag in flags]
@@ -91,7 +102,13 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
     ("wrong", "named"),
     [
         (("--seeds", 0, 0), "--seeds: expected different values, found 0 0"),
-        (("--tau", 5, 5), "--tau: expected different values, found 5.0 5.0"),
+        (
+            ("--objectives", "mml", "mml"),
+            "--objectives: expected different values, found 'MML' twice",
+        ),
+        (("--objectives", "nml"), "--objectives: 'nml': "),
+        (("--objectives", "hard-em --tau -1"), "--objectives: 'hard-em --tau -1': "),
+        (("--objectives", "hard-em --tua 1"), "--objectives: 'hard-em --tua 1': "),
         (("--loop.monitor", "F1"), "loop.monitor: expected one of em,"),
     ],
 )

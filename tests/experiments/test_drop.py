@@ -10,10 +10,10 @@ import pytest
 
 from experiments import drop, equation_qa, equation_runs
 from experiments.cli import parse
-from hardem_jax.analysis.release_2019 import ReleasedMML
 from hardem_jax.data.drop import NumericExample
 from hardem_jax.data.equations import PreparedQuestions, numeric_question
 from hardem_jax.errors import InputError
+from hardem_jax.objectives import ReleasedMML
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.tiny import drop_answer, write_checkpoint, write_drop
@@ -60,9 +60,9 @@ def root(tmp_path_factory):
 def test_objectives_and_annealing_are_compared(root, capsys):
     _, *flags = train_flags(root, root / "compared")
     flags = flags[: flags.index("objective:hard-em")]
-    flags += ["--objectives", "mml", "hard-em", "--tau", 1, "None", "--seeds", 0]
+    flags += ["--objectives", "mml", "hard-em --tau 1", "hard-em", "--seeds", 0]
     call("compare", *flags, "--shown", 3)
-    names = ["MML", "Hard EM, tau 1", "Hard EM, tau None"]
+    names = ["MML", "Hard EM, tau 1", "Hard EM"]
     printed = capsys.readouterr().out
     assert all(name in printed for name in names)
     content = json.loads((root / "compared" / "comparison.json").read_text())
@@ -72,12 +72,12 @@ def test_objectives_and_annealing_are_compared(root, capsys):
     assert {"P<0.001", "P<0.0001", "top in Z"} <= set(plain)
     hard = {
         name: [line["hard"] for line in map(json.loads, lines) if line["kind"] == "train"]
-        for name in ("hard-em-tau-1-0", "hard-em-tau-none-0", "mml-0")
+        for name in ("hard-em-tau-1-0", "hard-em-0", "mml-0")
         for lines in [(root / "compared" / name / "metrics.jsonl").read_text().splitlines()]
     }
     assert hard == {
         "hard-em-tau-1-0": [0, 1, 1, 1],
-        "hard-em-tau-none-0": [1, 1, 1, 1],
+        "hard-em-0": [1, 1, 1, 1],
         "mml-0": [0, 0, 0, 0],
     }
     header, _, *rows = (root / "compared" / "predictions.md").read_text().splitlines()
@@ -409,6 +409,6 @@ def test_the_released_mml_can_be_chosen():
     train = parse(drop.COMMANDS, prog="test", argv=["train", *paths, "objective:released-mml"])
     assert train.objective == ReleasedMML()
     compare = parse(drop.COMMANDS, prog="test", argv=["compare", *paths])
-    assert list(compare.rows()) == ["First-only", "MML", "Hard EM, tau None"]
+    assert list(compare.rows()) == ["First-only", "MML", "Hard EM"]
     compare = dataclasses.replace(compare, objectives=("released-mml",))
     assert compare.rows() == {"MML as released in 2019": ReleasedMML()}

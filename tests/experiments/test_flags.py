@@ -15,21 +15,23 @@ NUMBERS = numbers()
 # Where 0 means something.
 MAY_BE_ZERO = {
     *("BatchConfig.negatives", "Compare.shown", "Compare.train_questions", "HardEM.tau"),
-    *("Compare.tau", "Show.solutions", "EquationRules.max_count", "EquationRules.digits"),
+    *("Show.solutions", "EquationRules.max_count", "EquationRules.digits"),
     *("OptimizerConfig.weight_decay", "OptimizerConfig.warmup_fraction", "OptimizerConfig.b1"),
     *("OptimizerConfig.b2", "OptimizerConfig.ema_decay", "OptimizerConfig.rate_multipliers"),
     *("SqlRules.max_conditions", "PassageConfig.k1", "PassageConfig.b"),
     *("PassageConfig.title_weight", "RetrieverConfig.article_weight", "PlantedConfig.max_passing"),
     *("Sql.queries", "Rouge.check", "NAQANetModelConfig.num_highway_layers"),
+    "Tempered.inverse_temperature",
 }
 RATE = ("dropout", "attention_dropout", "layer_dropout", "seed", "seeds")
 # Annealing that never ends is MML.
-MAY_BE_INFINITE = {"HardEM.tau", "Compare.tau"}
+MAY_BE_INFINITE = {"HardEM.tau"}
 # A bias may have either sign.
 ONLY_FINITE = {"TaggerConfig.no_tag_bias", "EquationSettings.no_tag_bias"}
 MAY_BE_HUGE = {
     *("EquationSettings.learning_rate", *ONLY_FINITE),
-    *("HardEM.tau", "Compare.tau", "OptimizerConfig.learning_rate", "Settings.learning_rate"),
+    *("HardEM.tau", "OptimizerConfig.learning_rate", "Settings.learning_rate"),
+    *("Tempered.inverse_temperature", "TopK.k"),
     *("OptimizerConfig.weight_decay", "OptimizerConfig.clip_norm", "OptimizerConfig.eps"),
     *("OptimizerConfig.rate_multipliers", "PassageConfig.k1", "RetrieverConfig.article_weight"),
 }

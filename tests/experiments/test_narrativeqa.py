@@ -130,7 +130,7 @@ def test_comparison_draws_rouge(root, capsys):
     assert content["flags"]["loop"]["monitor"] == "rouge_l"
     assert set(narrativeqa.Compare.CURVES) == {"span_loss", "rouge_l"}
     header, _, *rows = (out / "predictions.md").read_text().splitlines()
-    assert header == "| question | gold | Hard EM, tau None |" and len(rows) == 2
+    assert header == "| question | gold | Hard EM |" and len(rows) == 2
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import numpy as np
 import optax
 import pytest
 
-from hardem_jax import HardEM
 from hardem_jax.errors import InputError
+from hardem_jax.losses import is_hard_step
 from hardem_jax.training.accumulate import accumulated
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import data_mesh, place_batch
@@ -78,7 +78,7 @@ def test_one_draw_for_the_step_and_one_dropout_key_for_each_part():
     def spy(params, batch, *, step, key, dropout_key):
         draws = jax.random.uniform(key), jax.random.uniform(dropout_key)
         jax.debug.callback(lambda *numbers: seen.append(tuple(map(float, numbers))), *draws)
-        hard = HardEM(tau=10).is_hard(step=step, key=key)
+        hard = is_hard_step(step=step, key=key, tau=10)
         return jnp.sum(params * batch), {"items": 1, "hard": hard}
 
     of_step = {"step": jnp.int32(5), "key": jax.random.key(1), "dropout_key": jax.random.key(2)}

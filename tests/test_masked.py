@@ -1,0 +1,95 @@
+"""The masked softmax family, against scipy on what is left when padding is removed."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+from numpy.testing import assert_allclose, assert_array_equal
+
+from hardem_jax import masked
+from hardem_jax.masked import Rows
+from tests.loss_cases import random_rows
+
+INF = math.inf
+FUNCTIONS = {
+    "softmax": (masked.softmax, scipy.special.softmax, 0.0),
+    "log_softmax": (masked.log_softmax, scipy.special.log_softmax, -INF),
+}
+over_functions = pytest.mark.parametrize("name", FUNCTIONS)
+
+
+@over_functions
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_each_slice_is_scipys_on_its_positions(name, axis):
+    function, reference, outside = FUNCTIONS[name]
+    scores, where = random_rows(0, (6, 5, 4))
+    where[:, 2, 1], where[3, :, 1], where[3, 2, :] = False, False, False
+    scores[~where] = np.nan
+    sums = np.ravel(masked.logsumexp(scores, where, axis=axis))
+    rows, kept, got = (
+        np.moveaxis(np.asarray(x), axis, -1).reshape(-1, scores.shape[axis])
+        for x in (scores, where, function(scores, where, axis=axis))
+    )
+    assert not kept.any(-1).all()
+    for row, mask, values, total in zip(rows, kept, got, sums, strict=True):
+        assert_array_equal(values[~mask], outside)
+        if mask.any():
+            assert_allclose(values[mask], reference(row[mask]), rtol=1e-5, atol=1e-6)
+            assert_allclose(total, scipy.special.logsumexp(row[mask]), rtol=1e-5, atol=1e-6)
+        else:
+            assert total == -INF
+
+
+def test_scores_of_any_size_and_impossible_ones():
+    scores = np.array([[3e38, 3e38, -3e38], [-INF, 1.0, 1.0], [-INF] * 3], np.float32)
+    assert_array_equal(masked.softmax(scores), [[0.5, 0.5, 0], [0, 0.5, 0.5], [0, 0, 0]])
+    half = math.log(0.5)
+    assert_allclose(masked.log_softmax(scores)[1:], [[-INF, half, half], [-INF] * 3], rtol=1e-6)
+    assert_allclose(masked.logsumexp(scores), [3e38, 1 - half, -INF], rtol=1e-6)
+
+
+@pytest.mark.parametrize("function", [masked.softmax, masked.log_softmax, masked.logsumexp])
+def test_nan_stays_in_its_row(function):
+    scores = np.array([[np.nan, 1.0], [2.0, 1.0], [np.nan, 1.0]], np.float32)
+    where = np.array([[True, True], [True, True], [False, True]])
+    got = np.asarray(function(scores, where)).reshape(3, -1)
+    assert_array_equal(np.isnan(got).any(-1), [True, False, False])
+
+
+@pytest.mark.parametrize("function", [masked.softmax, masked.log_softmax, masked.logsumexp])
+def test_gradients_are_finite_and_nothing_reaches_padding(function):
+    scores = np.array([[1.0, INF, 2.0], [np.nan] * 3, [-INF] * 3, [-INF, 2.0, 1.0]], np.float32)
+    where = np.array([[True, False, True], [False] * 3, [True] * 3, [True] * 3])
+
+    def weighted_sum(scores):
+        values = function(scores, where).ravel()
+        return jnp.sum(jnp.where(jnp.isfinite(values), values, 0.0) * jnp.arange(values.size))
+
+    gradient = np.asarray(jax.grad(weighted_sum)(scores))
+    assert np.isfinite(gradient).all() and np.any(gradient)
+    assert_array_equal(gradient[~where], 0.0)
+    assert_array_equal(gradient[2], 0.0)
+
+
+def test_float16_is_summed_in_float32():
+    assert masked.logsumexp(jnp.zeros(3_000, jnp.bfloat16)).dtype == jnp.float32
+    assert_allclose(masked.logsumexp(jnp.zeros(3_000, jnp.bfloat16)), math.log(3_000), rtol=1e-6)
+
+
+def test_rank_is_the_place_in_the_row_in_either_layout():
+    scores = np.array([[1.0, 3.0, 3.0, np.nan], [2.0, -INF, 5.0, 0.0]], np.float32)
+    assert_array_equal(Rows.of(scores).rank(), [[3, 1, 2, 0], [1, 3, 0, 2]])
+    order = [4, 0, 1, 5, 6, 2, 3, 7]  # rows interleaved
+    ragged = Rows.of(scores.ravel()[order], segment_ids=np.array(order) // 4, num_segments=2)
+    expected = np.array([3, 1, 2, 0, 1, 3, 0, 2])[order]
+    assert_array_equal(ragged.rank(), expected)
+
+
+def test_log_softmax_sends_the_gradient_of_scipys():
+    scores, _ = random_rows(1, (3, 4))
+    for column in range(4):
+        gradient = jax.grad(lambda x: masked.log_softmax(x)[0, column])(scores)[0]  # noqa: B023
+        assert_allclose(gradient, np.eye(4)[column] - scipy.special.softmax(scores[0]), atol=1e-6)
