@@ -1,0 +1,10 @@
+"""Commands, a module each: ``python -m experiments.triviaqa --help``. Run from a checkout."""
+
+from hardem_jax.extras import require_packages
+
+try:
+    require_packages(
+        "all", "bm25s", "flax", "grain", "optax", "orbax", "rich", "tokenizers", "tyro"
+    )
+except ImportError as error:
+    raise SystemExit(f"error: {error}") from None

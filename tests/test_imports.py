@@ -41,7 +41,10 @@ OBJECTIVE_FILES = {
 }
 ERRORS = "hardem_jax.errors"
 # On the ground floor: any room may import them.
-GROUND = {ERRORS, "hardem_jax.checksums", "hardem_jax.hub", "hardem_jax.locks"}
+GROUND = {
+    ERRORS,
+    *(f"hardem_jax.{name}" for name in ("checksums", "extras", "hub", "locks")),
+}
 
 # Project and outside imports beyond the layers: DESIGN keeps these parts usable on their own.
 ONLY_FROM_PROJECT = {
@@ -49,6 +52,7 @@ ONLY_FROM_PROJECT = {
     "hardem_jax.losses": {"hardem_jax.masked"},
     "hardem_jax.lazy": set(),
     "hardem_jax.errors": set(),
+    "hardem_jax.extras": set(),
     "hardem_jax.checksums": {ERRORS},
     "hardem_jax.hub": {ERRORS},
     "hardem_jax.locks": {ERRORS},
@@ -60,6 +64,7 @@ ONLY_FROM_OUTSIDE = {
     "hardem_jax.posteriors": {"jax"},
     "hardem_jax.masked": {"jax"},
     "hardem_jax.errors": set(),
+    "hardem_jax.extras": set(),
     "hardem_jax.checksums": set(),
     "hardem_jax.locks": set(),
     "hardem_jax.solutions": {"numpy"},
