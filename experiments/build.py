@@ -35,9 +35,9 @@ from hardem_jax.data.examples import ExclusionCounts, ReadingExample
 from hardem_jax.data.windows import WindowConfig
 from hardem_jax.errors import printable, require
 from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.solutions.equations import EquationRules
+from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.spans import execute_span
-from hardem_jax.solutions.sql import Query
+from hardem_jax.solutions.sql.enumeration import Query
 
 if TYPE_CHECKING:
     from hardem_jax.data import builders

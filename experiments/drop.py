@@ -39,8 +39,8 @@ from hardem_jax.data.drop import read_drop
 from hardem_jax.data.equations import prepare_questions
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.errors import require
-from hardem_jax.solutions.equations import EquationRules
-from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,7 +30,7 @@ from hardem_jax.data.equations import numeric_question
 from hardem_jax.data.reading import read_text
 from hardem_jax.errors import InputError, printable
 from hardem_jax.objectives import AnyObjective, HardEM, Objective
-from hardem_jax.solutions.equations import execute_equation, format_number
+from hardem_jax.solutions.equations.enumeration import execute_equation, format_number
 from hardem_jax.tasks.equation_config import InferenceConfig
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change

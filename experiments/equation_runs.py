@@ -24,8 +24,8 @@ from hardem_jax.data.records import json_text
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import drop
 from hardem_jax.objectives import Objective
-from hardem_jax.solutions.equations import EquationRules
-from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.tasks.equation_config import InferenceConfig
 from hardem_jax.tasks.equation_qa import METRIC_NAMES, EquationQA, evaluate, make_loss
 from hardem_jax.training.checkpoint import load_params

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hardem_jax.data.equations import NumericQuestion
-from hardem_jax.solutions.equations import (
+from hardem_jax.solutions.equations.enumeration import (
     COUNT,
     MINUS,
     PASSAGE,
@@ -16,7 +16,7 @@ from hardem_jax.solutions.equations import (
     EquationRules,
     format_number,
 )
-from hardem_jax.solutions.numbers import NumberConfig, has_overflow
+from hardem_jax.solutions.equations.numbers import NumberConfig, has_overflow
 
 # Numbers of a text are shown as they are, not rounded as answers are.
 _DIGITS = 15

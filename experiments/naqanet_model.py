@@ -19,7 +19,7 @@ from hardem_jax.data.word_inputs import WordConfig, WordInputs, pad_word_inputs,
 from hardem_jax.data.words import Vocabulary, build_vocabularies, load_word_vectors
 from hardem_jax.errors import InputError
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
-from hardem_jax.solutions.equations import EquationRules
+from hardem_jax.solutions.equations.enumeration import EquationRules
 
 MAX_COUNT = NAQANetConfig.num_counts - 1
 RULES = f"--rules.no-special-numbers --rules.no-question-numbers --rules.max-count {MAX_COUNT}"

@@ -36,7 +36,7 @@ from hardem_jax.data.narrativeqa import (
 from hardem_jax.data.records import file_digest
 from hardem_jax.data.windows import WindowConfig
 from hardem_jax.errors import require
-from hardem_jax.solutions.rouge import RougeRules
+from hardem_jax.solutions.rouge.search import RougeRules
 from hardem_jax.tasks.span_config import InferenceConfig
 from hardem_jax.training.config import LoopConfig
 

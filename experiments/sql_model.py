@@ -16,7 +16,7 @@ from hardem_jax.data.query_inputs import QueryInputs, pad_query_inputs
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.sqlova import SQLova
-from hardem_jax.solutions.sql import MAX_CONDITIONS, Table
+from hardem_jax.solutions.sql.enumeration import MAX_CONDITIONS, Table
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from hardem_jax.data.table_file import read_csv_table
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.objectives import AnyObjective, HardEM, Objective
-from hardem_jax.solutions.sql import SqlRules
+from hardem_jax.solutions.sql.enumeration import SqlRules
 from hardem_jax.tasks.sql_config import InferenceConfig
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change

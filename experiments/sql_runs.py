@@ -22,7 +22,7 @@ from hardem_jax.data.query_inputs import QueryInputs
 from hardem_jax.data.records import json_text, write_text
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
-from hardem_jax.solutions.sql import Query, Table
+from hardem_jax.solutions.sql.enumeration import Query, Table
 from hardem_jax.tasks.sql_qa import (
     GOLD_METRIC_NAMES,
     METRIC_NAMES,

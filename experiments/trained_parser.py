@@ -17,7 +17,7 @@ from hardem_jax.data.queries import QueryQuestion
 from hardem_jax.data.query_inputs import QueryInputs
 from hardem_jax.data.wikisql import read_wikisql
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql import Cell, Query, SqlRules, Table
+from hardem_jax.solutions.sql.enumeration import Cell, Query, SqlRules, Table
 from hardem_jax.tasks.shared import Progress
 from hardem_jax.tasks.sql_qa import InferenceConfig, QueryAnswer, SqlQA, evaluate
 from hardem_jax.training.checkpoint import load_params

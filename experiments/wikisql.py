@@ -35,7 +35,7 @@ from hardem_jax.data.wikisql import write_answers
 from hardem_jax.data.wikitablequestions import read_wikitablequestions
 from hardem_jax.errors import require
 from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.solutions.sql import SqlRules
+from hardem_jax.solutions.sql.enumeration import SqlRules
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,8 +23,8 @@ from hardem_jax.data.equations import numeric_question
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError, require
-from hardem_jax.solutions.equations import EquationRules
-from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
 
 # Training questions of the whole data set, and those of them whose answer is a number.
 FULL_QUESTIONS, FULL_NUMERIC = 77_409, 46_973

@@ -27,8 +27,8 @@ from hardem_jax.data.narrativeqa import add_rouge_mentions, read_narrativeqa
 from hardem_jax.data.records import write_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.metrics import rouge
-from hardem_jax.solutions.rouge import RougeRules
-from hardem_jax.solutions.rouge_score import lcs_f1, rouge_l_1_0_1
+from hardem_jax.solutions.rouge.score import lcs_f1, rouge_l_1_0_1
+from hardem_jax.solutions.rouge.search import RougeRules
 
 PAPER = {"paper": (4.3, 5), "paper, noisy": (7.1, None)}
 VARIANTS = {

@@ -35,7 +35,8 @@ from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.records import write_json
 from hardem_jax.data.wikisql import read_wikisql
 from hardem_jax.errors import InputError, require
-from hardem_jax.solutions.sql import (
+from hardem_jax.solutions.sql.columns import typed_table
+from hardem_jax.solutions.sql.enumeration import (
     Cell,
     Condition,
     ExecutionError,
@@ -46,7 +47,6 @@ from hardem_jax.solutions.sql import (
     enumerate_sql,
     split_words,
 )
-from hardem_jax.solutions.sql_columns import typed_table
 
 PAPER = (346.1, 5)
 # Training questions of the whole data set.

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hardem_jax.solutions.sql import (
+from hardem_jax.solutions.sql.columns import typed_table
+from hardem_jax.solutions.sql.conditions import find_conditions, number_spans
+from hardem_jax.solutions.sql.enumeration import (
     AGGREGATORS,
     MAX_CONDITIONS,
     OPERATORS,
@@ -20,8 +22,6 @@ from hardem_jax.solutions.sql import (
     execute_sql,
     split_words,
 )
-from hardem_jax.solutions.sql_columns import typed_table
-from hardem_jax.solutions.sql_conditions import find_conditions, number_spans
 
 _MARKS = ("", " ", "-", "+", ".", "1e3", "0x1f", "nan", "inf", "1_000", "'; DROP TABLE t; --", "é")
 

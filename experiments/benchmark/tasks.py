@@ -19,8 +19,8 @@ from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
 from hardem_jax.models.packing import encode
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.sqlova import NUM_AGGREGATORS, NUM_OPERATORS, SQLova
-from hardem_jax.solutions.equation_rules import MINUS, PASSAGE, PLUS, SPECIAL, EquationRules
-from hardem_jax.solutions.sql_types import MAX_CONDITIONS
+from hardem_jax.solutions.equations.rules import MINUS, PASSAGE, PLUS, SPECIAL, EquationRules
+from hardem_jax.solutions.sql.types import MAX_CONDITIONS
 from hardem_jax.tasks import equation_qa, span_qa, sql_qa
 
 Array = jax.Array

@@ -20,7 +20,7 @@ from hardem_jax.data.planted_equations import (
 )
 from hardem_jax.data.records import size_summary
 from hardem_jax.models.equation_tagger import EquationTagger
-from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
 
 

@@ -11,7 +11,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable
 
-from hardem_jax.solutions.sql_types import Condition, Query
+from hardem_jax.solutions.sql.types import Condition, Query
 
 SELECT = "selected column"
 AGGREGATOR = "aggregator"

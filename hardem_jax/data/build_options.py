@@ -6,10 +6,10 @@ import dataclasses
 from typing import Literal
 
 from hardem_jax.errors import require
-from hardem_jax.solutions.equations import EquationRules
-from hardem_jax.solutions.numbers import NumberConfig
-from hardem_jax.solutions.rouge import RougeRules
-from hardem_jax.solutions.sql import SqlRules
+from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.solutions.rouge.search import RougeRules
+from hardem_jax.solutions.sql.enumeration import SqlRules
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,7 @@ from hardem_jax.data.examples import (
 from hardem_jax.data.fields import check_kind, get_field, get_id, get_strings, kind_of
 from hardem_jax.data.reading import PathLike, iter_json_entries
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.numbers import NumberConfig, find_numbers, has_overflow
+from hardem_jax.solutions.equations.numbers import NumberConfig, find_numbers, has_overflow
 
 # Reasons of `ExclusionCounts`, for questions left out:
 ONE_SPAN = "answer is a text span"

@@ -9,7 +9,7 @@ What a batch holds, with R rows, T tokens, M numbers of the text, S special ones
 ``number_tokens``   ``[R, M]`` int32      first token of each number of the text
 ``numbers_where``   ``[R, M]`` bool       real numbers
 ``kinds``           ``[R, S + M]`` int32  kind of each number; -1 where there is none
-``solutions``       ``[R, Z, 4]`` int32   equations, see `hardem_jax.solutions.equations`
+``solutions``       ``[R, Z, 4]`` int32   equations, see `hardem_jax.solutions.equations.enumeration`
 ``solutions_where`` ``[R, Z]`` bool       real equations
 ``true_solution``   ``[R]`` int32         index of the true equation or -1; not trained on
 ``row_where``       ``[R]`` bool          real rows
@@ -26,7 +26,7 @@ from hardem_jax.data.batches import Batch
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.equations import COUNT, PASSAGE, SPECIAL
+from hardem_jax.solutions.equations.enumeration import COUNT, PASSAGE, SPECIAL
 
 NUM_SPECIAL_TOKENS = 3  # [CLS] question [SEP] passage [SEP]
 

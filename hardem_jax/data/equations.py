@@ -34,14 +34,14 @@ from hardem_jax.data.records import (
     write_json,
     write_left_out,
 )
-from hardem_jax.solutions.equations import (
+from hardem_jax.solutions.equations.enumeration import (
     SPECIAL_NUMBERS,
     EquationRules,
     NumberTable,
     enumerate_equations,
     number_table,
 )
-from hardem_jax.solutions.numbers import NumberConfig, NumberMention, find_numbers
+from hardem_jax.solutions.equations.numbers import NumberConfig, NumberMention, find_numbers
 
 FORMAT = "equations 2"
 NO_SOLUTION = "no equation gives the answer"

@@ -33,7 +33,7 @@ from hardem_jax.data.examples import (
 from hardem_jax.data.parallel import map_in_order
 from hardem_jax.data.reading import PathLike, not_utf8, open_bytes
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.rouge import RougeRules, RougeSpans, enumerate_rouge_spans
+from hardem_jax.solutions.rouge.search import RougeRules, RougeSpans, enumerate_rouge_spans
 
 QUESTIONS = "qaps.csv"
 SUMMARIES = "third_party/wikipedia/summaries.csv"

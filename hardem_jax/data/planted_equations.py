@@ -12,7 +12,7 @@ question tells them apart:
 Example:
     >>> example = next(planted_numeric_examples(PlantedEquationsConfig(), "train"))
     >>> n1, o1, n2, o2 = example.true_equation
-    >>> from hardem_jax.solutions.numbers import find_numbers
+    >>> from hardem_jax.solutions.equations.numbers import find_numbers
     >>> values = [mention.value for mention in find_numbers(example.passage)]
     >>> abs(values[n1] - values[n2]) == example.answer
     True
@@ -28,7 +28,7 @@ from hardem_jax.data.drop import NumericExample
 from hardem_jax.data.planted import NAMES, names_of_split, whole_words
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.errors import InputError, require
-from hardem_jax.solutions.equations import MINUS, PLUS, EquationRules
+from hardem_jax.solutions.equations.enumeration import MINUS, PLUS, EquationRules
 
 #: Z_tot of the corpus: two numbers of the passage, added or subtracted.
 RULES = EquationRules(special_numbers=False, question_numbers=False, lone_text=False)

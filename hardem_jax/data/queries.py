@@ -36,7 +36,7 @@ from hardem_jax.data.query_records import (
 from hardem_jax.data.records import check_not_empty, new_folder
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql import Cell, SqlRules, Table, enumerate_sql, split_words
+from hardem_jax.solutions.sql.enumeration import Cell, SqlRules, Table, enumerate_sql, split_words
 
 __all__ = [
     "FORMAT",
@@ -87,7 +87,7 @@ def query_question(
         ValueError: there is no ``denotation``, and the question needs one.
 
     Example:
-        >>> from hardem_jax.solutions.sql import Query, Table
+        >>> from hardem_jax.solutions.sql.enumeration import Query, Table
         >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
         >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",))
         >>> found = query_question(asked, SqlRules(max_conditions=1))

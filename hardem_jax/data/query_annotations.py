@@ -17,14 +17,8 @@ import numpy as np
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.query_records import FORMAT, PreparedQueries, QueryQuestion, SplitWriter
 from hardem_jax.data.records import check_not_empty, new_folder
-from hardem_jax.solutions.sql import (
-    ROW_WIDTH,
-    ExecutionError,
-    Query,
-    SqlRules,
-    Table,
-)
-from hardem_jax.solutions.sql_engine import check_query
+from hardem_jax.solutions.sql.engine import check_query
+from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, ExecutionError, Query, SqlRules, Table
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NOT_ANNOTATED = "no annotated query"
@@ -89,7 +83,7 @@ def gold_in_solutions(question: QueryQuestion, query: Query) -> int:
     Example:
         >>> from hardem_jax.data.table_questions import TableQuestion
         >>> from hardem_jax.data.queries import query_question
-        >>> from hardem_jax.solutions.sql import Condition
+        >>> from hardem_jax.solutions.sql.enumeration import Condition
         >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
         >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",))
         >>> found = query_question(asked, SqlRules())

@@ -34,7 +34,7 @@ from hardem_jax.data.query_layout import QueryInput, cut_lengths, lay_out, remai
 from hardem_jax.data.query_records import QueryQuestion
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql import ROW_WIDTH, Table
+from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
 
 # Read in place of a text without wordpieces, so that there is something to represent it.
 _NOTHING = "[UNK]"

@@ -12,7 +12,7 @@ import numpy as np
 
 from hardem_jax.data.query_records import QueryQuestion
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
-from hardem_jax.solutions.sql import ROW_WIDTH
+from hardem_jax.solutions.sql.enumeration import ROW_WIDTH
 
 # [CLS] question [SEP], and a [SEP] after each column.
 NUM_SPECIAL_TOKENS = 2

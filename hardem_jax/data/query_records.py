@@ -24,7 +24,7 @@ from hardem_jax.data.records import (
 )
 from hardem_jax.data.table_questions import Match
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql import MAX_CONDITIONS, ROW_WIDTH, Cell, SqlRules, Table
+from hardem_jax.solutions.sql.enumeration import MAX_CONDITIONS, ROW_WIDTH, Cell, SqlRules, Table
 
 FORMAT = "queries 2"
 

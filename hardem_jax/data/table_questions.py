@@ -22,7 +22,7 @@ from hardem_jax.data.fields import check_kind, get_field, get_id, get_strings
 from hardem_jax.data.reading import PathLike, iter_json_lines
 from hardem_jax.data.records import new_file
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_types import Cell, Table
+from hardem_jax.solutions.sql.types import Cell, Table
 
 Match = Literal["execution", "denotation"]
 

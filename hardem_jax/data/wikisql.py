@@ -24,8 +24,8 @@ from hardem_jax.data.fields import check_kind, get_field, get_id, kind_of
 from hardem_jax.data.reading import PathLike, iter_json_lines
 from hardem_jax.data.table_questions import TableQuestion, read_table, write_table_questions
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_engine import ExecutionError, OfficialEngine, check_query
-from hardem_jax.solutions.sql_types import Condition, Query, Table
+from hardem_jax.solutions.sql.engine import ExecutionError, OfficialEngine, check_query
+from hardem_jax.solutions.sql.types import Condition, Query, Table
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_TABLE = "no such table"

@@ -24,7 +24,7 @@ from hardem_jax.data.reading import PathLike, read_text
 from hardem_jax.data.table_file import make_table, parse_csv
 from hardem_jax.data.table_questions import RAGGED, REPEATED, TableQuestion
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_types import Table
+from hardem_jax.solutions.sql.types import Table
 
 # Reason of `ExclusionCounts`, for questions left out:
 MISSING_TABLE = "table file missing"

@@ -34,7 +34,7 @@ from hardem_jax.data.words import (
     words_at,
 )
 from hardem_jax.errors import InputError, require
-from hardem_jax.solutions.equations import PASSAGE
+from hardem_jax.solutions.equations.enumeration import PASSAGE
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 A question scores the maximum over its golds. Both sides are lower-cased and otherwise taken as
 they stand, words cut at white space; they are expected to be tokenised alike, as the
 ``*_tokenized`` columns of NarrativeQA are ("scott 's knife ."). What the three variants count is
-told in `hardem_jax.solutions.rouge_score`; the leading one, `rouge_l`, is the package ``rouge``
+told in `hardem_jax.solutions.rouge.score`; the leading one, `rouge_l`, is the package ``rouge``
 1.0.1. Scores of 2019 are of the older F, `rouge_l_0_3_2`, which is lower: do not compare them.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hardem_jax.metrics.text import best_over_golds, corpus_score
-from hardem_jax.solutions import rouge_score
+from hardem_jax.solutions.rouge import score as rouge_score
 
 
 def rouge_l(prediction: str, golds: Sequence[str]) -> float:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_types import Cell, Query
+from hardem_jax.solutions.sql.types import Cell, Query
 
 T = TypeVar("T")
 Result = Sequence[Cell]
@@ -56,7 +56,7 @@ def logical_form_match(query: Query | None, gold: Query) -> bool:
         gold: annotated.
 
     Example:
-        >>> from hardem_jax.solutions.sql_types import Condition
+        >>> from hardem_jax.solutions.sql.types import Condition
         >>> team, year = Condition(0, 0, "Duke"), Condition(2, 1, 1996)
         >>> query, gold = Query(1, 0, (year, team)), Query(1, 0, (team, year))
         >>> logical_form_match(query, gold), ordered_logical_form_match(query, gold)

@@ -23,7 +23,7 @@ from hardem_jax.distributions.equation import (
 from hardem_jax.models.bert import Bert
 from hardem_jax.models.layers import masked_max
 from hardem_jax.models.packing import encode
-from hardem_jax.solutions.equation_rules import EquationRules
+from hardem_jax.solutions.equations.rules import EquationRules
 
 Array = jax.Array
 

@@ -25,7 +25,7 @@ from hardem_jax.models.qanet import (
     QANetEncoder,
 )
 from hardem_jax.models.word_encoder import EMBEDDING_STDDEV, CharacterCNN, WordEncoder
-from hardem_jax.solutions.equation_rules import EquationRules
+from hardem_jax.solutions.equations.rules import EquationRules
 
 NUM_SIGNS = 3
 

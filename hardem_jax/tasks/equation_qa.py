@@ -23,7 +23,7 @@ from hardem_jax.distributions.equation import (
     TagDistribution,
 )
 from hardem_jax.metrics import drop
-from hardem_jax.solutions.equations import (
+from hardem_jax.solutions.equations.enumeration import (
     MINUS,
     PERCENT,
     PLUS,

@@ -22,7 +22,14 @@ from hardem_jax.metrics.wikisql import (
     logical_form_match,
 )
 from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.solutions.sql import Cell, ExecutionError, Query, Semantics, Table, execute_sql
+from hardem_jax.solutions.sql.enumeration import (
+    Cell,
+    ExecutionError,
+    Query,
+    Semantics,
+    Table,
+    execute_sql,
+)
 from hardem_jax.tasks.shared import (
     SPARSITY_THRESHOLDS,
     Progress,

@@ -4,7 +4,7 @@ import pytest
 
 from hardem_jax.analysis.query_differences import RightAnswer, differences, differences_page
 from hardem_jax.metrics.wikisql import logical_form_match
-from hardem_jax.solutions.sql_types import Condition, Query
+from hardem_jax.solutions.sql.types import Condition, Query
 
 ROME, FIVE = Condition(1, 0, "Rome"), Condition(2, 1, "5")
 GOLD = Query(0, 0, (ROME, FIVE))

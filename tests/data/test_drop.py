@@ -7,7 +7,7 @@ import pytest
 from hardem_jax.data.drop import cut_after_words, parse_number, read_drop
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.equations.numbers import NumberConfig
 
 PASSAGE = "Longwell threw a 41-yard and a 38-yard field goal."
 BLANK = {"number": "", "date": {"day": "", "month": "", "year": ""}, "spans": []}

@@ -16,7 +16,7 @@ from hardem_jax.data.equations import numeric_question
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.equations import (
+from hardem_jax.solutions.equations.enumeration import (
     COUNT,
     MINUS,
     NONE,
@@ -27,7 +27,7 @@ from hardem_jax.solutions.equations import (
     SPECIAL_NUMBERS,
     EquationRules,
 )
-from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.equations.numbers import NumberConfig
 
 S = len(SPECIAL_NUMBERS)
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "?", "4", "##1", "3", "##8", "##5", "9"]

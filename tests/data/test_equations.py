@@ -15,7 +15,7 @@ from hardem_jax.data.equations import (
 )
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.equations import (
+from hardem_jax.solutions.equations.enumeration import (
     COUNT,
     MINUS,
     NONE,
@@ -28,7 +28,7 @@ from hardem_jax.solutions.equations import (
     enumerate_equations,
     execute_equation,
 )
-from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.equations.numbers import NumberConfig
 from tests.damages import DAMAGES
 
 S = len(SPECIAL_NUMBERS)

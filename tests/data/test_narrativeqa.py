@@ -14,7 +14,7 @@ from hardem_jax.data.narrativeqa import (
     read_narrativeqa,
 )
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.rouge import RougeRules
+from hardem_jax.solutions.rouge.search import RougeRules
 
 QUESTION_COLUMNS = ["document_id", "set", "question", "answer1", "answer2"]
 QUESTION_COLUMNS += ["question_tokenized", "answer1_tokenized", "answer2_tokenized"]

@@ -12,8 +12,8 @@ from hardem_jax.data.planted_equations import (
     planted_numeric_tokenizer,
 )
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.equations import MINUS, PLUS, execute_equation
-from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.equations.enumeration import MINUS, PLUS, execute_equation
+from hardem_jax.solutions.equations.numbers import NumberConfig
 
 CONFIG = PlantedEquationsConfig(num_train=400, num_dev=100)
 

@@ -19,7 +19,7 @@ from hardem_jax.data.table_questions import TableQuestion, read_table_questions
 from hardem_jax.data.wikisql import read_wikisql, write_answers
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.solutions.sql import (
+from hardem_jax.solutions.sql.enumeration import (
     ROW_WIDTH,
     OfficialEngine,
     Query,

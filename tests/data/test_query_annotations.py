@@ -24,7 +24,7 @@ from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.data.wikisql import read_wikisql
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikisql import logical_form_match
-from hardem_jax.solutions.sql import (
+from hardem_jax.solutions.sql.enumeration import (
     ROW_WIDTH,
     Condition,
     OfficialEngine,

@@ -14,7 +14,7 @@ from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.data.wikisql import read_wikisql
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql import OfficialEngine, Query, SqlRules, Table
+from hardem_jax.solutions.sql.enumeration import OfficialEngine, Query, SqlRules, Table
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "is", "?", "4", "##2", "ann", "##a", "no", "."]
 PAD, UNK, CLS, SEP, WHO, IS, ASK, FOUR, _2, ANN, _A, NO, DOT = range(len(PIECES))

@@ -13,7 +13,7 @@ from hardem_jax.data.table_questions import (
     write_table_questions,
 )
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_types import Table
+from hardem_jax.solutions.sql.types import Table
 
 TABLE = Table("1-1", ("player", "no."), ("text", "real"), (('an"n', 7.0), (None, 9), ("", None)))
 OTHER = Table("1-2", ("x", "x"), ("text", "text"), ())

@@ -10,8 +10,8 @@ from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.table_questions import read_table_questions
 from hardem_jax.data.wikisql import read_wikisql, write_answers
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_engine import OfficialEngine
-from hardem_jax.solutions.sql_types import Condition, Query
+from hardem_jax.solutions.sql.engine import OfficialEngine
+from hardem_jax.solutions.sql.types import Condition, Query
 
 TABLE = {
     "id": "1-1",

@@ -10,8 +10,8 @@ from hardem_jax.data.equations import numeric_question
 from hardem_jax.data.word_inputs import WordConfig, WordInputs, pad_word_inputs, read_texts
 from hardem_jax.data.words import Vocabulary, build_vocabularies, split_words
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.equations import COUNT, MINUS, PASSAGE, PLUS, EquationRules
-from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.equations.enumeration import COUNT, MINUS, PASSAGE, PLUS, EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
 
 RULES = EquationRules(special_numbers=False, question_numbers=False, max_count=9)
 PASSAGE_TEXT = "A 41-yard kick, then 38 yards. It was 3 all, in 1990s terms."

@@ -20,7 +20,7 @@ from hardem_jax.distributions.equation import (
     TagDistribution,
 )
 from hardem_jax.losses import first_only_loss, hard_em_loss, mml_loss
-from hardem_jax.solutions import equation_rules
+from hardem_jax.solutions.equations import rules as equation_rules
 
 OPERATORS = (PLUS, MINUS, PERCENT)
 NOTHING = (-1, NONE, -1, NONE)

@@ -6,7 +6,7 @@ import pytest
 
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import rouge
-from hardem_jax.solutions import rouge_score
+from hardem_jax.solutions.rouge import score as rouge_score
 
 
 def f_of(shared, predicted, gold):

@@ -8,8 +8,8 @@ from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.wikisql import read_wikisql
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import wikisql
-from hardem_jax.solutions.sql_engine import OfficialEngine
-from hardem_jax.solutions.sql_types import Condition, Query
+from hardem_jax.solutions.sql.engine import OfficialEngine
+from hardem_jax.solutions.sql.types import Condition, Query
 
 
 @pytest.mark.parametrize(

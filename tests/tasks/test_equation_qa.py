@@ -20,7 +20,7 @@ from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.distributions.equation import AbilityDistribution, TagDistribution
 from hardem_jax.models.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
-from hardem_jax.solutions.equations import (
+from hardem_jax.solutions.equations.enumeration import (
     COUNT,
     MINUS,
     NONE,
@@ -30,7 +30,7 @@ from hardem_jax.solutions.equations import (
     SPECIAL,
     EquationRules,
 )
-from hardem_jax.solutions.numbers import NumberConfig
+from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.state import init_state

@@ -11,7 +11,7 @@ from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.queries import QueryQuestion, query_question
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.distributions.sql import QueryDistribution
-from hardem_jax.solutions.sql import Condition, Query, SqlRules, Table
+from hardem_jax.solutions.sql.enumeration import Condition, Query, SqlRules, Table
 from hardem_jax.tasks.sql_qa import InferenceConfig, SqlQA, evaluate, is_answer
 
 TABLE = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0), ("cy", 9.0)))

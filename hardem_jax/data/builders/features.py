@@ -29,7 +29,7 @@ from tensorflow_datasets.core.example_serializer import ExampleSerializer
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.queries import QueryQuestion
-from hardem_jax.solutions.sql import ROW_WIDTH, Table
+from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
 
 Kind = Literal["reading", "numeric", "queries"]
 Record = dict[str, Any]
@@ -145,8 +145,8 @@ def numeric_record(question: NumericQuestion) -> Record:
     Example:
         >>> from hardem_jax.data.drop import NumericExample
         >>> from hardem_jax.data.equations import numeric_question
-        >>> from hardem_jax.solutions.equations import EquationRules
-        >>> from hardem_jax.solutions.numbers import NumberConfig
+        >>> from hardem_jax.solutions.equations.enumeration import EquationRules
+        >>> from hardem_jax.solutions.equations.numbers import NumberConfig
         >>> example = NumericExample("q", "p", "41 yards, then 38.", "How many more?", 3.0, ())
         >>> record = numeric_record(numeric_question(example, NumberConfig(), EquationRules()))
         >>> to_numeric_question(record).equations.tolist()

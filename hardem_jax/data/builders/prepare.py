@@ -17,9 +17,9 @@ from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.data.queries import write_queries
 from hardem_jax.data.query_records import QueryQuestion
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.equations import EquationRules
-from hardem_jax.solutions.numbers import NumberConfig
-from hardem_jax.solutions.sql import SqlRules, Table
+from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.solutions.sql.enumeration import SqlRules, Table
 
 
 def source_of(build: Build, split: str) -> dict[str, str]:

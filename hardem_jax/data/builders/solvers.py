@@ -21,12 +21,12 @@ from hardem_jax.data.narrativeqa import add_rouge_mentions
 from hardem_jax.data.queries import MakeMatcher, QueryQuestion, query_question
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.equations import EquationRules
-from hardem_jax.solutions.numbers import NumberConfig
-from hardem_jax.solutions.rouge import RougeRules
+from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.solutions.rouge.search import RougeRules
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
-from hardem_jax.solutions.sql import ROW_WIDTH, SqlRules
-from hardem_jax.solutions.sql import split_words as split_question
+from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, SqlRules
+from hardem_jax.solutions.sql.enumeration import split_words as split_question
 
 
 class Solver(Protocol):

@@ -25,9 +25,9 @@ from hardem_jax.data.triviaqa import read_triviaqa
 from hardem_jax.data.wikisql import write_answers
 from hardem_jax.data.wikitablequestions import read_wikitablequestions
 from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.solutions.equations import EquationRules
-from hardem_jax.solutions.numbers import NumberConfig
-from hardem_jax.solutions.sql import SqlRules
+from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.solutions.sql.enumeration import SqlRules
 from tests.tiny import PEOPLE, PLACES, write_drop, write_triviaqa, write_wikisql
 
 NAMES = ("triviaqa", "narrativeqa", "triviaqa_open", "nq_open", "drop", "wikisql", "wtq")

@@ -23,8 +23,8 @@ from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.table_questions import TableQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
-from hardem_jax.solutions.equations import EquationRules
-from hardem_jax.solutions.sql import Table
+from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.sql.enumeration import Table
 from tests.damages import DAMAGES
 from tests.data.builders import inputs
 

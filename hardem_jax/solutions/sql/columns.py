@@ -4,14 +4,14 @@ A mask is a Python integer whose bit r stands for row r; tables of any length ha
 value are a prefix of the sorted column, so the masks of =, > and < come from two binary searches.
 Two semantics share this:
 
-- `Column`, "official": WikiSQL's engine on SQLite, exactly, see `hardem_jax.solutions.sql_values`.
+- `Column`, "official": WikiSQL's engine on SQLite, exactly, see `hardem_jax.solutions.sql.values`.
   NULL < numbers < text; text is compared by code points, which is the order of its UTF-8 bytes.
 - `SaneColumn`, "sane", for analysis: what a person means. A text that is a number is one, in text
   columns too; other text is compared regardless of case, of blanks and of how accents are composed;
   > and < hold between two numbers or two texts only; numbers alone are summed, and go before text
   in max and min.
 
-Sums go from the first row to the last as `hardem_jax.solutions.sql_sums` says, sane ones are exact.
+Sums go from the first row to the last as `hardem_jax.solutions.sql.sums` says, sane ones are exact.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ import numpy as np
 
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.arguments import check_choice
-from hardem_jax.solutions.sql_sums import sum_like_sqlite
-from hardem_jax.solutions.sql_types import Cell, Table
-from hardem_jax.solutions.sql_values import (
+from hardem_jax.solutions.sql.sums import sum_like_sqlite
+from hardem_jax.solutions.sql.types import Cell, Table
+from hardem_jax.solutions.sql.values import (
     IdentityCache,
     addend_of_text,
     bound_value,

@@ -7,8 +7,8 @@ from typing import Literal
 
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.arguments import check_choice
-from hardem_jax.solutions.sql_columns import Semantics
-from hardem_jax.solutions.sql_types import MAX_CONDITIONS
+from hardem_jax.solutions.sql.columns import Semantics
+from hardem_jax.solutions.sql.types import MAX_CONDITIONS
 
 Numbers = Literal["whole", "exact", "official"]
 
@@ -40,7 +40,7 @@ class SqlRules:
             cell itself, so that no answer tells them from the plain column.
         distinct_values: of the spans that are one and the same condition, the first alone counts.
             It thins out Z, not what a query may mean.
-        semantics: of conditions and aggregators, see `hardem_jax.solutions.sql_columns`.
+        semantics: of conditions and aggregators, see `hardem_jax.solutions.sql.columns`.
         cap: rows of Z that are kept, the first in its order; None for all.
         max_combinations: a question with more combinations of conditions than this, counting those
             on one column with the same rows as one, has its queries of three conditions left

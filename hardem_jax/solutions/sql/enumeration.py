@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from hardem_jax.solutions.arguments import check_many, check_text
-from hardem_jax.solutions.sql_columns import Semantics, TypedTable, sane_value, typed_table
-from hardem_jax.solutions.sql_combine import Combinations
-from hardem_jax.solutions.sql_conditions import SpanCondition, find_conditions
-from hardem_jax.solutions.sql_engine import ExecutionError, OfficialEngine, execute_sql
-from hardem_jax.solutions.sql_results import OF_CELLS, matching, reaching
-from hardem_jax.solutions.sql_rules import SqlRules
-from hardem_jax.solutions.sql_types import (
+from hardem_jax.solutions.sql.columns import Semantics, TypedTable, sane_value, typed_table
+from hardem_jax.solutions.sql.combine import Combinations
+from hardem_jax.solutions.sql.conditions import SpanCondition, find_conditions
+from hardem_jax.solutions.sql.engine import ExecutionError, OfficialEngine, execute_sql
+from hardem_jax.solutions.sql.results import OF_CELLS, matching, reaching
+from hardem_jax.solutions.sql.rules import SqlRules
+from hardem_jax.solutions.sql.types import (
     AGGREGATORS,
     MAX_CONDITIONS,
     OPERATORS,
@@ -37,7 +37,7 @@ from hardem_jax.solutions.sql_types import (
     plain_cell,
     split_words,
 )
-from hardem_jax.solutions.sql_values import in_lower_case
+from hardem_jax.solutions.sql.values import in_lower_case
 
 __all__ = [
     "AGGREGATORS",

@@ -11,7 +11,7 @@ import pytest
 from hardem_jax.data.drop import read_drop
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.equations import (
+from hardem_jax.solutions.equations.enumeration import (
     COUNT,
     MINUS,
     NONE,
@@ -28,7 +28,7 @@ from hardem_jax.solutions.equations import (
     format_number,
     number_table,
 )
-from hardem_jax.solutions.numbers import NumberMention, find_numbers
+from hardem_jax.solutions.equations.numbers import NumberMention, find_numbers
 
 FLAGS = ("special_numbers", "special_pairs", "lone_special", "lone_text", "question_numbers")
 FLAGS += ("negative", "distinct_values")

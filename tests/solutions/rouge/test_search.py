@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.rouge import RougeRules, enumerate_rouge_spans, lcs_lengths
-from hardem_jax.solutions.rouge_bound import RougeBounds
-from hardem_jax.solutions.rouge_score import lcs_f1, rouge_l_1_0_1
+from hardem_jax.solutions.rouge.bound import RougeBounds
+from hardem_jax.solutions.rouge.score import lcs_f1, rouge_l_1_0_1
+from hardem_jax.solutions.rouge.search import RougeRules, enumerate_rouge_spans, lcs_lengths
 
 SCORERS = {"lcs": lcs_f1, "pltrdy": rouge_l_1_0_1}
 WORDS = ["a", "b", "c", "d", "x.y", "e.", ".f", ".", "..", ",", "--"]

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from hardem_jax.solutions.sql_columns import TypedTable
-from hardem_jax.solutions.sql_conditions import SpanCondition
-from hardem_jax.solutions.sql_rules import SqlRules
+from hardem_jax.solutions.sql.columns import TypedTable
+from hardem_jax.solutions.sql.conditions import SpanCondition
+from hardem_jax.solutions.sql.rules import SqlRules
 
 
 class Clause(NamedTuple):

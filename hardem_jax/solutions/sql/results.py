@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hardem_jax.solutions.sql_columns import Column, TypedTable, bits_of
-from hardem_jax.solutions.sql_types import AGGREGATORS, Cell
-from hardem_jax.solutions.sql_values import ExecutionError
+from hardem_jax.solutions.sql.columns import Column, TypedTable, bits_of
+from hardem_jax.solutions.sql.types import AGGREGATORS, Cell
+from hardem_jax.solutions.sql.values import ExecutionError
 
 NONE, MAX, MIN, COUNT, SUM, AVG = range(len(AGGREGATORS))
 #: Aggregators that give a cell back if it is the only one.

@@ -33,7 +33,8 @@ import numpy as np
 
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.arguments import check_many
-from hardem_jax.solutions.equation_rules import (
+from hardem_jax.solutions.equations.numbers import NumberMention
+from hardem_jax.solutions.equations.rules import (
     COUNT,
     MINUS,
     NONE,
@@ -45,7 +46,6 @@ from hardem_jax.solutions.equation_rules import (
     SPECIAL_NUMBERS,
     EquationRules,
 )
-from hardem_jax.solutions.numbers import NumberMention
 
 __all__ = [
     "COUNT",
@@ -107,7 +107,7 @@ def number_table(
     """The table of a question: ``special``, ``passage`` and ``question`` one behind the other.
 
     Args:
-        passage: from `hardem_jax.solutions.numbers.find_numbers`.
+        passage: from `hardem_jax.solutions.equations.numbers.find_numbers`.
         question: likewise.
         special: S, distinct.
 
@@ -116,7 +116,7 @@ def number_table(
         ValueError: a number is not finite, or special numbers are not distinct.
 
     Example:
-        >>> from hardem_jax.solutions.numbers import find_numbers
+        >>> from hardem_jax.solutions.equations.numbers import find_numbers
         >>> table = number_table(find_numbers("41, then 38"), find_numbers("by 3?"), special=(1, 2))
         >>> table.values.tolist(), table.kinds.tolist()
         ([1.0, 2.0, 41.0, 38.0, 3.0], [0, 0, 1, 1, 2])
@@ -154,7 +154,7 @@ def enumerate_equations(
         InputError: the answer is not finite, or no number.
 
     Example:
-        >>> from hardem_jax.solutions.numbers import find_numbers
+        >>> from hardem_jax.solutions.equations.numbers import find_numbers
         >>> table = number_table(find_numbers("41, then 38, then 40 and 37"), [], special=(3,))
         >>> enumerate_equations(table, 3).tolist()  # 41 - 38 and 40 - 37
         [[1, 1, 2, 2], [3, 1, 4, 2]]

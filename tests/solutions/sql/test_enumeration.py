@@ -13,7 +13,8 @@ import pytest
 from experiments.benchmark.sql import annotation_in, answered, main
 from hardem_jax.data.examples import ExclusionCounts
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql import (
+from hardem_jax.solutions.sql.columns import typed_table
+from hardem_jax.solutions.sql.enumeration import (
     ROW_WIDTH,
     Condition,
     ExecutionError,
@@ -25,9 +26,8 @@ from hardem_jax.solutions.sql import (
     execute_sql,
     split_words,
 )
-from hardem_jax.solutions.sql_columns import typed_table
-from hardem_jax.solutions.sql_results import _equal_sums
-from hardem_jax.solutions.sql_values import bound_value
+from hardem_jax.solutions.sql.results import _equal_sums
+from hardem_jax.solutions.sql.values import bound_value
 
 WORDS = ("7", "2.5", "-7", "1,000", "ann", "Bo", "bo ann", "96-97", "8abx", "'", "20", "3.0", "é")
 CELLS = ("7", "2.5", "ann", "bo", "bo ann", "20", "1000", "8abx", "é", "'", None, "", "96 km")

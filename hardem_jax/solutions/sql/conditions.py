@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_columns import NUMBER, TypedTable, sane_value
-from hardem_jax.solutions.sql_rules import SqlRules
-from hardem_jax.solutions.sql_types import OPERATORS, Cell
-from hardem_jax.solutions.sql_values import ExecutionError, official_number
+from hardem_jax.solutions.sql.columns import NUMBER, TypedTable, sane_value
+from hardem_jax.solutions.sql.rules import SqlRules
+from hardem_jax.solutions.sql.types import OPERATORS, Cell
+from hardem_jax.solutions.sql.values import ExecutionError, official_number
 
 EQUAL, ABOVE, BELOW = (OPERATORS.index(operator) for operator in "=><")
 
@@ -146,7 +146,7 @@ def number_spans(
         which: see `SqlRules.numbers`.
 
     Example:
-        >>> from hardem_jax.solutions.sql_types import split_words
+        >>> from hardem_jax.solutions.sql.types import split_words
         >>> question = "over 2.5"
         >>> list(number_spans(question, split_words(question).tolist(), "whole"))
         [(1, 3, 2.5)]

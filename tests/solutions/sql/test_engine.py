@@ -11,11 +11,11 @@ import pytest
 
 from experiments.benchmark.sql_queries import compare_engines, outcome, random_query, spans_of
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_columns import SaneColumn
-from hardem_jax.solutions.sql_engine import OfficialEngine, execute_sql
-from hardem_jax.solutions.sql_sums import sum_like_sqlite
-from hardem_jax.solutions.sql_types import Condition, Query, Table
-from hardem_jax.solutions.sql_values import (
+from hardem_jax.solutions.sql.columns import SaneColumn
+from hardem_jax.solutions.sql.engine import OfficialEngine, execute_sql
+from hardem_jax.solutions.sql.sums import sum_like_sqlite
+from hardem_jax.solutions.sql.types import Condition, Query, Table
+from hardem_jax.solutions.sql.values import (
     ExecutionError,
     addend_of_text,
     bound_value,

@@ -2,7 +2,7 @@
 
 Two engines give the same results. `OfficialEngine` hands the query to SQLite, as WikiSQL's official
 engine does (Zhong et al., 2017); `execute_sql` computes it from sorted columns, with bit masks over
-rows, without SQLite, and by other rules too. `hardem_jax.solutions.sql_values` lists the official
+rows, without SQLite, and by other rules too. `hardem_jax.solutions.sql.values` lists the official
 rules for values; the rest of the official semantics is SQLite's.
 
 The text of a statement consists of the positions of columns, aggregators and operators alone.
@@ -16,9 +16,9 @@ import sqlite3
 from pathlib import Path
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_columns import Semantics, rows_of, typed_table
-from hardem_jax.solutions.sql_types import AGGREGATORS, OPERATORS, Cell, Query, Table
-from hardem_jax.solutions.sql_values import (
+from hardem_jax.solutions.sql.columns import Semantics, rows_of, typed_table
+from hardem_jax.solutions.sql.types import AGGREGATORS, OPERATORS, Cell, Query, Table
+from hardem_jax.solutions.sql.values import (
     SQLITE_ERRORS,
     ExecutionError,
     IdentityCache,
@@ -36,7 +36,7 @@ class OfficialEngine:
             table is stored when it is queried first, with its texts in lower case.
 
     Example:
-        >>> from hardem_jax.solutions.sql_types import Condition
+        >>> from hardem_jax.solutions.sql.types import Condition
         >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
         >>> with OfficialEngine() as engine:
         ...     engine.execute(table, Query(0, 0, (Condition(1, 1, "more than 8"),)))
@@ -145,7 +145,7 @@ def execute_sql(
         table: what the query is about.
         query: any number of conditions, in any order.
         semantics: "official" gives what `OfficialEngine` does; "sane" binds each condition's own
-            value, and compares as `hardem_jax.solutions.sql_columns` says.
+            value, and compares as `hardem_jax.solutions.sql.columns` says.
         as_written: False gives cells as they are compared: text in lower case, with "sane"
             semantics without superfluous blanks, too. True gives selected cells, MAX and MIN as
             the table holds them, to show them to people.
@@ -155,7 +155,7 @@ def execute_sql(
         InputError: the table has a cell that SQLite cannot hold.
 
     Example:
-        >>> from hardem_jax.solutions.sql_types import Condition
+        >>> from hardem_jax.solutions.sql.types import Condition
         >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("Ann", 7.0), ("Bo", 9.0)))
         >>> between = (Condition(1, 1, "6"), Condition(1, 2, "8"))
         >>> execute_sql(table, Query(0, 0, between))  # 6 is lost: no. > 8 AND no. < 8

@@ -26,14 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql_types import (
-    AGGREGATORS,
-    OPERATORS,
-    Cell,
-    Query,
-    Table,
-    plain_cell,
-)
+from hardem_jax.solutions.sql.types import AGGREGATORS, OPERATORS, Cell, Query, Table, plain_cell
 
 _FIRST_NUMBER = re.compile(r"[-+]?\d*\.\d+|\d+")
 # Texts whose number is plain: most of those in tables, and faster than to ask SQLite.
@@ -80,7 +73,7 @@ def check_query(table: Table, query: Query) -> None:
         >>> check_query(Table("1-1", ("player",), ("text",), ()), Query(1, 0))
         Traceback (most recent call last):
         ...
-        hardem_jax.solutions.sql_values.ExecutionError: table 1-1: no column 1, there are 1
+        hardem_jax.solutions.sql.values.ExecutionError: table 1-1: no column 1, there are 1
     """
     for column in (query.select, *(c.column for c in query.conditions)):
         if not 0 <= column < len(table.types):

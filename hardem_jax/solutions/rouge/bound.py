@@ -1,7 +1,7 @@
 """The package's ROUGE-L for every span of a document, exactly, without scoring each.
 
 What the package counts as overlap are distinct words that a span and an answer share (see
-`hardem_jax.solutions.rouge_score`): those that also stand on certain common subsequences. So the
+`hardem_jax.solutions.rouge.score`): those that also stand on certain common subsequences. So the
 number u of distinct words they share at all is an upper bound of it. With the numbers n and m of
 their distinct words, F(l) = 2 l^2 / (n m) / (l / n + l / m + 1e-8) grows with l, hence
 F <= F(u). The three counts cost a few additions for each span; only spans whose bound reaches
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hardem_jax.solutions.rouge_score import SMALL_1_0_1, f_1_0_1, overlap, split_sentences
+from hardem_jax.solutions.rouge.score import SMALL_1_0_1, f_1_0_1, overlap, split_sentences
 
 
 class RougeBounds:

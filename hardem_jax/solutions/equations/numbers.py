@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from hardem_jax.solutions.arguments import check_choice, check_text
-from hardem_jax.solutions.number_words import (
+from hardem_jax.solutions.equations.number_words import (
     CARDINALS,
     PARTS,
     PLURAL_PARTS,

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.number_words import Word, read_compound
-from hardem_jax.solutions.numbers import NumberConfig, find_numbers, has_overflow
+from hardem_jax.solutions.equations.number_words import Word, read_compound
+from hardem_jax.solutions.equations.numbers import NumberConfig, find_numbers, has_overflow
 
 EVERYTHING = NumberConfig(words="all", scales=True, ordinals=True, fractions=True)
 

@@ -32,7 +32,7 @@ import numpy as np
 
 from hardem_jax.errors import require
 from hardem_jax.solutions.arguments import check_choice, check_many, check_text, check_texts
-from hardem_jax.solutions.rouge_bound import RougeBounds, rescore
+from hardem_jax.solutions.rouge.bound import RougeBounds, rescore
 
 Scorer = Literal["lcs", "pltrdy"]
 
@@ -54,7 +54,7 @@ class RougeRules:
     Attributes:
         scorer: "lcs", F1 of the longest common subsequence of tokens; or "pltrdy", what the
             package ``rouge`` 1.0.1 computes, full stops and repeated words passed over (see
-            `hardem_jax.solutions.rouge_score`). Of the answers, the one that scores best counts.
+            `hardem_jax.solutions.rouge.score`). Of the answers, the one that scores best counts.
         keep: so many spans, the best ones; equal scores go by document order.
         ties: whether spans that score the same as the last one kept are kept as well.
         minimum: least score of any span.

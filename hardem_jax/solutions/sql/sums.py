@@ -12,7 +12,7 @@ import math
 import sqlite3
 from collections.abc import Sequence
 
-from hardem_jax.solutions.sql_values import ExecutionError
+from hardem_jax.solutions.sql.values import ExecutionError
 
 COMPENSATED_SUMS = sqlite3.sqlite_version_info >= (3, 43)
 

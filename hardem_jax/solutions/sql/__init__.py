@@ -1,0 +1,7 @@
+"""Queries over one table: Z and f. `enumeration` finds Z, `engine` executes, the rest helps."""
+
+from hardem_jax.solutions.sql.enumeration import Solutions, enumerate_sql
+from hardem_jax.solutions.sql.rules import SqlRules
+from hardem_jax.solutions.sql.types import Cell, Condition, Query, Table
+
+__all__ = ["Cell", "Condition", "Query", "Solutions", "SqlRules", "Table", "enumerate_sql"]
