@@ -8,8 +8,8 @@ from flax import nnx
 from experiments.model_configs import EncoderConfig
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import Bert, BertConfig
-from hardem_jax.models.bert_weights import load_bert
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert_weights import load_bert
 
 
 def load_encoder(config: EncoderConfig, tokenizer: Wordpieces) -> Bert:

@@ -23,7 +23,7 @@ from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
 from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError, require
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations.enumeration import EquationRules
 

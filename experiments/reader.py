@@ -14,7 +14,7 @@ from experiments.runs import RunConfig
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.data.windows import WindowConfig
-from hardem_jax.models.bert import BertConfig
+from hardem_jax.models.encoders.bert import BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import InferenceConfig, SpanQA
 from hardem_jax.training.checkpoint import load_params

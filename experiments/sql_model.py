@@ -14,7 +14,7 @@ from hardem_jax.data.batches import Batch, Pad
 from hardem_jax.data.queries import QueryQuestion
 from hardem_jax.data.query_inputs import QueryInputs, pad_query_inputs
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.solutions.sql.enumeration import MAX_CONDITIONS, Table
 

@@ -156,7 +156,11 @@ def test_imports_point_one_way():
         ("hardem_jax.solutions.spans", "from hardem_jax import hard_em_loss", "hardem_jax"),
         ("hardem_jax.distributions.span", "from flax import nnx", "flax"),
         ("hardem_jax.distributions.span", "from ..models import bert", "hardem_jax.models"),
-        ("hardem_jax.models.bert", "from hardem_jax.data import examples", "hardem_jax.data"),
+        (
+            "hardem_jax.models.encoders.bert",
+            "from hardem_jax.data import examples",
+            "hardem_jax.data",
+        ),
         ("hardem_jax.training.loop", "from hardem_jax import tasks", "hardem_jax.tasks"),
         ("hardem_jax.tasks.__init__", "from ..training import step", "hardem_jax.training"),
         ("hardem_jax.tasks.span_qa", "import experiments.triviaqa", "experiments.triviaqa"),

@@ -7,8 +7,8 @@ from pathlib import Path
 from flax import nnx
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from hardem_jax.models.bert import Bert, BertConfig
-from hardem_jax.models.bert_weights import save_bert
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert_weights import save_bert
 
 PEOPLE = ["Ada", "Bo", "Cyd", "Dov", "Eve", "Fay", "Gus", "Hal"]
 PLACES = ["Oslo", "Rome", "Lima", "Bonn", "Kyiv", "Baku", "Doha", "Riga"]

@@ -4,7 +4,7 @@ import math
 import re
 from typing import Any
 
-from hardem_jax.models.attention import kernels
+from hardem_jax.models.ops.attention import kernels
 
 _COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
 # `%x = SHAPE all-reduce(...)`; of an asynchronous pair only the start is counted.

@@ -20,8 +20,8 @@ from experiments.benchmark.setting import (
     Sizes,
 )
 from experiments.benchmark.tasks import STEPS, TASKS
-from hardem_jax.models.bert import Bert, BertConfig
-from hardem_jax.models.bert_weights import load_bert, save_bert
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert_weights import load_bert, save_bert
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM
 from hardem_jax.training.mesh import data_mesh, place_batch

@@ -19,8 +19,8 @@ from experiments.benchmark.setting import NUM_STEPS, sizes_of
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.plans import TrainingPlan, training_batches
 from hardem_jax.data.windows import pad_windows
-from hardem_jax.models.bert import Bert
-from hardem_jax.models.packing import real_token_share
+from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM
 from hardem_jax.tasks.span_qa import make_loss

@@ -13,10 +13,10 @@ from experiments.benchmark.setting import Setting, random_batch, random_texts
 from hardem_jax.distributions.equation import NUM_TAGS, TagDistribution
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.distributions.sql import QueryDistribution
-from hardem_jax.models.bert import Bert
+from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.packing import encode
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
-from hardem_jax.models.packing import encode
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.sqlova import NUM_AGGREGATORS, NUM_OPERATORS, SQLova
 from hardem_jax.solutions.equations.rules import MINUS, PASSAGE, PLUS, SPECIAL, EquationRules

@@ -58,7 +58,7 @@ class Tpu:
         tokens: T.
         solutions: Z.
         dtype: of the computation in the encoder.
-        attention: what computes it, see `hardem_jax.models.attention`.
+        attention: what computes it, see `hardem_jax.models.ops.attention`.
         attention_dropout: on attention probabilities; kernels need 0.
         remat: what the backward pass computes again, see `Bert`.
         accumulate: k, parts of a step, each of so many rows, that are computed one after another.

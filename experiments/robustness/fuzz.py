@@ -98,8 +98,10 @@ def _splits(read: Callable[..., Iterable[Any]], split: str) -> Callable[[Path], 
 
 def targets() -> dict[str, Target]:
     """Every reader with its files, by name."""
-    from hardem_jax.models.bert import BertConfig  # imports jax, for which help need not wait
-    from hardem_jax.models.bert_files import read_config, read_weights
+    from hardem_jax.models.encoders.bert import (
+        BertConfig,  # imports jax, for which help need not wait
+    )
+    from hardem_jax.models.encoders.checkpoint_files import read_config, read_weights
 
     page = {"Filename": "Rome.txt"}
     trivia = {"Question": "Which city?", "QuestionId": "q1", "EntityPages": [page],
@@ -226,8 +228,8 @@ def _tokenizer(pieces: bytes) -> bytes:
 
 
 def _checkpoint() -> dict[str, bytes]:
-    from hardem_jax.models.bert import BertConfig
-    from hardem_jax.models.bert_files import write_checkpoint
+    from hardem_jax.models.encoders.bert import BertConfig
+    from hardem_jax.models.encoders.checkpoint_files import write_checkpoint
 
     with tempfile.TemporaryDirectory() as name:
         tensors = {"embeddings.LayerNorm.bias": np.zeros(8, np.float32)}

@@ -2,7 +2,7 @@
 
 A batch keeps the layout that its task gave it, one input a row, padded to T: the heads and Z know
 nothing of packing. Two arrays beside it say where each token stands in the P rows of S tokens that
-the encoder reads, and `models.packing.encode` goes there and back. What is computed on padding is
+the encoder reads, and `models.encoders.packing.encode` goes there and back. What is computed on padding is
 then what the heads compute, next to nothing.
 
 Each of G devices packs its own part of the batch: no token travels from one to another.

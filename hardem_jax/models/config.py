@@ -7,7 +7,7 @@ from typing import Literal
 
 from hardem_jax.errors import InputError, require
 
-#: What computes attention, see `hardem_jax.models.attention`.
+#: What computes attention, see `hardem_jax.models.ops.attention`.
 Implementation = Literal["auto", "xla", "cudnn", "splash"]
 #: What the backward pass computes again instead of reading it from memory: nothing; the attention
 #: probabilities, which are the largest array of long inputs and cost few operations (Korthikanti et

@@ -20,9 +20,9 @@ from hardem_jax.distributions.equation import (
     EquationDistribution,
     TagDistribution,
 )
-from hardem_jax.models.bert import Bert
+from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.packing import encode
 from hardem_jax.models.layers import masked_max
-from hardem_jax.models.packing import encode
 from hardem_jax.solutions.equations.rules import EquationRules
 
 Array = jax.Array
@@ -61,7 +61,7 @@ class EquationTagger(nnx.Module):
         ValueError: an unknown ``product_over``, or "tokens" with ``rules``, where it cancels.
 
     Example:
-        >>> from hardem_jax.models.bert import BertConfig
+        >>> from hardem_jax.models.encoders.bert import BertConfig
         >>> config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1,
         ...     num_attention_heads=2, intermediate_size=16)
         >>> tagger = EquationTagger(Bert(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.models.bert_ops import layer_norm, linear
+from hardem_jax.models.ops.fused import layer_norm, linear
 
 # U(-1/sqrt(fan in), 1/sqrt(fan in)) for kernels: what PyTorch starts dense layers from.
 KERNEL_INIT = jax.nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from hardem_jax.models.dropout import dropout
+from hardem_jax.models.ops.dropout import dropout
 
 _DIRECTIONS = 2
 _GATES = 4  # input, forget, cell, output

@@ -18,8 +18,8 @@ from jax.typing import DTypeLike
 from hardem_jax import masked
 from hardem_jax.distributions.equation import AbilityDistribution
 from hardem_jax.models.config import NAQANetConfig
-from hardem_jax.models.dropout import dropout
 from hardem_jax.models.layers import dense
+from hardem_jax.models.ops.dropout import dropout
 from hardem_jax.models.qanet import (
     PassageQuestionAttention,
     QANetEncoder,

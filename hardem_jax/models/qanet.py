@@ -16,9 +16,9 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax import masked
-from hardem_jax.models.bert_ops import attention
-from hardem_jax.models.dropout import dropout
 from hardem_jax.models.layers import KERNEL_INIT, LayerNorm, dense
+from hardem_jax.models.ops.dropout import dropout
+from hardem_jax.models.ops.fused import attention
 
 LAYER_NORM_EPS = 1e-5
 

@@ -12,8 +12,8 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.dropout import dropout
 from hardem_jax.models.layers import KERNEL_INIT, Linear, dense, masked_max
+from hardem_jax.models.ops.dropout import dropout
 
 # Standard deviation of embeddings that are trained from scratch.
 EMBEDDING_STDDEV = 0.1

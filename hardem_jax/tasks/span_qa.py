@@ -19,7 +19,7 @@ from hardem_jax.data.windows import Window
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.metrics import rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
-from hardem_jax.models.packing import real_token_share
+from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import Objective
 from hardem_jax.tasks.shared import Progress, size_group

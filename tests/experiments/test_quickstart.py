@@ -8,7 +8,7 @@ from flax import nnx
 from experiments.cli import run_command
 from experiments.quickstart.run import Quickstart
 from experiments.quickstart.starting_values import start_by_matching
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 
 
 def call(*arguments):

@@ -8,7 +8,7 @@ from experiments.encoder import check_lengths, load_encoder, untrained_encoder
 from experiments.model_configs import EncoderConfig, ReaderConfig
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import BertConfig
+from hardem_jax.models.encoders.bert import BertConfig
 from tests.tiny import write_checkpoint
 
 

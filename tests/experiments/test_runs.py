@@ -95,7 +95,7 @@ def test_so_is_a_flag_that_does_not_fit(config, flags, message):
 
 
 def test_a_value_that_has_no_default_is_asked_for(config):
-    from hardem_jax.models.bert import BertConfig
+    from hardem_jax.models.encoders.bert import BertConfig
 
     with pytest.raises(InputError, match="bert.hidden_size: expected a value, found none"):
         config(SPAN | {"bert": {"vocab_size": 9}}).section("bert", BertConfig)

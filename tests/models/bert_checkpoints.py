@@ -5,7 +5,7 @@ import numpy as np
 import safetensors.numpy
 from flax import nnx
 
-from hardem_jax.models.bert import BertConfig
+from hardem_jax.models.encoders.bert import BertConfig
 
 CONFIG = BertConfig(
     40, 8, 3, 2, 12, max_position_embeddings=16, hidden_dropout=0.2, attention_dropout=0.3

@@ -5,8 +5,8 @@ import warnings
 import pytest
 from flax import nnx
 
-from hardem_jax.models.bert import Bert
-from hardem_jax.models.bert_weights import save_bert
+from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.bert_weights import save_bert
 from tests.models.bert_checkpoints import CONFIG
 
 

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 
 # Rows of 14 tokens, more than the position table has.
 CONFIG = BertConfig(50, 16, 2, 4, 32, max_position_embeddings=9)

@@ -8,7 +8,7 @@ from flax import nnx
 
 from hardem_jax.distributions.equation import MINUS, NONE, PLUS
 from hardem_jax.losses import hard_em_loss
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations.enumeration import PASSAGE, SPECIAL, EquationRules
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
 
 CONFIG = BertConfig(

@@ -8,7 +8,7 @@ from flax import nnx
 
 from hardem_jax.errors import InputError
 from hardem_jax.losses import mml_loss
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.sqlova import SQLova
 
 CONFIG = BertConfig(

@@ -13,7 +13,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from hardem_jax.models.attention import attention, kernels
+from hardem_jax.models.ops.attention import attention, kernels
 
 # So many on each of four chips that scores do not fit beside its registers.
 ROWS, LENGTH = 8, 512

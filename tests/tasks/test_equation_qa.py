@@ -18,7 +18,7 @@ from hardem_jax.data.equation_inputs import EquationInput, TaggerInputs, pad_equ
 from hardem_jax.data.equations import numeric_question
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.distributions.equation import AbilityDistribution, TagDistribution
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations.enumeration import (
     COUNT,

@@ -12,7 +12,7 @@ from experiments.benchmark.ours import bert_config
 from experiments.benchmark.setting import PRESETS, Setting
 from experiments.benchmark.tasks import TASKS
 from hardem_jax import HardEM
-from hardem_jax.models.bert import Bert
+from hardem_jax.models.encoders.bert import Bert
 from hardem_jax.training import mesh as mesh_module
 from hardem_jax.training.fsdp import gathering
 from hardem_jax.training.mesh import data_mesh, place_batch, state_shardings

@@ -9,7 +9,7 @@ from jax.extend.core import Literal
 from experiments.benchmark.setting import PRESETS, Setting
 from experiments.benchmark.tasks import STEPS
 from hardem_jax import HardEM
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.training.names import named_leaves
 
 #: What moves numbers, or joins gradients, without computing with the rows of a batch.

@@ -15,8 +15,8 @@ from experiments.benchmark.setting import PRESETS, Setting
 from experiments.benchmark.tasks import TASKS
 from hardem_jax import HardEM
 from hardem_jax.data.packing import packing_arrays, rows_needed
-from hardem_jax.models.bert import Bert
-from hardem_jax.models.packing import encode_layers, real_token_share
+from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.packing import encode_layers, real_token_share
 from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.names import named_leaves
 from hardem_jax.training.state import init_state

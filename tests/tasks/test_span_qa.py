@@ -12,7 +12,7 @@ from hardem_jax import MML, FirstOnly, HardEM
 from hardem_jax.data.batches import BatchConfig
 from hardem_jax.data.prepared import Question
 from hardem_jax.data.windows import Window, pad_windows
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import LatentConfig, evaluate
 from hardem_jax.tasks.span_qa import make_loss as make_span_loss

@@ -8,7 +8,7 @@ from flax import nnx
 
 from hardem_jax import MML, HardEM
 from hardem_jax.data.windows import Window, pad_windows
-from hardem_jax.models.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import make_loss
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids

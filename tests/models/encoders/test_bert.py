@@ -13,8 +13,8 @@ from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import Bert, BertConfig
-from hardem_jax.models.dropout import dropout_seeds
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.ops.dropout import dropout_seeds
 
 CONFIG = BertConfig(50, 16, 2, 4, 32, max_position_embeddings=12)
 BASE = BertConfig(30522, 768, 12, 12, 3072)
@@ -206,8 +206,8 @@ def test_dropout_follows_the_key_and_differs_between_layers(monkeypatch):
         seen.append(np.asarray(dropout_seeds(key)).tobytes())
         return dropout_seeds(key)
 
-    monkeypatch.setattr("hardem_jax.models.bert_layers.dropout_seeds", record)
-    monkeypatch.setattr("hardem_jax.models.dropout.dropout_seeds", record)
+    monkeypatch.setattr("hardem_jax.models.encoders.bert_layers.dropout_seeds", record)
+    monkeypatch.setattr("hardem_jax.models.ops.dropout.dropout_seeds", record)
     bert(IDS, where=WHERE, rngs=nnx.Rngs(dropout=1))
     # One for the embeddings, three per layer, all different.
     assert len(seen) == len(set(seen)) == 1 + 3 * CONFIG.num_hidden_layers

@@ -11,10 +11,10 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import LARGEST, InputError
-from hardem_jax.models.attention import Implementation, attention, check_attention
-from hardem_jax.models.bert_ops import ACTIVATIONS
-from hardem_jax.models.dropout import dropout, dropout_seeds
 from hardem_jax.models.layers import LayerNorm, Linear
+from hardem_jax.models.ops.attention import Implementation, attention, check_attention
+from hardem_jax.models.ops.dropout import dropout, dropout_seeds
+from hardem_jax.models.ops.fused import ACTIVATIONS
 
 # Standard deviation of the initial kernels and embeddings (Devlin et al., 2019, released code).
 INIT_STDDEV = 0.02

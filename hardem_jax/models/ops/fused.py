@@ -15,7 +15,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from hardem_jax.models.dropout import drop_and_scale
+from hardem_jax.models.ops.dropout import drop_and_scale
 
 # Added to the scores of masked keys: far enough that exp gives exactly 0 beside any real score,
 # finite so that a row without any real key stays free of NaN.

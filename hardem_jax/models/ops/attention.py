@@ -23,8 +23,9 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
-from hardem_jax.models import attention_kernels, bert_ops
 from hardem_jax.models.config import Implementation
+from hardem_jax.models.ops import attention_kernels
+from hardem_jax.models.ops import fused as bert_ops
 
 # Kernel -> the platform it is for.
 _PLATFORMS = {"cudnn": "gpu", "splash": "tpu"}

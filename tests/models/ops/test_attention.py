@@ -13,10 +13,10 @@ from flax import nnx
 from jax.sharding import AbstractDevice, AbstractMesh, AxisType, NamedSharding, PartitionSpec
 
 from hardem_jax.errors import InputError
-from hardem_jax.models import attention_kernels
-from hardem_jax.models.attention import attention, kernels
-from hardem_jax.models.bert import Bert, BertConfig
-from hardem_jax.models.dropout import dropout_seeds
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.ops import attention_kernels
+from hardem_jax.models.ops.attention import attention, kernels
+from hardem_jax.models.ops.dropout import dropout_seeds
 
 B, T, HEADS, SIZE = 8, 20, 2, 8
 RNG = np.random.default_rng(0)

@@ -20,14 +20,14 @@ from flax import nnx
 from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.attention import Implementation
-from hardem_jax.models.bert import Bert, BertConfig, Remat
-from hardem_jax.models.bert_files import (
+from hardem_jax.models.encoders.bert import Bert, BertConfig, Remat
+from hardem_jax.models.encoders.checkpoint_files import (
     checkpoint_folder,
     read_config,
     read_weights,
     write_checkpoint,
 )
+from hardem_jax.models.ops.attention import Implementation
 
 # Transforms, each its own inverse: PyTorch keeps dense kernels as [outputs, inputs].
 _TRANSFORMS = {"keep": lambda x: x, "transpose": lambda x: x.T}

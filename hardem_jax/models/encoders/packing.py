@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from hardem_jax.models.bert import Bert
+from hardem_jax.models.encoders.bert import Bert
 
 Array = jax.Array
 _INPUTS = ("token_ids", "token_type_ids", "where")
@@ -31,7 +31,7 @@ def encode(encoder: Bert, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None =
 
     Example:
         >>> from hardem_jax.data.packing import packing_arrays
-        >>> from hardem_jax.models.bert import BertConfig
+        >>> from hardem_jax.models.encoders.bert import BertConfig
         >>> bert = Bert(BertConfig(9, 8, 1, 2, 16), rngs=nnx.Rngs(0))
         >>> ids = jnp.array([[5, 6, 7], [8, 0, 0]])
         >>> batch = {"token_ids": ids, "token_type_ids": 0 * ids, "where": ids > 0}

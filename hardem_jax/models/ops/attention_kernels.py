@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hardem_jax.models.bert_ops import visible_keys
+from hardem_jax.models.ops.fused import visible_keys
 
 # Lanes of a TPU's registers: the kernel's blocks are whole numbers of them along T.
 _LANES = 128

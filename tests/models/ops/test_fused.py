@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hardem_jax.models.bert_ops import ACTIVATIONS, attention, layer_norm, linear
-from hardem_jax.models.dropout import dropout_seeds, keep_mask, keep_threshold
+from hardem_jax.models.ops.dropout import dropout_seeds, keep_mask, keep_threshold
+from hardem_jax.models.ops.fused import ACTIVATIONS, attention, layer_norm, linear
 
 RNG = np.random.default_rng(0)
 WHERE = np.arange(10)[None] < np.array([10, 7, 1, 3, 10, 9, 5, 2])[:, None]

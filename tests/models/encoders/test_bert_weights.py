@@ -10,8 +10,8 @@ import pytest
 from flax import nnx
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.bert import Bert
-from hardem_jax.models.bert_weights import load_bert, load_bert_config, save_bert
+from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.bert_weights import load_bert, load_bert_config, save_bert
 from tests.models.bert_checkpoints import (
     CONFIG,
     assert_same_parameters,

@@ -15,7 +15,7 @@ import safetensors.numpy
 
 from hardem_jax.errors import InputError
 from hardem_jax.hub import download
-from hardem_jax.models.bert import BertConfig
+from hardem_jax.models.encoders.bert import BertConfig
 
 # Field of `BertConfig`: (key of config.json, whether a checkpoint must state it).
 _CONFIG_KEYS = {

@@ -1,0 +1,1 @@
+"""Operations that models share: attention and its kernels, fused layers, dropout."""
