@@ -42,9 +42,9 @@ class OnDevices:
         Raises:
             InputError: if there are not so many, or the other processes cannot be joined.
         """
-        from hardem_jax.training.compilation import keep_compiled_programs
+        from hardem_jax.training.compilation_cache import keep_compiled_programs
+        from hardem_jax.training.distributed import join_processes
         from hardem_jax.training.mesh import data_mesh
-        from hardem_jax.training.processes import join_processes
 
         join_processes(self.distributed)
         keep_compiled_programs()
@@ -85,7 +85,7 @@ def on_mesh(shapes: Any, mesh: Mesh | None) -> Any:
 
 def say(text: str) -> None:
     """Prints, once for all processes."""
-    from hardem_jax.training.processes import is_primary
+    from hardem_jax.training.distributed import is_primary
 
     if is_primary():
         print(text)

@@ -306,7 +306,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     def progress(self, total: int, unit: str) -> Progress:
         """A bar on stderr, or a line where it is not a terminal."""
-        from hardem_jax.training.processes import is_primary
+        from hardem_jax.training.distributed import is_primary
 
         if not is_primary():
             return iter
@@ -316,7 +316,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         return functools.partial(counted, label=f"{self.data.name}, {unit}", total=total)
 
     def run(self) -> None:
-        from hardem_jax.training.processes import is_primary
+        from hardem_jax.training.distributed import is_primary
 
         mesh = self.mesh()
         evaluation = self._evaluation()

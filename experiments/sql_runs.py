@@ -32,7 +32,7 @@ from hardem_jax.tasks.sql_qa import (
     is_answer,
     make_loss,
 )
-from hardem_jax.training.processes import is_primary
+from hardem_jax.training.distributed import is_primary
 
 if TYPE_CHECKING:
     from experiments.sql_qa import Compare, Evaluate, SqlSetting

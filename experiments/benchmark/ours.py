@@ -25,10 +25,10 @@ from hardem_jax.models.encoders.bert_weights import load_bert, save_bert
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM
 from hardem_jax.training.mesh import data_mesh, place_batch
-from hardem_jax.training.names import leaf_name
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
+from hardem_jax.training.tree_paths import leaf_name
 
 OPTIMIZER_CONFIG = OptimizerConfig(warmup_fraction=0.0, **OPTIMIZER)
 

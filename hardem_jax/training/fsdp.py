@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from hardem_jax.training.accumulate import LossFn
+from hardem_jax.training.grad_accumulation import LossFn
 from hardem_jax.training.mesh import FSDP_AXIS, state_shardings
 
 

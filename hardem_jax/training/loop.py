@@ -17,9 +17,10 @@ from jax.sharding import Mesh
 
 from hardem_jax.errors import InputError, Stopped, found_by
 from hardem_jax.locks import locked
-from hardem_jax.training.bookkeeping import Bookkeeping
 from hardem_jax.training.checkpoint import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.distributed import is_primary, primary_decides
+from hardem_jax.training.early_stopping import Bookkeeping
 from hardem_jax.training.fingerprint import settings_of
 from hardem_jax.training.fsdp import gathering
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
@@ -29,7 +30,6 @@ from hardem_jax.training.optimizer import (
     learning_rate_schedule,
     make_optimizer,
 )
-from hardem_jax.training.processes import is_primary, primary_decides
 from hardem_jax.training.run_log import RunLog
 from hardem_jax.training.state import TrainState, init_state, shardings_of
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step

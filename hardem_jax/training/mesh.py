@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.names import leaf_name
+from hardem_jax.training.tree_paths import leaf_name
 
 DATA_AXIS = "data"
 FSDP_AXIS = "fsdp"

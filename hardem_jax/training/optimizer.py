@@ -10,7 +10,7 @@ import optax
 
 from hardem_jax.errors import InputError
 from hardem_jax.training.config import OptimizerConfig
-from hardem_jax.training.names import leaf_name, named_leaves
+from hardem_jax.training.tree_paths import leaf_name, named_leaves
 
 
 def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Schedule:

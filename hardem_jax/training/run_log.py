@@ -9,8 +9,8 @@ from pathlib import Path
 
 import jax
 
-from hardem_jax.training.bookkeeping import Bookkeeping
 from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.early_stopping import Bookkeeping
 from hardem_jax.training.writers import Display, MetricsWriter, format_metrics
 
 

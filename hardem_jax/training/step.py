@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
-from hardem_jax.training.accumulate import LossFn, accumulated
+from hardem_jax.training.grad_accumulation import LossFn, accumulated
 from hardem_jax.training.mesh import replicated
 from hardem_jax.training.state import TrainState
 

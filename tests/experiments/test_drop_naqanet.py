@@ -16,7 +16,7 @@ from experiments.naqanet_model import RULES, NAQANetModel
 from hardem_jax.data.equations import PreparedQuestions
 from hardem_jax.data.words import Vocabulary
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
-from hardem_jax.training.names import named_leaves
+from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
 
 SIZES = {

@@ -10,7 +10,7 @@ from experiments.benchmark.setting import PRESETS, Setting
 from experiments.benchmark.tasks import STEPS
 from hardem_jax import HardEM
 from hardem_jax.models.encoders.bert import Bert, BertConfig
-from hardem_jax.training.names import named_leaves
+from hardem_jax.training.tree_paths import named_leaves
 
 #: What moves numbers, or joins gradients, without computing with the rows of a batch.
 MOVES = {"reshape", "transpose", "squeeze", "broadcast_in_dim", "pad", "concatenate", "add_any"}

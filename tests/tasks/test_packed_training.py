@@ -18,9 +18,9 @@ from hardem_jax.data.packing import packing_arrays, rows_needed
 from hardem_jax.models.encoders.bert import Bert
 from hardem_jax.models.encoders.packing import encode_layers, real_token_share
 from hardem_jax.training.mesh import data_mesh, place_batch
-from hardem_jax.training.names import named_leaves
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
+from hardem_jax.training.tree_paths import named_leaves
 
 TOKENS, ROW_TOKENS = 24, 50
 

@@ -12,10 +12,10 @@ from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import make_loss
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
-from hardem_jax.training.names import named_leaves
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
+from hardem_jax.training.tree_paths import named_leaves
 from tests.training.toy_problem import count_compilations
 
 CONFIG = BertConfig(

@@ -15,9 +15,9 @@ from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.errors import InputError
 from hardem_jax.training.checkpoint import RunCheckpoints, load_params
 from hardem_jax.training.mesh import data_mesh
-from hardem_jax.training.names import named_leaves
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
+from hardem_jax.training.tree_paths import named_leaves
 from tests.training import toy_problem as toy
 
 SETTINGS = {"learning_rate": "5e-05", "data": "train.json"}

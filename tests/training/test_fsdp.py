@@ -13,10 +13,10 @@ from hardem_jax.training.checkpoint import RunCheckpoints, load_params
 from hardem_jax.training.fsdp import gathering
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import data_mesh, place_batch, split_ids, state_shardings
-from hardem_jax.training.names import named_leaves
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state, shardings_of
 from hardem_jax.training.step import compile_train_step, make_train_step
+from hardem_jax.training.tree_paths import named_leaves
 from tests.training import toy_problem as toy
 
 OPTIMIZER = OptimizerConfig(learning_rate=1e-2, ema_decay=0.9)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.training import loop, run_log
-from hardem_jax.training.bookkeeping import Bookkeeping
+from hardem_jax.training.early_stopping import Bookkeeping
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig

@@ -10,7 +10,6 @@ import pytest
 from flax import nnx
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.names import named_leaves
 from hardem_jax.training.optimizer import (
     AverageState,
     OptimizerConfig,
@@ -20,6 +19,7 @@ from hardem_jax.training.optimizer import (
     learning_rate_schedule,
     make_optimizer,
 )
+from hardem_jax.training.tree_paths import named_leaves
 
 BERT_NAMES = {
     # name: decayed

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.bookkeeping import Bookkeeping
+from hardem_jax.training.early_stopping import Bookkeeping
 
 
 def play(values, mode="max", patience=None):

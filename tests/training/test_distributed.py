@@ -13,9 +13,9 @@ import pytest
 
 from hardem_jax.errors import InputError
 from hardem_jax.training import mesh as mesh_module
+from hardem_jax.training.distributed import has_other_processes, join_processes
 from hardem_jax.training.mesh import data_mesh
-from hardem_jax.training.names import named_leaves
-from hardem_jax.training.processes import has_other_processes, join_processes
+from hardem_jax.training.tree_paths import named_leaves
 from tests.training import process_worker as worker
 from tests.training import toy_problem as toy
 

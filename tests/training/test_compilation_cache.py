@@ -5,7 +5,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from hardem_jax.training.compilation import VARIABLE, keep_compiled_programs
+from hardem_jax.training.compilation_cache import VARIABLE, keep_compiled_programs
 
 
 @pytest.fixture(autouse=True)
