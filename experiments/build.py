@@ -31,8 +31,9 @@ from experiments import equation_text, span_files
 from experiments.cli import run_command
 from experiments.preparing import print_summary, sizes
 from hardem_jax.data import build_options
-from hardem_jax.data.examples import ExclusionCounts, ReadingExample
-from hardem_jax.data.windows import WindowConfig
+from hardem_jax.data.examples import ReadingExample
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.errors import printable, require
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.equations.enumeration import EquationRules

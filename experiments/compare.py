@@ -25,7 +25,7 @@ from rich.table import Table
 
 from experiments.cli import flags, parse
 from experiments.runs import Setting, TrainCommand
-from hardem_jax.data.records import write_json, write_text
+from hardem_jax.data.files import write_json, write_text
 from hardem_jax.errors import InputError, found_by, require
 from hardem_jax.locks import locked
 from hardem_jax.objectives import AnyObjective, Objective, label

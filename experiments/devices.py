@@ -42,9 +42,9 @@ class OnDevices:
         Raises:
             InputError: if there are not so many, or the other processes cannot be joined.
         """
-        from hardem_jax.training.compilation_cache import keep_compiled_programs
-        from hardem_jax.training.distributed import join_processes
-        from hardem_jax.training.mesh import data_mesh
+        from hardem_jax.training.devices.compilation_cache import keep_compiled_programs
+        from hardem_jax.training.devices.distributed import join_processes
+        from hardem_jax.training.devices.mesh import data_mesh
 
         join_processes(self.distributed)
         keep_compiled_programs()
@@ -63,7 +63,7 @@ def placing(mesh: Mesh | None) -> Callable[[Mapping[str, Any]], Any]:
     """Puts batches to evaluate on where they are computed with; None leaves that to JAX."""
     if mesh is None:
         return lambda batch: batch
-    from hardem_jax.training.mesh import place_whole_batch
+    from hardem_jax.training.devices.mesh import place_whole_batch
 
     return functools.partial(place_whole_batch, mesh=mesh)
 
@@ -74,7 +74,7 @@ def on_mesh(shapes: Any, mesh: Mesh | None) -> Any:
         return shapes
     import jax
 
-    from hardem_jax.training.mesh import state_shardings
+    from hardem_jax.training.devices.mesh import state_shardings
 
     return jax.tree.map(
         lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
@@ -85,7 +85,7 @@ def on_mesh(shapes: Any, mesh: Mesh | None) -> Any:
 
 def say(text: str) -> None:
     """Prints, once for all processes."""
-    from hardem_jax.training.distributed import is_primary
+    from hardem_jax.training.devices.distributed import is_primary
 
     if is_primary():
         print(text)

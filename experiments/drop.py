@@ -35,9 +35,9 @@ from typing import Literal
 from experiments.cli import run_command
 from experiments.equation_qa import Compare, Evaluate, Predict, Train
 from experiments.preparing import determined_by, print_summary, watched
-from hardem_jax.data.drop import read_drop
-from hardem_jax.data.equations import prepare_questions
-from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.prepared.equations import prepare_questions
+from hardem_jax.data.readers.drop import read_drop
 from hardem_jax.errors import require
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig

@@ -18,9 +18,9 @@ from flax import nnx
 from experiments.encoder import load_encoder, untrained_encoder
 from experiments.model_configs import TaggerConfig
 from experiments.runs import RunConfig
-from hardem_jax.data.batches import Pad
-from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
-from hardem_jax.data.equations import NumericQuestion
+from hardem_jax.data.batching.padding import Pad
+from hardem_jax.data.inputs.tagger import TaggerInputs, pad_inputs
+from hardem_jax.data.prepared.equations import NumericQuestion
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError, require
 from hardem_jax.models.encoders.bert import Bert, BertConfig

@@ -24,10 +24,10 @@ from experiments.runs import (
     TaskRun,
     TrainCommand,
 )
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.drop import NumericExample
-from hardem_jax.data.equations import numeric_question
-from hardem_jax.data.reading import read_text
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import NumericExample
+from hardem_jax.data.json_stream import read_text
+from hardem_jax.data.prepared.equations import numeric_question
 from hardem_jax.errors import InputError, printable
 from hardem_jax.objectives import AnyObjective, HardEM, Objective
 from hardem_jax.solutions.equations.enumeration import execute_equation, format_number

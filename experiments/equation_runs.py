@@ -17,10 +17,10 @@ from experiments.equation_models import EquationModel, Tagger
 from experiments.model_configs import NAQANetModelConfig, Normalize, TaggerConfig
 from experiments.naqanet_model import NAQANetModel
 from experiments.runs import RunConfig, Scored, TaskRun
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.drop import OUTSIDE_DROP_NUM
-from hardem_jax.data.equations import NumericQuestion, PreparedQuestions
-from hardem_jax.data.records import json_text
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.files import json_text
+from hardem_jax.data.prepared.equations import NumericQuestion, PreparedQuestions
+from hardem_jax.data.readers.drop import OUTSIDE_DROP_NUM
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import drop
 from hardem_jax.objectives import Objective

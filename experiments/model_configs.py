@@ -4,8 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from hardem_jax.data.equation_inputs import NUM_SPECIAL_TOKENS
-from hardem_jax.data.word_inputs import WordConfig
+from hardem_jax.data.inputs.naqanet import WordConfig
+from hardem_jax.data.inputs.tagger import NUM_SPECIAL_TOKENS
 from hardem_jax.errors import InputError, require
 from hardem_jax.models.config import Implementation, NAQANetConfig, Remat
 

@@ -13,10 +13,10 @@ from flax import nnx
 from experiments.equation_models import EquationModel
 from experiments.model_configs import NAQANetModelConfig
 from experiments.runs import RunConfig
-from hardem_jax.data.batches import Pad
-from hardem_jax.data.equations import NumericQuestion
-from hardem_jax.data.word_inputs import WordConfig, WordInputs, pad_word_inputs, read_texts
-from hardem_jax.data.words import Vocabulary, build_vocabularies, load_word_vectors
+from hardem_jax.data.batching.padding import Pad
+from hardem_jax.data.inputs.naqanet import WordConfig, WordInputs, pad_word_inputs, read_texts
+from hardem_jax.data.inputs.words import Vocabulary, build_vocabularies, load_word_vectors
+from hardem_jax.data.prepared.equations import NumericQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
 from hardem_jax.solutions.equations.enumeration import EquationRules

@@ -26,15 +26,15 @@ from experiments import span_qa
 from experiments.cli import run_command
 from experiments.preparing import determined_by
 from experiments.span_files import Predict, prepare
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.narrativeqa import (
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import file_digest
+from hardem_jax.data.prepared.windows import WindowConfig
+from hardem_jax.data.readers.narrativeqa import (
     QUESTIONS,
     SUMMARIES,
     add_rouge_mentions,
     read_narrativeqa,
 )
-from hardem_jax.data.records import file_digest
-from hardem_jax.data.windows import WindowConfig
 from hardem_jax.errors import require
 from hardem_jax.solutions.rouge.search import RougeRules
 from hardem_jax.tasks.span_config import InferenceConfig

@@ -28,7 +28,7 @@ from experiments import open_qa
 from experiments.cli import run_command
 from experiments.open_qa import Compare, Prepare, Train
 from experiments.span_files import Predict
-from hardem_jax.data.prepared import Question
+from hardem_jax.data.prepared.spans import Question
 
 if TYPE_CHECKING:
     from hardem_jax.tasks.span_qa import Answer

@@ -17,10 +17,10 @@ from experiments.devices import say
 from experiments.preparing import determined_by
 from experiments.runs import Scored
 from experiments.span_files import prepare
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.contexts import read_contexts
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.windows import WindowConfig
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.prepared.windows import WindowConfig
+from hardem_jax.data.readers.dpr import read_contexts
 from hardem_jax.errors import require
 from hardem_jax.training.config import LoopConfig
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from experiments.cli import flags
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.records import file_digest
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import file_digest
 from hardem_jax.retrieval.progress import counted
 
 T = TypeVar("T")

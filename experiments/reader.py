@@ -11,9 +11,9 @@ from experiments.devices import on_mesh, placing, whole_rows
 from experiments.encoder import load_encoder, untrained_encoder
 from experiments.model_configs import ReaderConfig
 from experiments.runs import RunConfig
-from hardem_jax.data.batches import BatchConfig
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
-from hardem_jax.data.windows import WindowConfig
 from hardem_jax.models.encoders.bert import BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import InferenceConfig, SpanQA

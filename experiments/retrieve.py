@@ -26,12 +26,12 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.cli import flags, peak_mib, run_command
-from hardem_jax.data.contexts import Passage, read_context_questions, write_contexts
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.nq_open import read_nq_open
-from hardem_jax.data.open_questions import OpenQuestion
-from hardem_jax.data.records import check_writable, file_digest, write_json
-from hardem_jax.data.triviaqa import read_triviaqa_questions
+from hardem_jax.data.examples import OpenQuestion, Passage
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import check_writable, file_digest, write_json
+from hardem_jax.data.readers.dpr import read_context_questions, write_contexts
+from hardem_jax.data.readers.nq_open import read_nq_open
+from hardem_jax.data.readers.triviaqa import read_triviaqa_questions
 from hardem_jax.errors import InputError, require
 from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig
 from hardem_jax.retrieval.progress import counted

@@ -38,11 +38,11 @@ from experiments.cli import flags, peak_mib
 from experiments.devices import OnDevices, say, whole_rows
 from hardem_jax import __version__
 from hardem_jax.checksums import MANIFEST, has_checksums, verify_checksums, write_checksums
-from hardem_jax.data.batches import Batch, BatchConfig, Pad
-from hardem_jax.data.fields import kind_of
-from hardem_jax.data.plans import Plan, TrainingPlan, example_batches, training_batches
-from hardem_jax.data.reading import read_json_object
-from hardem_jax.data.records import check_writable, file_digest, write_json, write_text
+from hardem_jax.data.batching.padding import Batch, BatchConfig, Pad
+from hardem_jax.data.batching.plans import Plan, TrainingPlan, example_batches, training_batches
+from hardem_jax.data.files import check_writable, file_digest, write_json, write_text
+from hardem_jax.data.json_fields import kind_of
+from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.errors import InputError, require
 from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import Objective
@@ -306,7 +306,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     def progress(self, total: int, unit: str) -> Progress:
         """A bar on stderr, or a line where it is not a terminal."""
-        from hardem_jax.training.distributed import is_primary
+        from hardem_jax.training.devices.distributed import is_primary
 
         if not is_primary():
             return iter
@@ -316,7 +316,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         return functools.partial(counted, label=f"{self.data.name}, {unit}", total=total)
 
     def run(self) -> None:
-        from hardem_jax.training.distributed import is_primary
+        from hardem_jax.training.devices.distributed import is_primary
 
         mesh = self.mesh()
         evaluation = self._evaluation()

@@ -9,11 +9,12 @@ import numpy as np
 from rich.console import Console
 
 from experiments.preparing import print_summary, watched
-from hardem_jax.data.examples import Document, ExclusionCounts, ReadingExample
-from hardem_jax.data.prepared import prepare_split
-from hardem_jax.data.reading import read_text
+from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.json_stream import read_text
+from hardem_jax.data.prepared.spans import prepare_split
+from hardem_jax.data.prepared.windows import WindowConfig, make_windows
 from hardem_jax.data.tokenizer import load_tokenizer
-from hardem_jax.data.windows import WindowConfig, make_windows
 from hardem_jax.errors import InputError, printable, require
 
 

@@ -20,10 +20,10 @@ from experiments.runs import (
     TaskRun,
     TrainCommand,
 )
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.grouped import Scope
-from hardem_jax.data.prepared import Question
-from hardem_jax.data.records import json_text
+from hardem_jax.data.batching.grouped import Scope
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.files import json_text
+from hardem_jax.data.prepared.spans import Question
 from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import AnyObjective, HardEM, Objective
 from hardem_jax.tasks.span_config import InferenceConfig, LatentConfig

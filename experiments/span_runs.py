@@ -18,10 +18,10 @@ from experiments.devices import placing
 from experiments.encoder import check_lengths
 from experiments.reader import TrainedReader, new_reader
 from experiments.runs import Scored, TaskRun, TrainingData
-from hardem_jax.data.batches import Chosen
-from hardem_jax.data.grouped import GroupedPlan
-from hardem_jax.data.prepared import PreparedSplit, Question, all_windows
-from hardem_jax.data.windows import pad_windows
+from hardem_jax.data.batching.grouped import GroupedPlan
+from hardem_jax.data.batching.padding import Chosen
+from hardem_jax.data.inputs.windows import pad_windows
+from hardem_jax.data.prepared.spans import PreparedSplit, Question, all_windows
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
 from hardem_jax.tasks.shared import Progress

@@ -10,9 +10,9 @@ from flax import nnx
 from experiments.encoder import load_encoder, untrained_encoder
 from experiments.model_configs import SQLovaConfig
 from experiments.runs import RunConfig
-from hardem_jax.data.batches import Batch, Pad
-from hardem_jax.data.queries import QueryQuestion
-from hardem_jax.data.query_inputs import QueryInputs, pad_query_inputs
+from hardem_jax.data.batching.padding import Batch, Pad
+from hardem_jax.data.inputs.sqlova import QueryInputs, pad_query_inputs
+from hardem_jax.data.prepared.queries import QueryQuestion
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.sqlova import SQLova

@@ -15,10 +15,10 @@ from rich.console import Console
 from experiments.compare import CompareCommand, ShownAnswer
 from experiments.model_configs import SQLovaConfig
 from experiments.runs import EvaluateCommand, Scored, Setting, TaskRun, TrainCommand
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.queries import query_question
-from hardem_jax.data.table_file import read_csv_table
-from hardem_jax.data.table_questions import TableQuestion
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import TableQuestion
+from hardem_jax.data.prepared.queries import query_question
+from hardem_jax.data.readers.csv_tables import read_csv_table
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.objectives import AnyObjective, HardEM, Objective
 from hardem_jax.solutions.sql.enumeration import SqlRules

@@ -16,10 +16,10 @@ from experiments.runs import Scored, TaskRun
 from experiments.sql_model import Parser
 from experiments.trained_parser import TrainedParser, annotated_queries, official_fields, shown
 from hardem_jax.analysis.query_differences import RightAnswer, differences_page
-from hardem_jax.data.batches import Chosen
-from hardem_jax.data.queries import PreparedQueries, QueryQuestion
-from hardem_jax.data.query_inputs import QueryInputs
-from hardem_jax.data.records import json_text, write_text
+from hardem_jax.data.batching.padding import Chosen
+from hardem_jax.data.files import json_text, write_text
+from hardem_jax.data.inputs.sqlova import QueryInputs
+from hardem_jax.data.prepared.queries import PreparedQueries, QueryQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
 from hardem_jax.solutions.sql.enumeration import Query, Table
@@ -32,7 +32,7 @@ from hardem_jax.tasks.sql_qa import (
     is_answer,
     make_loss,
 )
-from hardem_jax.training.distributed import is_primary
+from hardem_jax.training.devices.distributed import is_primary
 
 if TYPE_CHECKING:
     from experiments.sql_qa import Compare, Evaluate, SqlSetting

@@ -14,10 +14,11 @@ from experiments.cli import run_command
 from experiments.preparing import determined_by
 from experiments.span_files import Predict, prepare
 from experiments.span_qa import Compare, Evaluate, Train
-from hardem_jax.data.examples import ExclusionCounts, ReadingExample
-from hardem_jax.data.qa_hard_em import read_qa_hard_em
-from hardem_jax.data.squad_layout import read_squad_layout
-from hardem_jax.data.windows import WindowConfig
+from hardem_jax.data.examples import ReadingExample
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.prepared.windows import WindowConfig
+from hardem_jax.data.readers.qa_hard_em import read_qa_hard_em
+from hardem_jax.data.readers.squad import read_squad_layout
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,11 +11,11 @@ from experiments.devices import on_mesh, placing, whole_rows
 from experiments.model_configs import SQLovaConfig
 from experiments.runs import RunConfig
 from experiments.sql_model import Parser
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.queries import QueryQuestion
-from hardem_jax.data.query_inputs import QueryInputs
-from hardem_jax.data.wikisql import read_wikisql
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.inputs.sqlova import QueryInputs
+from hardem_jax.data.prepared.queries import QueryQuestion
+from hardem_jax.data.readers.wikisql import read_wikisql
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.enumeration import Cell, Query, SqlRules, Table
 from hardem_jax.tasks.shared import Progress

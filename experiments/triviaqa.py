@@ -22,9 +22,9 @@ from experiments.cli import run_command
 from experiments.preparing import determined_by
 from experiments.span_files import Predict, prepare
 from experiments.span_qa import Compare, Evaluate, Train
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.triviaqa import read_triviaqa
-from hardem_jax.data.windows import WindowConfig
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.prepared.windows import WindowConfig
+from hardem_jax.data.readers.triviaqa import read_triviaqa
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,11 +28,11 @@ from typing import Literal
 from experiments.cli import run_command
 from experiments.preparing import determined_by, print_summary, watched
 from experiments.sql_qa import Compare, Evaluate, Predict, Train
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.queries import PreparedQueries, prepare_queries, supervised_split
-from hardem_jax.data.table_questions import read_table_questions, write_table_questions
-from hardem_jax.data.wikisql import write_answers
-from hardem_jax.data.wikitablequestions import read_wikitablequestions
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.prepared.queries import PreparedQueries, prepare_queries, supervised_split
+from hardem_jax.data.readers.table_jsonl import read_table_questions, write_table_questions
+from hardem_jax.data.readers.wikisql import write_answers
+from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.errors import require
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.sql.enumeration import SqlRules

@@ -31,7 +31,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 # Files of minutes, longest first: begun last, one of them would run with nothing beside it.
 LONG_FILES = [
     *("test_kill_and_resume.py", "test_drop_naqanet.py", "test_benchmark.py", "test_wikisql.py"),
-    *("test_span_qa.py", "test_drop.py", "test_naqanet.py", "test_processes.py", "test_fsdp.py"),
+    *("test_span_qa.py", "test_drop.py", "test_naqanet.py", "test_distributed.py", "test_fsdp.py"),
 ]
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from hardem_jax.data.records import new_file, new_folder
+from hardem_jax.data.files import new_file, new_folder
 from hardem_jax.errors import InputError
 from hardem_jax.locks import LOCK_FILE, locked
 

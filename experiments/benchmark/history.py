@@ -30,7 +30,7 @@ from experiments.benchmark.measure import (
 )
 from experiments.benchmark.setting import MIN_TOKENS
 from experiments.cli import flags, run_command
-from hardem_jax.data.records import write_json
+from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
 
 

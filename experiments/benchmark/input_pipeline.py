@@ -16,11 +16,11 @@ from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, quartiles, wide_console
 from experiments.cli import flags, run_command
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.plans import TrainingPlan, training_batches
-from hardem_jax.data.prepared import PreparedSplit, all_windows
-from hardem_jax.data.records import write_json
-from hardem_jax.data.windows import pad_windows
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.batching.plans import TrainingPlan, training_batches
+from hardem_jax.data.files import write_json
+from hardem_jax.data.inputs.windows import pad_windows
+from hardem_jax.data.prepared.spans import PreparedSplit, all_windows
 from hardem_jax.errors import require
 
 

@@ -17,7 +17,7 @@ from experiments.benchmark.flags import BenchmarkFlags
 from experiments.benchmark.processes import Worker
 from experiments.benchmark.setting import Setting
 from experiments.cli import flags
-from hardem_jax.data.records import write_json
+from hardem_jax.data.files import write_json
 
 
 @dataclasses.dataclass

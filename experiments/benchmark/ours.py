@@ -24,7 +24,7 @@ from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.encoders.bert_weights import load_bert, save_bert
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM
-from hardem_jax.training.mesh import data_mesh, place_batch
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step

@@ -2,9 +2,9 @@
 
 The training step of the reader on windows of a prepared split, in three layouts that take turns:
 every window padded to the longest bucket, batches of similar length padded to their bucket, and
-packed rows (`hardem_jax.data.packing`). Weights are random, windows and their lengths are real.
-Each layout makes the steps of its own training plan, new batches in every round, as a run does;
-batches are made beforehand, and every program is compiled before anything is measured.
+packed rows (`hardem_jax.data.batching.packing`). Weights are random, windows and their lengths are
+real. Each layout makes the steps of its own training plan, new batches in every round, as a run
+does; batches are made beforehand, and every program is compiled before anything is measured.
 
 Before measuring, the loss of packed batches without dropout must be that of the same batches
 padded, to `packing_steps.TOLERANCE`.
@@ -19,9 +19,9 @@ from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console, with_quartiles
 from experiments.cli import flags, run_command
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.prepared import PreparedSplit, all_windows
-from hardem_jax.data.records import write_json
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.files import write_json
+from hardem_jax.data.prepared.spans import PreparedSplit, all_windows
 from hardem_jax.errors import require
 
 

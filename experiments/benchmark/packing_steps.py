@@ -16,15 +16,15 @@ from rich.progress import track
 from experiments.benchmark.measure import median_ratio, quartiles
 from experiments.benchmark.ours import OPTIMIZER_CONFIG, bert_config
 from experiments.benchmark.setting import NUM_STEPS, sizes_of
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.plans import TrainingPlan, training_batches
-from hardem_jax.data.windows import pad_windows
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.batching.plans import TrainingPlan, training_batches
+from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.models.encoders.bert import Bert
 from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM
 from hardem_jax.tasks.span_qa import make_loss
-from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step

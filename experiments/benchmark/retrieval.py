@@ -22,9 +22,9 @@ from rich.table import Table
 from experiments.benchmark.measure import machine, machine_line, wide_console
 from experiments.cli import flags, peak_mib, run_command
 from experiments.retrieve import READERS, Layout
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.open_questions import OpenQuestion
-from hardem_jax.data.records import new_folder, write_json
+from hardem_jax.data.examples import OpenQuestion
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import new_folder, write_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.retrieval.config import Method, RetrieverConfig
 from hardem_jax.retrieval.recall import RecallCounts

@@ -22,9 +22,10 @@ from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console
 from experiments.cli import flags, run_command
-from hardem_jax.data.examples import ExclusionCounts, ReadingExample
-from hardem_jax.data.narrativeqa import add_rouge_mentions, read_narrativeqa
-from hardem_jax.data.records import write_json
+from hardem_jax.data.examples import ReadingExample
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import write_json
+from hardem_jax.data.readers.narrativeqa import add_rouge_mentions, read_narrativeqa
 from hardem_jax.errors import InputError, require
 from hardem_jax.metrics import rouge
 from hardem_jax.solutions.rouge.score import lcs_f1, rouge_l_1_0_1

@@ -117,7 +117,7 @@ class Setting:
 
 
 def random_batch(setting: Setting) -> dict[str, np.ndarray]:
-    """A batch in the layout of `hardem_jax.data.batches`, without the entries of the host.
+    """A batch in the layout of `hardem_jax.data.batching.padding`, without the entries of the host.
 
     A question of an eighth of the row, then context; mentions drawn anywhere in the context.
 

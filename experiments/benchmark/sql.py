@@ -31,9 +31,9 @@ from experiments.benchmark.sql_queries import (
     sample_queries,
 )
 from experiments.cli import flags, run_command
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.records import write_json
-from hardem_jax.data.wikisql import read_wikisql
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import write_json
+from hardem_jax.data.readers.wikisql import read_wikisql
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.sql.columns import typed_table
 from hardem_jax.solutions.sql.enumeration import (

@@ -22,8 +22,8 @@ from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import Bert, Remat
 from hardem_jax.models.ops.attention import Implementation
 from hardem_jax.objectives import HardEM
-from hardem_jax.training.fsdp import gathering
-from hardem_jax.training.mesh import mesh_over, row_sharding, state_shardings
+from hardem_jax.training.devices.fsdp import gathering
+from hardem_jax.training.devices.mesh import mesh_over, row_sharding, state_shardings
 from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import TrainState
 from hardem_jax.training.step import compile_train_step, make_train_step

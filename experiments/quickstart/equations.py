@@ -8,24 +8,24 @@ from flax import nnx
 from experiments.quickstart.problem import Problem
 from experiments.quickstart.settings import EquationSettings
 from experiments.quickstart.starting_values import small_encoder
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.equation_inputs import TaggerInputs, pad_inputs
-from hardem_jax.data.equations import NumericQuestion, numeric_question
-from hardem_jax.data.plans import TrainingPlan, training_batches
-from hardem_jax.data.planted_equations import (
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.batching.plans import TrainingPlan, training_batches
+from hardem_jax.data.inputs.tagger import TaggerInputs, pad_inputs
+from hardem_jax.data.planted.equations import (
     RULES,
     PlantedEquationsConfig,
     planted_numeric_examples,
     planted_numeric_tokenizer,
 )
-from hardem_jax.data.records import size_summary
+from hardem_jax.data.prepared.equations import NumericQuestion, numeric_question
+from hardem_jax.data.prepared.records import size_summary
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
 
 
 def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings) -> Problem:
-    """Generate the corpus of `hardem_jax.data.planted_equations`."""
+    """Generate the corpus of `hardem_jax.data.planted.equations`."""
     tokenizer = planted_numeric_tokenizer(corpus)
     questions, dev_questions = (_generate(corpus, split) for split in ("train", "dev"))
     inputs, dev_inputs = (

@@ -10,8 +10,8 @@ from flax import nnx
 
 from experiments.quickstart.settings import Settings
 from hardem_jax.objectives import Objective
+from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, train
-from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.step import LossFn
 

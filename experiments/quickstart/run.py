@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.quickstart.settings import EquationSettings, Settings
-from hardem_jax.data.planted import PlantedConfig
-from hardem_jax.data.planted_equations import PlantedEquationsConfig
+from hardem_jax.data.planted.equations import PlantedEquationsConfig
+from hardem_jax.data.planted.spans import PlantedConfig
 from hardem_jax.errors import require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 

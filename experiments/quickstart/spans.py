@@ -9,18 +9,19 @@ from experiments.quickstart.problem import Problem
 from experiments.quickstart.settings import Settings
 from experiments.quickstart.starting_values import small_encoder
 from experiments.span_runs import Subset
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.plans import TrainingPlan, training_batches
-from hardem_jax.data.planted import PlantedConfig, planted_examples, planted_tokenizer
-from hardem_jax.data.prepared import PreparedSplit, prepare_split
-from hardem_jax.data.windows import WindowConfig, pad_windows
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.batching.plans import TrainingPlan, training_batches
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.inputs.windows import pad_windows
+from hardem_jax.data.planted.spans import PlantedConfig, planted_examples, planted_tokenizer
+from hardem_jax.data.prepared.spans import PreparedSplit, prepare_split
+from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import InferenceConfig, SpanQA, make_loss
 
 
 def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Problem:
-    """Prepare the corpus of `hardem_jax.data.planted` in ``folder``."""
+    """Prepare the corpus of `hardem_jax.data.planted.spans` in ``folder``."""
     data, dev = (_prepare(corpus, split, folder) for split in ("train", "dev"))
     longest = int(max(data.windows().sizes[:, 0].max(), dev.windows().sizes[:, 0].max()))
     shapes = BatchConfig(batch_size=settings.batch_size, buckets=(longest,), negatives=0)

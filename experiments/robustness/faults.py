@@ -42,7 +42,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.cli import run_command
-from hardem_jax.data.records import write_json
+from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError
 
 Name = Literal["train", "evaluate", "prepare", "index", "build"]

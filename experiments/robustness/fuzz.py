@@ -29,22 +29,22 @@ from experiments.cli import parse, peak_mib, run_command
 from experiments.model_configs import ReaderConfig
 from experiments.robustness.flags import MODULES, numbers
 from experiments.runs import RunConfig
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.contexts import read_context_questions, read_contexts
-from hardem_jax.data.drop import read_drop
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
-from hardem_jax.data.nq_open import read_nq_open
-from hardem_jax.data.qa_hard_em import read_qa_hard_em
-from hardem_jax.data.squad_layout import read_squad_layout
-from hardem_jax.data.table_file import read_csv_table
-from hardem_jax.data.table_questions import read_table_questions
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.inputs.words import Vocabulary, load_word_vectors
+from hardem_jax.data.prepared.windows import WindowConfig
+from hardem_jax.data.readers.csv_tables import read_csv_table
+from hardem_jax.data.readers.dpr import read_context_questions, read_contexts
+from hardem_jax.data.readers.drop import read_drop
+from hardem_jax.data.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
+from hardem_jax.data.readers.nq_open import read_nq_open
+from hardem_jax.data.readers.qa_hard_em import read_qa_hard_em
+from hardem_jax.data.readers.squad import read_squad_layout
+from hardem_jax.data.readers.table_jsonl import read_table_questions
+from hardem_jax.data.readers.triviaqa import read_triviaqa, read_triviaqa_questions
+from hardem_jax.data.readers.wikisql import read_wikisql, write_answers
+from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.data.tokenizer import load_tokenizer
-from hardem_jax.data.triviaqa import read_triviaqa, read_triviaqa_questions
-from hardem_jax.data.wikisql import read_wikisql, write_answers
-from hardem_jax.data.wikitablequestions import read_wikitablequestions
-from hardem_jax.data.windows import WindowConfig
-from hardem_jax.data.words import Vocabulary, load_word_vectors
 from hardem_jax.errors import MAX_MESSAGE, InputError, printable, require
 from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.tasks.span_config import InferenceConfig

@@ -1,21 +1,11 @@
-"""The one form in which every reading-comprehension file reaches the rest of the project."""
+"""The types that readers yield: the one form in which a task's files reach the project."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any, Literal
 
-# Why an example cannot be used, or a part of it is left out: the readers' vocabulary.
-NO_ID = "no question id"
-REPEATED_ID = "question id seen before"
-EMPTY_QUESTION = "empty question"
-NO_ANSWER = "no answer given"
-NO_DOCUMENT = "no document left"
-EMPTY_DOCUMENT = "empty document"
-MISSING_EVIDENCE = "evidence file missing"
-SEVERAL_SPANS = "several answer spans required"
-IMPOSSIBLE = "marked impossible to answer"
-MISPLACED_MENTION = "annotated offset does not hold the answer"
+from hardem_jax.solutions.sql.types import Cell, Query, Table
 
 
 @dataclass(frozen=True)
@@ -75,114 +65,119 @@ class ReadingExample:
     mentions: tuple[tuple[int, int, int], ...] | None = None
 
 
-@dataclass
-class _Tally:
-    """How often a reason occurred, and the first few ids it occurred for."""
-
-    count: int = 0
-    ids: list[str] = field(default_factory=list)
-
-
-class ExclusionCounts:
-    """What a reader left out, by reason, so that nothing disappears silently.
-
-    `add` counts an example that was not yielded. `warn` counts a defect of an example
-    that *was* yielded, with the faulty part left out (one of several evidence files
-    is missing, say); warnings are not part of `total`.
-
-    Args:
-        keep: how many ids to show per reason.
+@dataclass(frozen=True)
+class OpenQuestion:
+    """A question and the strings that count as its answer.
 
     Attributes:
-        left_out: (id, reason) of every example left out, in order.
+        id: question id, as predictions are keyed.
+        question: text with at least one word.
+        answers: strings that the official metric compares with, the one to show first; empty
+            where a file for prediction gives none.
 
     Example:
-        >>> skips = ExclusionCounts()
-        >>> skips.add(NO_ANSWER, "q7")
-        >>> skips.add(NO_ANSWER, "q9")
-        >>> skips.left_out
-        [('q7', 'no answer given'), ('q9', 'no answer given')]
-        >>> skips.warn(MISSING_EVIDENCE, "q3: Rome.txt")
-        >>> skips.total, skips.as_dict(), skips.warnings_as_dict()
-        (2, {'no answer given': 2}, {'evidence file missing': 1})
-        >>> print(skips)
-        2 examples left out
-          no answer given: 2 (q7, q9)
-        1 warning on examples kept
-          evidence file missing: 1 (q3: Rome.txt)
+        >>> OpenQuestion("q1", "which city is old", ("Rome", "Roma")).answers
+        ('Rome', 'Roma')
     """
 
-    def __init__(self, *, keep: int = 3):
-        self._keep = keep
-        self.left_out: list[tuple[str, str]] = []
-        self._excluded: defaultdict[str, _Tally] = defaultdict(_Tally)
-        self._warned: defaultdict[str, _Tally] = defaultdict(_Tally)
-        self._seen: set[str] = set()
+    id: str
+    question: str
+    answers: tuple[str, ...]
 
-    def add(self, reason: str, id: str, note: str = "") -> None:
-        """Counts the example `id` as left out for `reason`; `note` is shown with the id."""
-        self._count(self._excluded[reason], f"{id}: {note}" if note else id)
-        self.left_out.append((id, reason))
 
-    def warn(self, reason: str, id: str) -> None:
-        """Counts a defect of the example `id`, which is used nevertheless."""
-        self._count(self._warned[reason], id)
+@dataclass(frozen=True)
+class Passage:
+    """A retrieved passage.
 
-    def repeated(self, id: str) -> bool:
-        """Whether this was asked of `id` before; then it is counted as left out.
+    Attributes:
+        id: unique within the collection.
+        title: of the article; may be empty.
+        text: the passage, without the title.
+        score: the retriever's, comparable within a question; None where unknown.
+        has_answer: whether the text mentions an answer; None where unknown.
+    """
 
-        Answers are scored by id, so that of two questions with one id only one can be used.
-        """
-        if id in self._seen:
-            self.add(REPEATED_ID, id)
-            return True
-        self._seen.add(id)
-        return False
+    id: str
+    title: str
+    text: str
+    score: float | None = None
+    has_answer: bool | None = None
+
+
+@dataclass(frozen=True)
+class NumericExample:
+    """A question on a passage whose answer is a number.
+
+    Attributes:
+        id: question id, as predictions are keyed.
+        passage_id: shared by the questions on one passage, which follow one another.
+        passage: non-empty text, perhaps cut; offsets are those of the whole text.
+        question: non-empty text.
+        answer: y, finite; None for a question that is only asked.
+        golds: the answer and the validated answers as the file has them, for
+            `hardem_jax.metrics.drop`: objects with "number", "date" and "spans".
+        true_equation: the row ``(n1, o1, n2, o2)`` that is meant, where it is known, as in a
+            generated corpus. For measuring, never for training.
+    """
+
+    id: str
+    passage_id: str
+    passage: str
+    question: str
+    answer: float | None
+    golds: tuple[dict[str, Any], ...]
+    true_equation: tuple[int, int, int, int] | None = None
+
+
+Match = Literal["execution", "denotation"]
+
+
+@dataclass(frozen=True)
+class TableQuestion:
+    """A question on a table with its answer, and nothing that says how it is found.
+
+    Attributes:
+        id: as predictions are keyed.
+        question: non-empty text.
+        table: what the question is about; its readers have texts in lower case.
+        answer: cells of a query's result, or what people wrote.
+        match: when a result is the answer: "execution", if it is equal (WikiSQL); "denotation", if
+            it matches by `hardem_jax.metrics.wikitablequestions`.
+        values: for "denotation", the number or date of each item where the data says so.
+    """
+
+    id: str
+    question: str
+    table: Table
+    answer: tuple[Cell, ...]
+    match: Match = "execution"
+    values: tuple[str, ...] | None = None
 
     @property
-    def total(self) -> int:
-        """Number of examples left out, over all reasons."""
-        return sum(tally.count for tally in self._excluded.values())
+    def answer_texts(self) -> tuple[str, ...]:
+        """The answer of a question matched by denotation.
 
-    def as_dict(self) -> dict[str, int]:
-        """Reason -> number of examples left out, in order of first occurrence."""
-        return {reason: tally.count for reason, tally in self._excluded.items()}
-
-    def warnings_as_dict(self) -> dict[str, int]:
-        """Reason -> number of warnings on examples that were kept."""
-        return {reason: tally.count for reason, tally in self._warned.items()}
-
-    def ids(self, reason: str) -> tuple[str, ...]:
-        """The first ids left out for `reason`, or else warned of for it."""
-        tallies = self._excluded if reason in self._excluded else self._warned
-        return tuple(tallies[reason].ids) if reason in tallies else ()
-
-    def __str__(self) -> str:
-        warnings = sum(tally.count for tally in self._warned.values())
-        lines = [f"{_plural(self.total, 'example')} left out", *self._lines(self._excluded)]
-        if warnings:
-            lines += [f"{_plural(warnings, 'warning')} on examples kept"]
-            lines += self._lines(self._warned)
-        return "\n".join(lines)
-
-    def one_line(self) -> str:
-        """The same as ``str``, for the end of an error's line."""
-        return "; ".join(line.strip() for line in str(self).splitlines())
-
-    def _count(self, tally: _Tally, id: str) -> None:
-        tally.count += 1
-        if len(tally.ids) < self._keep:
-            tally.ids.append(id)
-
-    @staticmethod
-    def _lines(tallies: dict[str, _Tally]) -> list[str]:
-        lines = []
-        for reason, tally in sorted(tallies.items(), key=lambda item: -item[1].count):
-            more = ", ..." if tally.count > len(tally.ids) > 0 else ""
-            shown = f" ({', '.join(tally.ids)}{more})" if tally.ids else ""
-            lines.append(f"  {reason}: {tally.count}{shown}")
-        return lines
+        Raises:
+            TypeError: it holds what is no text, as answers matched by execution may.
+        """
+        texts = tuple(cell for cell in self.answer if isinstance(cell, str))
+        if len(texts) != len(self.answer):
+            raise TypeError(f"question {self.id}: expected texts, found {self.answer}")
+        return texts
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+@dataclass(frozen=True)
+class WikiSqlExample:
+    """A question with its annotated query: for supervised training, measuring, and answers.
+
+    Attributes:
+        id: split and line number from 0, as in "train-17".
+        question: non-empty text.
+        table: cells in lower case, as in the official ``.db``.
+        query: what was annotated, values as they are in the file; None if nothing was.
+    """
+
+    id: str
+    question: str
+    table: Table
+    query: Query | None

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from hardem_jax.data.reading import read_json_object, read_text
+from hardem_jax.data.json_stream import read_json_object, read_text
 from hardem_jax.errors import InputError
 from hardem_jax.hub import download
 from hardem_jax.solutions.spans import past_combining_marks

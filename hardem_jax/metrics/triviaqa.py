@@ -2,7 +2,7 @@
 
 Min et al. (2019) report F1 of this evaluator for TriviaQA (section 4.1). The golds it
 compares with are `NormalizedAliases` plus the normalised `HumanAnswers`; the reader
-`hardem_jax.data.triviaqa` supplies exactly those.
+`hardem_jax.data.readers.triviaqa` supplies exactly those.
 
 The normalisation differs from SQuAD's: punctuation becomes a space instead of
 vanishing, and the quotation marks ‘ ’ ´ count as punctuation. The table of

@@ -1,6 +1,6 @@
 """Words as vectors: word vectors and a character convolution, mixed by highway layers.
 
-Ids follow `hardem_jax.data.words`: 0 is padding, 1 an unknown word or character.
+Ids follow `hardem_jax.data.inputs.words`: 0 is padding, 1 an unknown word or character.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hardem_jax.data.records import new_folder, write_json
+from hardem_jax.data.files import new_folder, write_json
 from hardem_jax.retrieval.config import ArticleConfig, Idf
 from hardem_jax.retrieval.index_meta import index_meta
 from hardem_jax.retrieval.postings import PostingsWriter, rank_all, read_postings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.data.records import read_meta
+from hardem_jax.data.files import read_meta
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.store import PassageStore
 
@@ -19,7 +19,7 @@ def index_meta(
         folder: the index.
         store: the passages it was built from.
         format: of the index.
-        verify: see `hardem_jax.data.records.read_meta`.
+        verify: see `hardem_jax.data.prepared.records.read_meta`.
 
     Raises:
         InputError: there is no complete index, it has another format, a file of it is

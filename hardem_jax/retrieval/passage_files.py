@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from hardem_jax.data.examples import EMPTY_DOCUMENT, ExclusionCounts
-from hardem_jax.data.fields import get_field, get_id
-from hardem_jax.data.reading import (
+from hardem_jax.data.exclusions import EMPTY_DOCUMENT, ExclusionCounts
+from hardem_jax.data.json_fields import get_field, get_id
+from hardem_jax.data.json_stream import (
     PathLike,
     iter_json_lines,
     long_csv_fields,

@@ -18,7 +18,7 @@ import bm25s
 import numpy as np
 from bm25s.tokenization import Tokenized
 
-from hardem_jax.data.records import load_array, new_folder, write_json
+from hardem_jax.data.files import load_array, new_folder, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.config import PassageConfig
 from hardem_jax.retrieval.index_meta import index_meta

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse
 
-from hardem_jax.data.records import load_array
+from hardem_jax.data.files import load_array
 
 
 def top_k(scores: np.ndarray, k: int) -> np.ndarray:

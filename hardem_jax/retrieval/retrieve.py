@@ -19,10 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hardem_jax.data.contexts import Passage
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.open_questions import OpenQuestion
-from hardem_jax.data.records import new_folder, read_meta, write_json
+from hardem_jax.data.examples import OpenQuestion, Passage
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import new_folder, read_meta, write_json
 from hardem_jax.retrieval.articles import ArticleIndex, build_article_index
 from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig
 from hardem_jax.retrieval.passages import PassageIndex, build_passage_index

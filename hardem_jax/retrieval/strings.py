@@ -10,7 +10,7 @@ from types import TracebackType
 
 import numpy as np
 
-from hardem_jax.data.records import load_array
+from hardem_jax.data.files import load_array
 from hardem_jax.errors import InputError
 
 

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from hardem_jax.data.batches import Batch, BatchConfig, Pad
-from hardem_jax.data.equations import NumericQuestion
+from hardem_jax.data.batching.padding import Batch, BatchConfig, Pad
+from hardem_jax.data.prepared.equations import NumericQuestion
 from hardem_jax.distributions.equation import (
     AbilityDistribution,
     EquationDistribution,

@@ -9,7 +9,7 @@ import numpy as np
 from flax import nnx
 from jax.experimental import multihost_utils
 
-from hardem_jax.data.batches import Batch, BatchConfig, Pad, evaluation_batches
+from hardem_jax.data.batching.padding import Batch, BatchConfig, Pad, evaluation_batches
 from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.objectives import Objective
 

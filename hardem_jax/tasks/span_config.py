@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from hardem_jax.data.grouped import Scope
+from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.errors import InputError, require
 
 

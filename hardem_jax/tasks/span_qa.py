@@ -14,8 +14,8 @@ import numpy as np
 import optax
 from flax import nnx
 
-from hardem_jax.data.prepared import Question
-from hardem_jax.data.windows import Window
+from hardem_jax.data.prepared.spans import Question
+from hardem_jax.data.prepared.windows import Window
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.metrics import rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
@@ -59,7 +59,7 @@ def make_loss(
         graphdef: of a `SpanReader`, from `nnx.split`.
         objective: decides which mentions are trusted.
         latent: what they are the mentions of. Scope "window" takes rows in any order; the others
-            take items of ``group_size + negatives`` rows (`data.grouped`).
+            take items of ``group_size + negatives`` rows (`data.batching.grouped`).
         negatives: the last so many rows of such an item, about which only the selector is asked.
 
     Returns:

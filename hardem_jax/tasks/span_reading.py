@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from hardem_jax.data.batches import Batch, BatchConfig
-from hardem_jax.data.windows import Window, pad_windows
+from hardem_jax.data.batching.padding import Batch, BatchConfig
+from hardem_jax.data.inputs.windows import pad_windows
+from hardem_jax.data.prepared.windows import Window
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.shared import read_rows
 from hardem_jax.tasks.span_config import InferenceConfig

@@ -14,8 +14,8 @@ import jax
 import numpy as np
 from flax import nnx
 
-from hardem_jax.data.batches import Batch, BatchConfig, Pad
-from hardem_jax.data.queries import QueryQuestion, gold_in_solutions
+from hardem_jax.data.batching.padding import Batch, BatchConfig, Pad
+from hardem_jax.data.prepared.queries import QueryQuestion, gold_in_solutions
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.metrics.wikisql import (
     execution_match,

@@ -30,7 +30,7 @@ from orbax.checkpoint import v1 as ocp
 
 from hardem_jax.checksums import has_checksums, verify_checksums, write_checksums
 from hardem_jax.errors import InputError
-from hardem_jax.training.distributed import is_primary, primary_decides
+from hardem_jax.training.devices.distributed import is_primary, primary_decides
 from hardem_jax.training.fingerprint import check_same
 from hardem_jax.training.state import TrainState
 from hardem_jax.training.tree_paths import named_leaves

@@ -19,11 +19,11 @@ from hardem_jax.errors import InputError, Stopped, found_by
 from hardem_jax.locks import locked
 from hardem_jax.training.checkpoint import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.distributed import is_primary, primary_decides
+from hardem_jax.training.devices.distributed import is_primary, primary_decides
+from hardem_jax.training.devices.fsdp import gathering
+from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.early_stopping import Bookkeeping
 from hardem_jax.training.fingerprint import settings_of
-from hardem_jax.training.fsdp import gathering
-from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import (
     OptimizerConfig,
     averaged_params,

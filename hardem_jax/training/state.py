@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from hardem_jax.training.mesh import state_shardings
+from hardem_jax.training.devices.mesh import state_shardings
 
 
 @jax.tree_util.register_dataclass
@@ -50,7 +50,7 @@ def init_state(
         mesh: see `data_mesh`.
 
     Example:
-        >>> from hardem_jax.training.mesh import data_mesh
+        >>> from hardem_jax.training.devices.mesh import data_mesh
         >>> state = init_state({"w": jnp.ones(3)}, optax.sgd(0.1), seed=0, mesh=data_mesh(1))
         >>> int(state.step), state.params["w"].shape
         (0, (3,))
@@ -70,7 +70,7 @@ def shardings_of(state: TrainState) -> Any:
     """Where the arrays of a state lie, as a tree for `compile_train_step`.
 
     Example:
-        >>> from hardem_jax.training.mesh import data_mesh
+        >>> from hardem_jax.training.devices.mesh import data_mesh
         >>> state = init_state({"w": jnp.ones(3)}, optax.sgd(0.1), seed=0, mesh=data_mesh(1))
         >>> shardings_of(state).params["w"].spec
         P()

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 
+from hardem_jax.training.devices.mesh import replicated
 from hardem_jax.training.grad_accumulation import LossFn, accumulated
-from hardem_jax.training.mesh import replicated
 from hardem_jax.training.state import TrainState
 
 Metrics = dict[str, jax.Array]
@@ -37,7 +37,7 @@ def make_train_step(
     leaves parameters and optimiser state untouched.
 
     Example:
-        >>> from hardem_jax.training.mesh import data_mesh
+        >>> from hardem_jax.training.devices.mesh import data_mesh
         >>> from hardem_jax.training.state import init_state
         >>> def loss_fn(params, batch, *, step, key, dropout_key):
         ...     return jnp.mean((batch["x"] * params["w"]) ** 2), {}
@@ -93,7 +93,7 @@ def compile_train_step(train_step: TrainStep, mesh: Mesh, shardings: Any = None)
             copy on every device.
 
     Example:
-        >>> from hardem_jax.training.mesh import data_mesh, place_batch
+        >>> from hardem_jax.training.devices.mesh import data_mesh, place_batch
         >>> from hardem_jax.training.state import init_state
         >>> def loss_fn(params, batch, *, step, key, dropout_key):
         ...     return jnp.mean((batch["x"] * params["w"]) ** 2), {}

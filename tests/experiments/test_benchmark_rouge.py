@@ -7,7 +7,7 @@ import pytest
 
 from experiments.benchmark import rouge
 from hardem_jax.data.examples import Document, ReadingExample
-from hardem_jax.data.narrativeqa import QUESTIONS, SUMMARIES
+from hardem_jax.data.readers.narrativeqa import QUESTIONS, SUMMARIES
 
 SUMMARY = "mark , a loner , runs a radio . nora finds the loner ."
 

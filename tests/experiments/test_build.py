@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments import build, drop, narrativeqa, nq_open, triviaqa, wikisql
-from hardem_jax.data.queries import FEWER_CONDITIONS
+from hardem_jax.data.prepared.queries import FEWER_CONDITIONS
 from tests import commands
 from tests.commands import call
 from tests.data.builders import inputs

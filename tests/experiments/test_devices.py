@@ -9,7 +9,7 @@ import pytest
 from experiments.cli import parse
 from experiments.devices import OnDevices, on_mesh, placing, whole_rows
 from hardem_jax.errors import InputError
-from hardem_jax.training.mesh import data_mesh
+from hardem_jax.training.devices.mesh import data_mesh
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ import pytest
 
 from experiments import drop, equation_qa, equation_runs
 from experiments.cli import parse
-from hardem_jax.data.drop import NumericExample
-from hardem_jax.data.equations import PreparedQuestions, numeric_question
+from hardem_jax.data.examples import NumericExample
+from hardem_jax.data.prepared.equations import PreparedQuestions, numeric_question
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import ReleasedMML
 from tests import commands

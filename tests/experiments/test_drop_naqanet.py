@@ -13,8 +13,8 @@ from experiments import drop
 from experiments.equation_runs import TrainedEquationModel
 from experiments.model_configs import NAQANetModelConfig
 from experiments.naqanet_model import RULES, NAQANetModel
-from hardem_jax.data.equations import PreparedQuestions
-from hardem_jax.data.words import Vocabulary
+from hardem_jax.data.inputs.words import Vocabulary
+from hardem_jax.data.prepared.equations import PreparedQuestions
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
 from hardem_jax.training.tree_paths import named_leaves
 from tests import commands

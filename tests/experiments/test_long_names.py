@@ -9,7 +9,7 @@ from experiments import build, drop
 from experiments.robustness.flags import MODULES
 from experiments.robustness.fuzz import targets
 from hardem_jax.data.builders import open_build
-from hardem_jax.data.prepared import PreparedSplit
+from hardem_jax.data.prepared.spans import PreparedSplit
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.checkpoint_files import read_config

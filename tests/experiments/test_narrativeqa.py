@@ -6,7 +6,7 @@ import json
 import pytest
 
 from experiments import narrativeqa
-from hardem_jax.data.narrativeqa import QUESTIONS, SUMMARIES
+from hardem_jax.data.readers.narrativeqa import QUESTIONS, SUMMARIES
 from tests.commands import call, evaluation, fails
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
 

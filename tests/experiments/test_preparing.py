@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments import squad_layout, triviaqa
-from hardem_jax.data.prepared import PreparedSplit
+from hardem_jax.data.prepared.spans import PreparedSplit
 from tests.commands import call, fails
 from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
 

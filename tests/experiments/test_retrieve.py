@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments import retrieve
-from hardem_jax.data.contexts import read_contexts
-from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.dpr import read_contexts
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 from tests.commands import call, fails
 from tests.retrieval.corpora import rows_of, save

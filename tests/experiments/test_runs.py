@@ -6,8 +6,8 @@ import pytest
 
 from experiments.model_configs import NAQANetModelConfig, ReaderConfig, TaggerConfig
 from experiments.runs import RunConfig
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.windows import WindowConfig
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.errors import InputError
 from hardem_jax.tasks.span_qa import InferenceConfig
 

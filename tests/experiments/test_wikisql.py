@@ -10,7 +10,7 @@ import pytest
 
 from experiments import wikisql
 from experiments.cli import parse
-from hardem_jax.data.queries import PreparedQueries
+from hardem_jax.data.prepared.queries import PreparedQueries
 from hardem_jax.objectives import ReleasedMML
 from tests import commands
 from tests.commands import OBEYED, SHOWN

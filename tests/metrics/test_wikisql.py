@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.wikisql import read_wikisql
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.wikisql import read_wikisql
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import wikisql
 from hardem_jax.solutions.sql.engine import OfficialEngine

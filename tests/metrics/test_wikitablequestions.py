@@ -2,8 +2,8 @@
 
 import pytest
 
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.wikitablequestions import read_wikitablequestions
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import wikitablequestions
 from hardem_jax.metrics.wikitablequestions import (

@@ -32,7 +32,7 @@ def parser():
 
 
 def make_batch(examples, *, tokens=20, pieces=6, words=4, columns=3, header=3, junk=0):
-    """Rows as `hardem_jax.data.query_inputs` lays them out; ``junk`` stands in all padding."""
+    """Rows as `hardem_jax.data.inputs.sqlova` lays them out; ``junk`` stands in all padding."""
     rows = len(examples)
     batch = {
         "token_ids": np.full((rows, tokens), junk),

@@ -3,7 +3,7 @@
 import gzip
 from pathlib import Path
 
-from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.retrieval.store import PassageStore, build_store
 
 HEADER = "id\ttext\ttitle"

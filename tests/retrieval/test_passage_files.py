@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.passage_files import read_passages
 from tests.retrieval.corpora import HEADER, save

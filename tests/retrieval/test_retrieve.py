@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.open_questions import OpenQuestion
+from hardem_jax.data.examples import OpenQuestion
+from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.articles import ArticleConfig, ArticleIndex
 from hardem_jax.retrieval.passages import PassageIndex

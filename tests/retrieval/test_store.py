@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval import store as store_module
 from hardem_jax.retrieval.store import PassageStore, build_store

@@ -12,10 +12,10 @@ from flax import nnx
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from hardem_jax import MML, FirstOnly, HardEM
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.drop import NumericExample
-from hardem_jax.data.equation_inputs import EquationInput, TaggerInputs, pad_equations, pad_inputs
-from hardem_jax.data.equations import numeric_question
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import NumericExample
+from hardem_jax.data.inputs.tagger import EquationInput, TaggerInputs, pad_equations, pad_inputs
+from hardem_jax.data.prepared.equations import numeric_question
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.distributions.equation import AbilityDistribution, TagDistribution
 from hardem_jax.models.encoders.bert import Bert, BertConfig
@@ -32,7 +32,7 @@ from hardem_jax.solutions.equations.enumeration import (
 )
 from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
-from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.training.toy_problem import count_compilations

@@ -13,9 +13,9 @@ from experiments.benchmark.setting import PRESETS, Setting
 from experiments.benchmark.tasks import TASKS
 from hardem_jax import HardEM
 from hardem_jax.models.encoders.bert import Bert
-from hardem_jax.training import mesh as mesh_module
-from hardem_jax.training.fsdp import gathering
-from hardem_jax.training.mesh import data_mesh, place_batch, state_shardings
+from hardem_jax.training.devices import mesh as mesh_module
+from hardem_jax.training.devices.fsdp import gathering
+from hardem_jax.training.devices.mesh import data_mesh, place_batch, state_shardings
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state, shardings_of
 from hardem_jax.training.step import compile_train_step, make_train_step

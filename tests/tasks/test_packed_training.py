@@ -14,10 +14,10 @@ from experiments.benchmark.ours import bert_config
 from experiments.benchmark.setting import PRESETS, Setting
 from experiments.benchmark.tasks import TASKS
 from hardem_jax import HardEM
-from hardem_jax.data.packing import packing_arrays, rows_needed
+from hardem_jax.data.batching.packing import packing_arrays, rows_needed
 from hardem_jax.models.encoders.bert import Bert
 from hardem_jax.models.encoders.packing import encode_layers, real_token_share
-from hardem_jax.training.mesh import data_mesh, place_batch
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from hardem_jax.training.tree_paths import named_leaves

@@ -9,9 +9,10 @@ import pytest
 from flax import nnx
 
 from hardem_jax import MML, FirstOnly, HardEM
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.prepared import Question
-from hardem_jax.data.windows import Window, pad_windows
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.inputs.windows import pad_windows
+from hardem_jax.data.prepared.spans import Question
+from hardem_jax.data.prepared.windows import Window
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import LatentConfig, evaluate

@@ -7,11 +7,12 @@ import pytest
 from flax import nnx
 
 from hardem_jax import MML, HardEM
-from hardem_jax.data.windows import Window, pad_windows
+from hardem_jax.data.inputs.windows import pad_windows
+from hardem_jax.data.prepared.windows import Window
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.span_qa import make_loss
-from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step

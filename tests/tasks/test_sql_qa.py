@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.data.batches import BatchConfig
-from hardem_jax.data.queries import QueryQuestion, query_question
-from hardem_jax.data.table_questions import TableQuestion
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import TableQuestion
+from hardem_jax.data.prepared.queries import QueryQuestion, query_question
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.solutions.sql.enumeration import Condition, Query, SqlRules, Table
 from hardem_jax.tasks.sql_qa import InferenceConfig, SqlQA, evaluate, is_answer

@@ -13,10 +13,10 @@ import numpy as np
 
 from hardem_jax.errors import Stopped
 from hardem_jax.tasks.shared import fetch
-from hardem_jax.training import mesh as mesh_module
-from hardem_jax.training.distributed import is_primary, join_processes
+from hardem_jax.training.devices import mesh as mesh_module
+from hardem_jax.training.devices.distributed import is_primary, join_processes
+from hardem_jax.training.devices.mesh import data_mesh, place_whole_batch
 from hardem_jax.training.loop import LoopConfig, train
-from hardem_jax.training.mesh import data_mesh, place_whole_batch
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.tree_paths import named_leaves
 from tests.training import toy_problem as toy

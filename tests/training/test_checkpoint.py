@@ -14,7 +14,7 @@ from flax import nnx
 from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.errors import InputError
 from hardem_jax.training.checkpoint import RunCheckpoints, load_params
-from hardem_jax.training.mesh import data_mesh
+from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.tree_paths import named_leaves

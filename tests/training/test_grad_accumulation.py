@@ -8,9 +8,9 @@ import pytest
 
 from hardem_jax.errors import InputError
 from hardem_jax.losses import is_hard_step
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import accumulated
 from hardem_jax.training.loop import LoopConfig, train
-from hardem_jax.training.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state, shardings_of
 from hardem_jax.training.step import compile_train_step, make_train_step

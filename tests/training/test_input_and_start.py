@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hardem_jax.training import loop, run_log
+from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.early_stopping import Bookkeeping
 from hardem_jax.training.loop import LoopConfig, train
-from hardem_jax.training.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig
 from tests.training import toy_problem as toy
 

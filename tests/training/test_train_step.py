@@ -9,7 +9,7 @@ import optax
 import pytest
 from flax import nnx
 
-from hardem_jax.training.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step

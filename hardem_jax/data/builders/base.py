@@ -37,9 +37,10 @@ from hardem_jax.data.builders.features import features_of
 from hardem_jax.data.builders.shards import Shard, cut, write_here
 from hardem_jax.data.builders.solvers import Solver
 from hardem_jax.data.builders.sources import Release, digests, download
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.reading import PathLike
-from hardem_jax.data.records import size_summary, write_json, writing
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import write_json, writing
+from hardem_jax.data.json_stream import PathLike
+from hardem_jax.data.prepared.records import size_summary
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 

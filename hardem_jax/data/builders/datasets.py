@@ -32,11 +32,11 @@ from hardem_jax.data.builders.solvers import (
     SpanSolver,
 )
 from hardem_jax.data.builders.sources import Release
-from hardem_jax.data.contexts import read_contexts
-from hardem_jax.data.drop import read_drop
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
-from hardem_jax.data.triviaqa import read_triviaqa
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.dpr import read_contexts
+from hardem_jax.data.readers.drop import read_drop
+from hardem_jax.data.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
+from hardem_jax.data.readers.triviaqa import read_triviaqa
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 

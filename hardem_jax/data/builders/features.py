@@ -26,9 +26,9 @@ import numpy as np
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.example_serializer import ExampleSerializer
 
-from hardem_jax.data.equations import NumericQuestion
 from hardem_jax.data.examples import Document, ReadingExample
-from hardem_jax.data.queries import QueryQuestion
+from hardem_jax.data.prepared.equations import NumericQuestion
+from hardem_jax.data.prepared.queries import QueryQuestion
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
 
 Kind = Literal["reading", "numeric", "queries"]
@@ -143,8 +143,8 @@ def numeric_record(question: NumericQuestion) -> Record:
     """The record of a question on numbers.
 
     Example:
-        >>> from hardem_jax.data.drop import NumericExample
-        >>> from hardem_jax.data.equations import numeric_question
+        >>> from hardem_jax.data.readers.drop import NumericExample
+        >>> from hardem_jax.data.prepared.equations import numeric_question
         >>> from hardem_jax.solutions.equations.enumeration import EquationRules
         >>> from hardem_jax.solutions.equations.numbers import NumberConfig
         >>> example = NumericExample("q", "p", "41 yards, then 38.", "How many more?", 3.0, ())

@@ -1,8 +1,8 @@
 """Builds turned into prepared splits, which training reads; Z is taken over, not found again.
 
-For reading, `hardem_jax.data.prepared.prepare_split` takes the examples of a build as they are. For
-numbers and tables, the functions here write what `hardem_jax.data.equations.prepare_questions` and
-`hardem_jax.data.queries.prepare_queries` would write of the same files.
+For reading, `data.prepared.spans.prepare_split` takes the examples of a build as they are. For
+numbers and tables, the functions here write what `data.prepared.equations.prepare_questions` and
+`data.prepared.queries.prepare_queries` would write of the same files.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 from hardem_jax.data.builders.features import to_query_question, to_table
 from hardem_jax.data.builders.read import Build
-from hardem_jax.data.equations import write_questions
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.queries import write_queries
-from hardem_jax.data.query_records import QueryQuestion
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.prepared.equations import write_questions
+from hardem_jax.data.prepared.queries import write_queries
+from hardem_jax.data.prepared.query_records import QueryQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
@@ -42,7 +42,7 @@ def prepare_numeric(
     keep_without_solution: bool,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """The prepared split of `hardem_jax.data.equations`.
+    """The prepared split of `hardem_jax.data.prepared.equations`.
 
     Args:
         build: of the kind "numeric".
@@ -81,7 +81,7 @@ def prepare_queries(
     keep_without_solution: bool,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """The prepared split of `hardem_jax.data.queries`; see `prepare_numeric`."""
+    """The prepared split of `hardem_jax.data.prepared.queries`; see `prepare_numeric`."""
     _check(build, "queries")
     records = build.records(split)
     add_left_out(build, split, exclusions)

@@ -26,8 +26,8 @@ from hardem_jax.data.builders.features import (
     to_query_question,
     to_reading_example,
 )
-from hardem_jax.data.reading import PathLike
-from hardem_jax.data.records import read_json
+from hardem_jax.data.files import read_json
+from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError
 
 _FROM_RECORD: dict[Kind, Callable[[Mapping[str, Any]], Any]] = {

@@ -22,7 +22,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 
 from hardem_jax.data.builders.features import Record, num_solutions, serialize
 from hardem_jax.data.builders.solvers import Solver
-from hardem_jax.data.records import writing
+from hardem_jax.data.files import writing
 from hardem_jax.errors import InputError
 
 

@@ -14,12 +14,10 @@ import numpy as np
 
 from hardem_jax.data.builders.features import Kind, Record, numeric_record, query_record
 from hardem_jax.data.builders.features import reading_record as to_record
-from hardem_jax.data.drop import NumericExample
-from hardem_jax.data.equations import numeric_question
-from hardem_jax.data.examples import ReadingExample
-from hardem_jax.data.narrativeqa import add_rouge_mentions
-from hardem_jax.data.queries import MakeMatcher, QueryQuestion, query_question
-from hardem_jax.data.table_questions import TableQuestion
+from hardem_jax.data.examples import NumericExample, ReadingExample, TableQuestion
+from hardem_jax.data.prepared.equations import numeric_question
+from hardem_jax.data.prepared.queries import MakeMatcher, QueryQuestion, query_question
+from hardem_jax.data.readers.narrativeqa import add_rouge_mentions
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
@@ -97,7 +95,7 @@ class QuerySolver:
 
     Attributes:
         rules: Z_tot.
-        denotation: see `hardem_jax.data.queries.query_question`; a class or function of a module.
+        denotation: see `data.prepared.queries.query_question`; a class or function of a module.
     """
 
     rules: SqlRules = SqlRules()

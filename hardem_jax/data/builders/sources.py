@@ -25,7 +25,7 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
 from tensorflow_datasets.core.download.util import DownloadError
 
-from hardem_jax.data.records import work_folder
+from hardem_jax.data.files import work_folder
 from hardem_jax.errors import InputError, found_by
 from hardem_jax.hub import SECONDS
 

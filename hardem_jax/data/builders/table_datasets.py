@@ -17,11 +17,11 @@ from hardem_jax.data.build_options import WikiSQLOptions, WikiTableQuestionsOpti
 from hardem_jax.data.builders.base import SolutionBuilder
 from hardem_jax.data.builders.solvers import QuerySolver, Solver
 from hardem_jax.data.builders.sources import Release
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.queries import MakeMatcher
-from hardem_jax.data.table_questions import read_table_questions
-from hardem_jax.data.wikisql import write_answers
-from hardem_jax.data.wikitablequestions import read_wikitablequestions
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.prepared.queries import MakeMatcher
+from hardem_jax.data.readers.table_jsonl import read_table_questions
+from hardem_jax.data.readers.wikisql import write_answers
+from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 
 
 class WikiSQL(SolutionBuilder):

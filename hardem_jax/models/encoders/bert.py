@@ -30,7 +30,7 @@ class Bert(nnx.Module):
             float32.
         remat: what the backward pass computes again to save memory, in this order: `"none"`, the
             `"attention"` probabilities, all but products with weights (`"dots"`), each `"layer"`.
-        attention: what computes it, see `hardem_jax.models.ops.attention`; a kernel asked for by name
+        attention: what computes it, see `models.ops.attention`; a kernel asked for by name
             needs a config without attention dropout.
         scan_layers: keep the parameters of all layers stacked on a leading axis and run them with
             `jax.lax.scan`: same outputs, and compile time independent of depth.

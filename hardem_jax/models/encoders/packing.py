@@ -20,8 +20,8 @@ def encode(encoder: Bert, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None =
     Args:
         encoder: BERT.
         batch: ``token_ids`` and ``token_type_ids`` ``[R, T]`` int, ``where`` ``[R, T]`` bool; with
-            ``packing`` ``[G, P / G, S]`` and ``unpacking`` ``[R, T]`` beside them (see
-            `data.packing.packing_arrays`) the encoder reads P rows of S tokens. A token attends to
+            ``packing`` ``[G, P / G, S]`` and ``unpacking`` ``[R, T]`` as well (see
+            `packing_arrays`) the encoder reads P rows of S tokens. A token attends to
             those of its own input, and positions count from its first token: packed or not, the
             activations are the same to rounding, and so is their gradient.
         rngs: source of the dropout key (stream ``dropout``); None turns dropout off.
@@ -30,7 +30,7 @@ def encode(encoder: Bert, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None =
         ``[R, T, D]`` in the encoder's dtype. At padding they mean nothing; packed, they are 0.
 
     Example:
-        >>> from hardem_jax.data.packing import packing_arrays
+        >>> from hardem_jax.data.batching.packing import packing_arrays
         >>> from hardem_jax.models.encoders.bert import BertConfig
         >>> bert = Bert(BertConfig(9, 8, 1, 2, 16), rngs=nnx.Rngs(0))
         >>> ids = jnp.array([[5, 6, 7], [8, 0, 0]])

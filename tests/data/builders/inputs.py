@@ -9,21 +9,21 @@ import numpy as np
 
 from hardem_jax.data import builders
 from hardem_jax.data.builders.solvers import with_mentions
-from hardem_jax.data.contexts import read_contexts
-from hardem_jax.data.drop import read_drop
-from hardem_jax.data.equations import numeric_question
-from hardem_jax.data.examples import ExclusionCounts
-from hardem_jax.data.narrativeqa import (
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.prepared.equations import numeric_question
+from hardem_jax.data.prepared.queries import query_question
+from hardem_jax.data.readers.dpr import read_contexts
+from hardem_jax.data.readers.drop import read_drop
+from hardem_jax.data.readers.narrativeqa import (
     QUESTIONS,
     SUMMARIES,
     add_rouge_mentions,
     read_narrativeqa,
 )
-from hardem_jax.data.queries import query_question
-from hardem_jax.data.table_questions import read_table_questions
-from hardem_jax.data.triviaqa import read_triviaqa
-from hardem_jax.data.wikisql import write_answers
-from hardem_jax.data.wikitablequestions import read_wikitablequestions
+from hardem_jax.data.readers.table_jsonl import read_table_questions
+from hardem_jax.data.readers.triviaqa import read_triviaqa
+from hardem_jax.data.readers.wikisql import write_answers
+from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig

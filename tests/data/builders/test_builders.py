@@ -19,8 +19,7 @@ from hardem_jax.data import builders
 from hardem_jax.data.builders import base, shards
 from hardem_jax.data.builders.features import query_record, serialize
 from hardem_jax.data.builders.solvers import QuerySolver, SpanSolver
-from hardem_jax.data.examples import Document, ReadingExample
-from hardem_jax.data.table_questions import TableQuestion
+from hardem_jax.data.examples import Document, ReadingExample, TableQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 from hardem_jax.solutions.equations.enumeration import EquationRules

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hardem_jax.data.drop import read_drop
-from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.drop import read_drop
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import (
     COUNT,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmark.sql import annotation_in, answered, main
-from hardem_jax.data.examples import ExclusionCounts
+from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.columns import typed_table
 from hardem_jax.solutions.sql.enumeration import (

@@ -1,0 +1,1 @@
+"""Which inputs make up a batch: padding to buckets, packing, training plans."""

@@ -1,0 +1,102 @@
+"""Training items of several windows: what the latent set ranges over (docs/reproducing.md).
+
+The paper's released code reads every window on its own: a softmax and a Z for each. Read together,
+the windows of a document or of a question share one softmax and one Z (Clark and Gardner, 2018;
+Cheng et al., 2020, who call the three H1, H2 and H3 up to their order). An item is then G windows
+of one group and the windows without a mention drawn beside them, G + k rows that follow
+one another, so that the loss sees groups by reshaping.
+"""
+
+from typing import Literal
+
+import numpy as np
+
+from hardem_jax.data.batching.packing import PADDING
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.batching.plans import Plan
+
+Scope = Literal["window", "document", "question"]
+
+
+def group_ids(places: np.ndarray, scope: Scope) -> np.ndarray:
+    """Which windows belong together.
+
+    Args:
+        places: ``[N, 3]`` int, question, document and rank within the question of each window.
+        scope: what a group is.
+
+    Returns:
+        ``[N]`` int, from 0 on without gaps.
+
+    Example:
+        >>> places = np.array([[0, 0, 0], [0, 1, 1], [0, 1, 2], [1, 0, 0]])
+        >>> [group_ids(places, scope).tolist() for scope in ("window", "document", "question")]
+        [[0, 1, 2, 3], [0, 1, 1, 2], [0, 0, 0, 1]]
+    """
+    columns = {"window": [0, 2], "document": [0, 1], "question": [0]}[scope]
+    return np.unique(places[:, columns], axis=0, return_inverse=True)[1].reshape(-1)
+
+
+class GroupedPlan(Plan):
+    """Items of up to G windows of one group, and ``config.negatives`` windows without a mention.
+
+    Every epoch visits each group with a mention once. Of a group with more than G windows it takes
+    one with a mention and G - 1 of the others, drawn anew in every epoch; they keep the order of
+    the document, so that First-only stays first.
+
+    Args:
+        sizes: ``[N, 2]`` int, tokens and mentions of each window.
+        places: ``[N, 3]`` int, see `group_ids`.
+        config: batch size (groups), buckets, negatives.
+        scope: what a group is.
+        group_size: G.
+        num_steps, seed, num_devices: see `Plan`.
+
+    An item has G + k windows.
+
+    Example:
+        >>> sizes = np.array([[9, 1], [8, 0], [9, 2], [7, 0]])
+        >>> places = np.array([[0, 0, 1], [0, 0, 0], [1, 0, 0], [2, 0, 0]])
+        >>> config = BatchConfig(batch_size=2, buckets=(16,), negatives=0)
+        >>> plan = GroupedPlan(sizes, places, config, scope="question", group_size=2,
+        ...     num_steps=1, seed=0)
+        >>> sorted(plan[0].items.tolist())
+        [[1, 0], [2, -1]]
+    """
+
+    def __init__(
+        self,
+        sizes: np.ndarray,
+        places: np.ndarray,
+        config: BatchConfig,
+        *,
+        scope: Scope,
+        group_size: int,
+        num_steps: int,
+        seed: int,
+        num_devices: int = 1,
+    ):
+        groups = group_ids(places, scope)
+        order = np.lexsort([places[:, 2], groups])
+        members = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+        self._with_mention = sizes[:, 1] > 0
+        self._members = [group for group in members if self._with_mention[group].any()]
+        self._group_size = group_size
+        of_run = {"num_steps": num_steps, "seed": seed, "num_devices": num_devices}
+        super().__init__(sizes, len(self._members), config, **of_run)
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        order = rng.permutation(len(self._members))
+        rows = np.full((len(order), self._group_size), PADDING)
+        for row, group in zip(rows, order, strict=True):
+            chosen = self._choose(rng, self._members[group])
+            row[: len(chosen)] = chosen
+        return np.concatenate([rows, self.draw_negatives(rng, len(rows))], axis=1)
+
+    def _choose(self, rng: np.random.Generator, members: np.ndarray) -> np.ndarray:
+        if len(members) <= self._group_size:
+            return members
+        first = rng.choice(np.flatnonzero(self._with_mention[members]))
+        others = np.delete(np.arange(len(members)), first)
+        drawn = rng.choice(others, self._group_size - 1, replace=False)
+        return members[np.sort(np.append(drawn, first))]

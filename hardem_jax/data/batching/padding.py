@@ -1,0 +1,119 @@
+"""From examples to padded batches of few fixed shapes.
+
+Training on windows draws one positive (with mentions) and one negative (without)
+per item, as the paper's open-domain reader does. A batch of B items is then ``2 B`` rows,
+item after item. Rows are padded to the smallest *bucket* that holds the longest of them, so
+that a step is compiled once per bucket and never again; or packed (`data.batching.packing`).
+
+What a batch holds is up to the task: it brings a `Pad`. In all of them ``row_where`` ``[R]`` bool
+marks the real rows and ``ids`` lists R example ids, which stay on the host.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hardem_jax.errors import InputError, require
+
+T = TypeVar("T")
+Batch = dict[str, Any]
+#: R rows, None for one of padding, and the number of tokens T to pad to -> a batch.
+Pad = Callable[[Sequence[T | None], int], Batch]
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchConfig:
+    """Shapes of batches.
+
+    Attributes:
+        batch_size: items of a training step, over all devices.
+        buckets: lengths T to which batches are padded, ascending; a longer input is an error in
+            training, while evaluation and prediction read it in a bucket of its own.
+        max_solutions: Z; mentions beyond it are cut at the end of the row. None takes the
+            largest row of the data, rounded up to a power of two, and cuts nothing. (The
+            released code keeps 20.)
+        negatives: windows without a mention drawn per item.
+        packed_tokens: S, pack the inputs of a training step into rows of so many tokens; None
+            pads every input to its bucket.
+        accumulate: parts of a training step's batch that are computed one after another, to
+            save memory.
+    """
+
+    batch_size: int = 20
+    buckets: tuple[int, ...] = (64, 128, 192, 256, 300)
+    max_solutions: int | None = None
+    negatives: int = 1
+    packed_tokens: int | None = None
+    accumulate: int = 1
+
+    def __post_init__(self):
+        sizes = ("batch_size", "buckets", "max_solutions", "packed_tokens", "accumulate")
+        require(self, *sizes, at_least=1)
+        require(self, "negatives", at_least=0)
+        if not self.buckets or sorted(set(self.buckets)) != list(self.buckets):
+            found = " ".join(map(str, self.buckets)) or "none"
+            raise InputError(f"buckets: expected distinct lengths, ascending, found {found}")
+        if self.batch_size % self.accumulate:
+            raise InputError(
+                f"accumulate: expected a divisor of batch_size ({self.batch_size}), "
+                f"found {self.accumulate}"
+            )
+
+    def bucket(self, length: int) -> int:
+        """The smallest bucket that holds an input of ``length`` tokens; there must be one."""
+        return self.buckets[int(np.searchsorted(self.buckets, length))]
+
+    def num_solutions(self, sizes: np.ndarray) -> int:
+        """Z for windows of these ``sizes`` (``[N, 2]``, see `records.RecordSource`)."""
+        if self.max_solutions is not None:
+            return self.max_solutions
+        largest = int(sizes[:, 1].max(initial=1))
+        return 1 << max(0, largest - 1).bit_length()
+
+
+class Chosen(Sequence[T]):
+    """Some items of a sequence, read when they are asked for.
+
+    Example:
+        >>> list(Chosen("abcd", np.array([3, 0])))
+        ['d', 'a']
+    """
+
+    def __init__(self, items: Sequence[T], indices: np.ndarray):
+        self._items, self._indices = items, indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index):
+        return self._items[int(self._indices[index])]
+
+
+def evaluation_batches(
+    examples: Sequence[T], lengths: np.ndarray, *, config: BatchConfig, pad: Pad[T]
+) -> Iterator[tuple[np.ndarray, Batch]]:
+    """All examples once, in batches of ``config.batch_size`` rows of similar length.
+
+    Args:
+        examples: by index.
+        lengths: ``[N]`` int tokens of each.
+        config: batch size and buckets; examples longer than the last bucket get one more, as long
+            as the longest of them.
+        pad: makes a batch of rows.
+
+    Yields:
+        The indices of the examples and their batch. The last batch of a bucket is filled up
+        with rows of padding, for which there is no index.
+    """
+    longest = int(lengths.max(initial=0))
+    buckets = [*config.buckets, *([longest] if longest > config.buckets[-1] else [])]
+    bucket_of = np.searchsorted(buckets, lengths)
+    for bucket, num_tokens in enumerate(buckets):
+        members = np.flatnonzero(bucket_of == bucket)
+        for begin in range(0, len(members), config.batch_size):
+            chosen = members[begin : begin + config.batch_size]
+            rows: list[T | None] = [examples[i] for i in chosen]
+            rows += [None] * (config.batch_size - len(rows))
+            yield chosen, pad(rows, num_tokens)

@@ -1,0 +1,268 @@
+"""Which inputs make up training step n, and the batches of them.
+
+Training on windows draws one positive (with mentions) and one negative (without)
+per item, as the paper's open-domain reader does. A batch of B items is then ``2 B`` rows,
+item after item. Rows are padded to the smallest *bucket* that holds the longest of them, so
+that a step is compiled once per bucket and never again; or packed (`data.batching.packing`).
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from hardem_jax.data.batching.packing import PADDING, packing_arrays, rows_needed
+from hardem_jax.data.batching.padding import Batch, BatchConfig, Pad
+from hardem_jax.errors import InputError
+
+if TYPE_CHECKING:
+    import grain
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What goes into a training step.
+
+    Attributes:
+        num_tokens: T, to which inputs are padded.
+        items: ``[B, K]`` int, the inputs of each item; `PADDING` for a row of padding.
+        packed_rows: P / G, rows that a device packs; None if inputs are not packed.
+    """
+
+    num_tokens: int
+    items: np.ndarray
+    packed_rows: int | None = None
+
+
+class Plan(Sequence[Step], abc.ABC):
+    """Which inputs make up training step n: a pure function of seed and n.
+
+    Every epoch takes all items in a new order and batches them within their bucket; what does not
+    fill a batch moves up to the next bucket, so that an epoch leaves out less than one batch.
+    Packed batches need no buckets; they differ in their number of rows, which is rounded
+    up, by a sixteenth or less, so that there are few different ones.
+
+    Args:
+        sizes: ``[N, 2]`` int, tokens and solutions of each input.
+        num_items: in an epoch.
+        config: batch size, buckets, packing.
+        num_steps: length of the plan.
+        seed: of all orders and draws.
+        num_devices: G, which share a batch; each packs its own part of it.
+
+    Attributes:
+        config: as given.
+        num_devices: as given.
+        steps_per_epoch: full batches of one epoch.
+        negatives: k, inputs without a solution in each item, the last of its K:
+            ``config.negatives``, or 0 if there are none.
+
+    Raises:
+        InputError: there is no full batch, an input that no bucket holds, or a batch that does not
+            divide by the devices.
+    """
+
+    def __init__(
+        self,
+        sizes: np.ndarray,
+        num_items: int,
+        config: BatchConfig,
+        *,
+        num_steps: int,
+        seed: int,
+        num_devices: int = 1,
+    ):
+        if num_items < config.batch_size:
+            raise InputError(
+                f"training data: expected at least one batch of {config.batch_size} inputs with a "
+                f"solution, found {num_items}"
+            )
+        longest = int(sizes[:, 0].max(initial=0))
+        limit = min(config.buckets[-1], config.packed_tokens or longest)
+        if longest > limit:
+            raise InputError(
+                f"training data: expected inputs of at most {limit} tokens "
+                f"(the largest bucket or a packed row), found one of {longest}"
+            )
+        if config.packed_tokens and config.batch_size % (config.accumulate * num_devices):
+            raise InputError(
+                f"batches: {config.batch_size} items do not divide into {config.accumulate} parts "
+                f"of {num_devices} devices to pack"
+            )
+        self.config = config
+        self.num_devices = num_devices
+        self.steps_per_epoch = num_items // config.batch_size
+        self._lengths = sizes[:, 0]
+        self._without = np.flatnonzero(sizes[:, 1] == 0)
+        self.negatives = config.negatives if len(self._without) else 0
+        self._num_steps = num_steps
+        self._seed = seed
+        self._cached: tuple[int, list[Step]] = (-1, [])
+
+    @abc.abstractmethod
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """The items of an epoch in a new order: ``[num_items, K]`` int, see `Step`."""
+
+    def draw_negatives(self, rng: np.random.Generator, rows: int) -> np.ndarray:
+        """``[rows, k]`` of the inputs without a solution, each again only after all others."""
+        needed = rows * self.negatives
+        rounds = -(-needed // len(self._without)) if needed else 0
+        draws = [rng.permutation(self._without) for _ in range(rounds)]
+        drawn = np.concatenate([np.zeros(0, np.int64), *draws])
+        return drawn[:needed].reshape(rows, self.negatives)
+
+    def __len__(self) -> int:
+        return self._num_steps
+
+    def __getitem__(self, step):
+        if not 0 <= step < self._num_steps:
+            raise IndexError(step)
+        epoch, index = divmod(int(step), self.steps_per_epoch)
+        cached_epoch, batches = self._cached
+        if cached_epoch != epoch:
+            rng = np.random.default_rng((self._seed, epoch))
+            items = self.draw(rng)
+            epoch_steps = self._packed if self.config.packed_tokens else self._bucketed
+            batches = list(epoch_steps(items, self._lengths_of(items)))
+            batches = [batches[i] for i in rng.permutation(len(batches))]
+            # One tuple, assigned at once: prefetching threads read it while another writes.
+            self._cached = (epoch, batches)
+        return batches[index]
+
+    def _lengths_of(self, items: np.ndarray) -> np.ndarray:
+        return np.where(items == PADDING, 0, self._lengths[items])
+
+    def _bucketed(self, items: np.ndarray, lengths: np.ndarray) -> Iterator[Step]:
+        size = self.config.batch_size
+        bucket_of = np.searchsorted(self.config.buckets, lengths.max(axis=1))
+        waiting = np.zeros(0, np.int64)
+        for bucket, num_tokens in enumerate(self.config.buckets):
+            waiting = np.concatenate([waiting, np.flatnonzero(bucket_of == bucket)])
+            full = len(waiting) // size * size
+            for chosen in waiting[:full].reshape(-1, size):
+                yield Step(num_tokens, items[chosen])
+            waiting = waiting[full:]
+
+    def _packed(self, items: np.ndarray, lengths: np.ndarray) -> Iterator[Step]:
+        config, row_tokens = self.config, self.config.packed_tokens or 0
+        num_tokens = config.bucket(int(self._lengths.max()))
+        parts = config.accumulate * self.num_devices
+        for i in range(self.steps_per_epoch):
+            own = slice(i * config.batch_size, (i + 1) * config.batch_size)
+            rows = max(rows_needed(part, row_tokens) for part in lengths[own].reshape(parts, -1))
+            # A power of two, between a thirty-second and a sixteenth of the rows.
+            multiple = 1 << max(0, (rows // 16).bit_length() - 1)
+            yield Step(num_tokens, items[own], -(-rows // multiple) * multiple)
+
+
+class TrainingPlan(Plan):
+    """Items of one input with solutions and ``config.negatives`` without.
+
+    Every epoch visits each positive once and pairs it with negatives drawn without replacement
+    (with fewer negatives than positives they come round again, in a new order).
+
+    Args:
+        sizes: ``[N, 2]`` int, tokens and solutions of each input.
+        config: see `Plan`, as are the others.
+
+    Example:
+        >>> sizes = np.array([[9, 1], [30, 2], [12, 1], [8, 1], [10, 0]])
+        >>> plan = TrainingPlan(sizes, BatchConfig(batch_size=2, buckets=(16, 32)), num_steps=3,
+        ...     seed=0)
+        >>> [(step.num_tokens, step.items[:, 1].tolist()) for step in plan]
+        [(32, [4, 4]), (16, [4, 4]), (32, [4, 4])]
+    """
+
+    def __init__(
+        self,
+        sizes: np.ndarray,
+        config: BatchConfig,
+        *,
+        num_steps: int,
+        seed: int,
+        num_devices: int = 1,
+    ):
+        self._positives = np.flatnonzero(sizes[:, 1] > 0)
+        of_run = {"num_steps": num_steps, "seed": seed, "num_devices": num_devices}
+        super().__init__(sizes, len(self._positives), config, **of_run)
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        positives = self._positives[rng.permutation(len(self._positives))]
+        negatives = self.draw_negatives(rng, len(positives))
+        return np.concatenate([positives[:, None], negatives], axis=1)
+
+
+def training_batches(
+    inputs: Sequence[T], plan: Plan, *, pad: Pad[T], shard: tuple[int, int] = (0, 1)
+) -> grain.IterDataset:
+    """The batches of a plan, read and padded in background threads; resumable at any step.
+
+    Rows come item after item. With ``config.accumulate`` above 1 every array has an axis more in
+    front, one part of the batch after another.
+
+    Args:
+        inputs: by index.
+        plan: which of them go into which step.
+        pad: makes a batch of rows.
+        shard: index and number of this process; each reads its part of the items.
+    """
+
+    import grain  # imports jax, which laying out a plan does not need
+
+    def read(step: Step) -> Batch:
+        return _read(step, inputs, plan, pad, shard)
+
+    return grain.MapDataset.source(plan).map(read).to_iter_dataset()
+
+
+def example_batches(plan: Plan, *, pad: Pad, shard: tuple[int, int] = (0, 1)) -> list[Batch]:
+    """A batch of nothing but padding for each shape of the first epoch, largest first.
+
+    What a training step can be compiled for before anything is read. Arguments are those of
+    `training_batches`.
+    """
+    epoch = [plan[i] for i in range(min(len(plan), plan.steps_per_epoch))]
+    shapes = {(step.packed_rows or 0, step.num_tokens): step for step in epoch}
+    steps = [shapes[shape] for shape in sorted(shapes, reverse=True)]
+    return [
+        _read(
+            dataclasses.replace(step, items=np.full_like(step.items, PADDING)),
+            (),
+            plan,
+            pad,
+            shard,
+        )
+        for step in steps
+    ]
+
+
+def _read(
+    step: Step, inputs: Sequence[T], plan: Plan, pad: Pad[T], shard: tuple[int, int]
+) -> Batch:
+    """This process's part of the batch of a step."""
+    (index, count), config = shard, plan.config
+
+    def read_part(items: np.ndarray) -> Batch:
+        own = np.array_split(items, count)[index].reshape(-1)
+        batch = pad([None if i == PADDING else inputs[i] for i in own], step.num_tokens)
+        if config.packed_tokens and step.packed_rows:
+            batch |= packing_arrays(
+                batch["where"],
+                num_devices=plan.num_devices // count,
+                num_rows=step.packed_rows,
+                row_tokens=config.packed_tokens,
+            )
+        return batch
+
+    parts = [read_part(items) for items in np.split(step.items, config.accumulate)]
+    if len(parts) == 1:
+        return parts[0]
+    ids = [name for part in parts for name in part["ids"]]
+    arrays = (name for name in parts[0] if name != "ids")
+    return {name: np.stack([part[name] for part in parts]) for name in arrays} | {"ids": ids}

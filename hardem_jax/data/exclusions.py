@@ -1,0 +1,131 @@
+"""What readers leave out, and why: counted by reason, so that nothing disappears silently."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+# Why an example cannot be used, or a part of it is left out: the readers' vocabulary.
+NO_ID = "no question id"
+REPEATED_ID = "question id seen before"
+EMPTY_QUESTION = "empty question"
+NO_ANSWER = "no answer given"
+NO_DOCUMENT = "no document left"
+EMPTY_DOCUMENT = "empty document"
+MISSING_EVIDENCE = "evidence file missing"
+SEVERAL_SPANS = "several answer spans required"
+IMPOSSIBLE = "marked impossible to answer"
+MISPLACED_MENTION = "annotated offset does not hold the answer"
+
+
+@dataclass
+class _Tally:
+    """How often a reason occurred, and the first few ids it occurred for."""
+
+    count: int = 0
+    ids: list[str] = field(default_factory=list)
+
+
+class ExclusionCounts:
+    """What a reader left out, by reason, so that nothing disappears silently.
+
+    `add` counts an example that was not yielded. `warn` counts a defect of an example
+    that *was* yielded, with the faulty part left out (one of several evidence files
+    is missing, say); warnings are not part of `total`.
+
+    Args:
+        keep: how many ids to show per reason.
+
+    Attributes:
+        left_out: (id, reason) of every example left out, in order.
+
+    Example:
+        >>> skips = ExclusionCounts()
+        >>> skips.add(NO_ANSWER, "q7")
+        >>> skips.add(NO_ANSWER, "q9")
+        >>> skips.left_out
+        [('q7', 'no answer given'), ('q9', 'no answer given')]
+        >>> skips.warn(MISSING_EVIDENCE, "q3: Rome.txt")
+        >>> skips.total, skips.as_dict(), skips.warnings_as_dict()
+        (2, {'no answer given': 2}, {'evidence file missing': 1})
+        >>> print(skips)
+        2 examples left out
+          no answer given: 2 (q7, q9)
+        1 warning on examples kept
+          evidence file missing: 1 (q3: Rome.txt)
+    """
+
+    def __init__(self, *, keep: int = 3):
+        self._keep = keep
+        self.left_out: list[tuple[str, str]] = []
+        self._excluded: defaultdict[str, _Tally] = defaultdict(_Tally)
+        self._warned: defaultdict[str, _Tally] = defaultdict(_Tally)
+        self._seen: set[str] = set()
+
+    def add(self, reason: str, id: str, note: str = "") -> None:
+        """Counts the example `id` as left out for `reason`; `note` is shown with the id."""
+        self._count(self._excluded[reason], f"{id}: {note}" if note else id)
+        self.left_out.append((id, reason))
+
+    def warn(self, reason: str, id: str) -> None:
+        """Counts a defect of the example `id`, which is used nevertheless."""
+        self._count(self._warned[reason], id)
+
+    def repeated(self, id: str) -> bool:
+        """Whether this was asked of `id` before; then it is counted as left out.
+
+        Answers are scored by id, so that of two questions with one id only one can be used.
+        """
+        if id in self._seen:
+            self.add(REPEATED_ID, id)
+            return True
+        self._seen.add(id)
+        return False
+
+    @property
+    def total(self) -> int:
+        """Number of examples left out, over all reasons."""
+        return sum(tally.count for tally in self._excluded.values())
+
+    def as_dict(self) -> dict[str, int]:
+        """Reason -> number of examples left out, in order of first occurrence."""
+        return {reason: tally.count for reason, tally in self._excluded.items()}
+
+    def warnings_as_dict(self) -> dict[str, int]:
+        """Reason -> number of warnings on examples that were kept."""
+        return {reason: tally.count for reason, tally in self._warned.items()}
+
+    def ids(self, reason: str) -> tuple[str, ...]:
+        """The first ids left out for `reason`, or else warned of for it."""
+        tallies = self._excluded if reason in self._excluded else self._warned
+        return tuple(tallies[reason].ids) if reason in tallies else ()
+
+    def __str__(self) -> str:
+        warnings = sum(tally.count for tally in self._warned.values())
+        lines = [f"{_plural(self.total, 'example')} left out", *self._lines(self._excluded)]
+        if warnings:
+            lines += [f"{_plural(warnings, 'warning')} on examples kept"]
+            lines += self._lines(self._warned)
+        return "\n".join(lines)
+
+    def one_line(self) -> str:
+        """The same as ``str``, for the end of an error's line."""
+        return "; ".join(line.strip() for line in str(self).splitlines())
+
+    def _count(self, tally: _Tally, id: str) -> None:
+        tally.count += 1
+        if len(tally.ids) < self._keep:
+            tally.ids.append(id)
+
+    @staticmethod
+    def _lines(tallies: dict[str, _Tally]) -> list[str]:
+        lines = []
+        for reason, tally in sorted(tallies.items(), key=lambda item: -item[1].count):
+            more = ", ..." if tally.count > len(tally.ids) > 0 else ""
+            shown = f" ({', '.join(tally.ids)}{more})" if tally.ids else ""
+            lines.append(f"  {reason}: {tally.count}{shown}")
+        return lines
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,1 @@
+"""Prepared questions as the arrays of a model."""

@@ -1,0 +1,255 @@
+"""The inputs of SQLova (Hwang et al., 2019, section 3.1), from prepared questions on tables.
+
+What a batch holds, with R rows, T tokens, Q wordpieces of the question, W words, C columns of H
+wordpieces each, and Z solutions:
+
+===================  =====================  =====================================================
+``token_ids``        ``[R, T]`` int32       [CLS] question [SEP] column [SEP] ... column [SEP]
+``token_type_ids``   ``[R, T]`` int32       1 for columns and for the [SEP] at the end
+``where``            ``[R, T]`` bool        real tokens
+``question_tokens``  ``[R, Q]`` int32       where the question's wordpieces are in T
+``question_where``   ``[R, Q]`` bool        real wordpieces of the question
+``words_first``      ``[R, W]`` int32       first wordpiece of each word, in Q
+``words_where``      ``[R, W]`` bool        words that can be seen
+``header_tokens``    ``[R, C, H]`` int32    where the columns' wordpieces are in T
+``header_where``     ``[R, C, H]`` bool     real wordpieces of the columns
+``columns_where``    ``[R, C]`` bool        real columns
+``solutions``        ``[R, Z, 15]`` int32   queries, see `hardem_jax.distributions.sql`; else -1
+``solutions_where``  ``[R, Z]`` bool        real queries
+``row_where``        ``[R]`` bool           real rows
+``ids``              list of R str          question ids, kept on the host
+===================  =====================  =====================================================
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from hardem_jax.data.batching.padding import Batch
+from hardem_jax.data.inputs.sqlova_layout import QueryInput, cut_lengths, lay_out, remaining_queries
+from hardem_jax.data.prepared.query_records import QueryQuestion
+from hardem_jax.data.tokenizer import Pieces, Wordpieces
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
+
+# Read in place of a text without wordpieces, so that there is something to represent it.
+_NOTHING = "[UNK]"
+# Sizes are rounded up, so that splits share shapes more often, and with them compiled functions.
+_MULTIPLE = 8
+
+
+class QueryInputs(Sequence[QueryInput]):
+    """Questions as inputs of SQLova, by index.
+
+    All texts are tokenised at once; Z stays where the questions are and is read with each input.
+
+    Long columns are cut to ``max_header_tokens``. If the input is still too long, its longest
+    columns are shortened piece by piece, of equals the last one first, down to one piece each; then
+    the question is cut at its end, down to half of ``max_tokens``; then the last columns are left
+    out. Queries that use what was left out are left out of Z.
+
+    Args:
+        questions: from `hardem_jax.data.prepared.queries`.
+        tables: of the questions, by id.
+        tokenizer: of the encoder.
+        max_tokens: of an input. The paper has 180 (Min et al., 2019, section 5.3), SQLova 222.
+        max_header_tokens: of a column.
+
+    Attributes:
+        sizes: ``[N, 2]`` int32, tokens and solutions of each.
+        cut_headers: number of questions on tables some of whose columns were shortened.
+        cut_questions: number of questions that were cut themselves.
+        cut_columns: number of questions on tables some of whose columns were left out.
+        lost: number of questions whose whole Z was left out.
+        num_question_tokens, num_words, num_columns, num_header_tokens: Q, W, C and H with room for
+            every input, see `shape`.
+
+    Raises:
+        InputError: there are no questions, or no room for a question and a column.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[QueryQuestion],
+        tables: Mapping[str, Table],
+        tokenizer: Wordpieces,
+        *,
+        max_tokens: int = 180,
+        max_header_tokens: int = 24,
+    ):
+        if max_tokens < 8:
+            raise InputError(f"max_tokens: expected at least 8, found {max_tokens}")
+        if max_header_tokens < 1:
+            raise InputError(f"max_header_tokens: expected at least 1, found {max_header_tokens}")
+        if not len(questions):
+            raise InputError("data: expected questions, found none")
+        self._questions = questions
+        self._max_header_tokens = max_header_tokens
+        self._inputs: list[QueryInput] = []
+        # Of questions that lost some of Z, which queries remain.
+        self._remaining: dict[int, np.ndarray] = {}
+        self.cut_headers = self.cut_questions = self.cut_columns = self.lost = 0
+        num_solutions = []
+        for asked, pieces, columns in _encoded(questions, tables, tokenizer):
+            lengths = np.array([len(ids) for ids in columns], np.int64)
+            read, kept = cut_lengths(len(pieces.ids), lengths, max_tokens, max_header_tokens)
+            self.cut_headers += bool((kept < lengths[: len(kept)]).any())
+            self.cut_questions += read < len(pieces.ids)
+            self.cut_columns += len(kept) < len(lengths)
+            item = lay_out(asked, pieces, read, columns, kept, tokenizer)
+            remain = remaining_queries(asked.queries, item.word_first, len(asked.words), len(kept))
+            if not remain.all():
+                self._remaining[len(self._inputs)] = remain
+                self.lost += not remain.any()
+            num_solutions.append(int(remain.sum()))
+            self._inputs.append(item)
+        lengths = [len(item.token_ids) for item in self._inputs]
+        self.sizes = np.array([lengths, num_solutions], np.int32).T
+        # Q, W, C and H of each.
+        self._extents = np.array(
+            [
+                (
+                    x.num_question_tokens,
+                    len(x.word_first),
+                    len(x.headers),
+                    np.diff(x.headers).max(initial=0),
+                )
+                for x in self._inputs
+            ]
+        )
+        shape = self.shape(max_tokens)
+        self.num_question_tokens = shape["num_question_tokens"]
+        self.num_words = shape["num_words"]
+        self.num_columns = shape["num_columns"]
+        self.num_header_tokens = shape["num_header_tokens"]
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __getitem__(self, index):
+        index = range(len(self))[index]
+        queries = self._questions[index].queries
+        if index in self._remaining:
+            queries = queries[self._remaining[index]]
+        return dataclasses.replace(self._inputs[index], queries=queries)
+
+    def shape(self, num_tokens: int) -> dict[str, int]:
+        """Q, W, C and H with room for every input of at most ``num_tokens``, by name.
+
+        For `pad_query_inputs`, bucket by bucket: then the widest table widens only the batches
+        that are as long as it is.
+        """
+        inside = self._extents[self.sizes[:, 0] <= num_tokens]
+        sizes = -(-inside.max(axis=0, initial=1) // _MULTIPLE) * _MULTIPLE
+        question, words, columns, header = (int(size) for size in sizes)
+        return {
+            "num_question_tokens": question,
+            "num_words": words,
+            "num_columns": columns,
+            "num_header_tokens": min(header, self._max_header_tokens),
+        }
+
+
+def pad_query_inputs(
+    inputs: Sequence[QueryInput | None],
+    num_tokens: int,
+    *,
+    num_question_tokens: int,
+    num_words: int,
+    num_columns: int,
+    num_header_tokens: int,
+    num_solutions: int,
+    pad_id: int,
+) -> Batch:
+    """A batch of the given inputs; None is a row of padding.
+
+    Args:
+        inputs: R of them.
+        num_tokens: T, at least the longest input.
+        num_question_tokens: Q, at least the longest question, in wordpieces.
+        num_words: W, at least the longest question, in words.
+        num_columns: C, at least the widest table.
+        num_header_tokens: H, at least the longest column, in wordpieces.
+        num_solutions: Z; further queries of a row are cut.
+        pad_id: of the tokenizer.
+
+    Example:
+        >>> row = QueryInput("q", np.array([2, 7, 3, 8, 9, 3]), 1, np.array([0]),
+        ...     np.array([[3, 5]]), np.array([[0, 3, 0] + [-1] * 12]))
+        >>> batch = pad_query_inputs([row, None], 7, num_question_tokens=1, num_words=1,
+        ...     num_columns=1, num_header_tokens=3, num_solutions=1, pad_id=0)
+        >>> batch["header_tokens"].tolist(), batch["header_where"].tolist()
+        ([[[3, 4, 0]], [[0, 0, 0]]], [[[True, True, False]], [[False, False, False]]])
+    """
+    rows = len(inputs)
+    header_shape = rows, num_columns, num_header_tokens
+    batch: Batch = {
+        "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
+        "token_type_ids": np.zeros((rows, num_tokens), np.int32),
+        "where": np.zeros((rows, num_tokens), bool),
+        "question_tokens": np.zeros((rows, num_question_tokens), np.int32),
+        "question_where": np.zeros((rows, num_question_tokens), bool),
+        "words_first": np.zeros((rows, num_words), np.int32),
+        "words_where": np.zeros((rows, num_words), bool),
+        "header_tokens": np.zeros(header_shape, np.int32),
+        "header_where": np.zeros(header_shape, bool),
+        "columns_where": np.zeros((rows, num_columns), bool),
+        "solutions": np.full((rows, num_solutions, ROW_WIDTH), -1, np.int32),
+        "solutions_where": np.zeros((rows, num_solutions), bool),
+        "row_where": np.array([item is not None for item in inputs], bool),
+        "ids": ["" if item is None else item.id for item in inputs],
+    }
+    for row, item in enumerate(inputs):
+        if item is not None:
+            _fill({name: batch[name][row] for name in batch if name != "ids"}, item)
+    return batch
+
+
+def _fill(row: Batch, item: QueryInput) -> None:
+    length, asked = len(item.token_ids), item.num_question_tokens
+    words, columns = len(item.word_first), len(item.headers)
+    row["token_ids"][:length] = item.token_ids
+    row["token_type_ids"][:length] = item.token_type_ids
+    row["where"][:length] = True
+    row["question_tokens"][:asked] = item.question_tokens
+    row["question_where"][:asked] = True
+    row["words_first"][:words] = np.maximum(item.word_first, 0)
+    row["words_where"][:words] = item.word_first >= 0
+    # [C, H]
+    places = item.headers[:, :1] + np.arange(row["header_tokens"].shape[1])
+    inside = places < item.headers[:, 1:]
+    row["header_tokens"][:columns] = np.where(inside, places, 0)
+    row["header_where"][:columns] = inside
+    row["columns_where"][:columns] = True
+    queries = item.queries[: len(row["solutions"])]
+    row["solutions"][: len(queries)] = queries
+    row["solutions_where"][: len(queries)] = True
+
+
+def _encoded(
+    questions: Sequence[QueryQuestion], tables: Mapping[str, Table], tokenizer: Wordpieces
+) -> Iterator[tuple[QueryQuestion, Pieces, list[np.ndarray]]]:
+    """Each question with its wordpieces and those of each column; none is without any."""
+    headers: dict[str, tuple[str, ...]] = {}
+    texts = []
+    for question in questions:
+        texts.append(question.question)
+        if question.table_id not in headers:
+            headers[question.table_id] = tables[question.table_id].header
+    names = list(dict.fromkeys(itertools.chain.from_iterable(headers.values())))
+    nothing = tokenizer.encode([_NOTHING])[0].ids[:1]
+    if not len(nothing):
+        raise InputError(f"tokenizer: expected a wordpiece for {_NOTHING!r}, found none")
+    unseen = Pieces(nothing, np.zeros((1, 2), np.int32))
+    pieces = [found if len(found.ids) else unseen for found in tokenizer.encode(texts)]
+    of_name = {
+        name: found.ids if len(found.ids) else nothing
+        for name, found in zip(names, tokenizer.encode(names), strict=True)
+    }
+    # Read a second time, so that memory never holds Z of all questions.
+    for question, asked in zip(questions, pieces, strict=True):
+        yield question, asked, [of_name[name] for name in headers[question.table_id]]

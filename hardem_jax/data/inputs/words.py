@@ -1,0 +1,291 @@
+"""Whole words for models that read word vectors: splitting, vocabularies, GloVe files."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import functools
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from hardem_jax.data.json_stream import read_json_object
+from hardem_jax.errors import InputError, found_by
+
+PAD, UNKNOWN = 0, 1
+NUM_SPECIAL = 2
+
+# In order of preference at each place of the text.
+_WORD = re.compile(
+    r"""
+      (?:[^\W\d_]\.){2,}            # initials: U.S.
+    | \d+(?:[.,]\d+)+               # numbers with separators: 2,582.5
+    | [^\W_]+?(?=n['\u2019]t\b)     # the verb before n't
+    | n['\u2019]t\b
+    | ['\u2019](?:s|re|ve|ll|d|m)\b # contractions, as in the vocabularies of word vectors
+    | [^\W_]+                       # letters and digits: 1990s
+    | \S                            # any other character by itself, hyphens among them
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """A text as words.
+
+    Attributes:
+        texts: T strings, as they stand in the text.
+        offsets: [T, 2] int32, character start and exclusive end of each word.
+    """
+
+    texts: tuple[str, ...]
+    offsets: np.ndarray
+
+
+def split_words(text: str, *, limit: int | None = None) -> Words:
+    """Splits at whitespace, punctuation and hyphens.
+
+    Numbers keep their separators (2,582.5) and initials their dots (U.S.); contractions are cut
+    as word vectors expect them (did | n't, team | 's). Every character that is not whitespace
+    belongs to exactly one word.
+
+    Args:
+        text: any string.
+        limit: keep at most the first so many words.
+
+    Example:
+        >>> words = split_words("A 41-yard kick didn't win.")
+        >>> words.texts
+        ('A', '41', '-', 'yard', 'kick', 'did', "n't", 'win', '.')
+        >>> words.offsets[:3].tolist()
+        [[0, 1], [2, 4], [4, 5]]
+    """
+    matches = list(_first(_WORD.finditer(text), limit))
+    offsets = np.array([match.span() for match in matches], np.int32).reshape(-1, 2)
+    return Words(tuple(match.group() for match in matches), offsets)
+
+
+def _first(matches: Iterator[re.Match[str]], limit: int | None) -> Iterator[re.Match[str]]:
+    for index, match in enumerate(matches):
+        if limit is not None and index >= limit:
+            return
+        yield match
+
+
+def words_at(words: Words, starts: Sequence[int] | np.ndarray) -> np.ndarray:
+    """The word that holds each character, or else the next word; T beyond the last word.
+
+    Args:
+        words: a split text.
+        starts: [M] int, character positions in that text.
+
+    Returns:
+        [M] int32.
+
+    Example:
+        >>> words_at(split_words("a 41-yard kick"), [2, 5, 40]).tolist()
+        [1, 3, 5]
+    """
+    ends = words.offsets[:, 1]
+    return np.searchsorted(ends, np.asarray(starts), side="right").astype(np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """Ids of words or of characters; id 0 is padding and 1 whatever is not listed.
+
+    Attributes:
+        entries: the strings with ids 2, 3, ...; no two the same.
+        lower: whether strings are lower-cased before they are looked up.
+
+    Raises:
+        InputError: an entry occurs twice.
+
+    Example:
+        >>> vocabulary = Vocabulary(("kick", "41"), lower=True)
+        >>> len(vocabulary), vocabulary.ids(["Kick", "ball"]).tolist()
+        (4, [2, 1])
+    """
+
+    entries: tuple[str, ...]
+    lower: bool
+
+    def __post_init__(self) -> None:
+        if len(self._index) != len(self.entries):
+            twice = next(e for e, n in collections.Counter(self.entries).items() if n > 1)
+            raise InputError(f"vocabulary: expected each entry once, found {twice!r} again")
+
+    @functools.cached_property
+    def _index(self) -> dict[str, int]:
+        return {entry: i for i, entry in enumerate(self.entries, NUM_SPECIAL)}
+
+    def __len__(self) -> int:
+        """Number of ids, padding and unknown included."""
+        return len(self.entries) + NUM_SPECIAL
+
+    def ids(self, texts: Iterable[str]) -> np.ndarray:
+        """Ids of the given strings (a string gives those of its characters), [T] int32."""
+        keys = (text.lower() for text in texts) if self.lower else texts
+        return np.array([self._index.get(key, UNKNOWN) for key in keys], np.int32)
+
+    def save(self, file: str | Path) -> None:
+        """Writes one JSON object, readable by `Vocabulary.load`."""
+        record = {"lower": self.lower, "entries": self.entries}
+        Path(file).write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, file: str | Path) -> Vocabulary:
+        """Reads what `save` wrote.
+
+        Raises:
+            InputError: the file is absent or holds something else.
+        """
+        record = read_json_object(file)
+        entries = record.get("entries")
+        if not isinstance(entries, list) or not all(isinstance(e, str) for e in entries):
+            raise InputError(f"{file}: expected a vocabulary, found no list of strings 'entries'")
+        if not isinstance(record.get("lower"), bool):
+            raise InputError(f"{file}: expected 'lower' to be true or false")
+        try:
+            return cls(tuple(entries), record["lower"])
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from error
+
+
+def build_vocabularies(
+    texts: Iterable[Words], *, min_words: int = 1, min_chars: int = 1
+) -> tuple[Vocabulary, Vocabulary]:
+    """Vocabularies of lower-cased words and of characters, most frequent first.
+
+    Ties are in code point order, so the result does not depend on the order of the texts.
+
+    Args:
+        texts: the split training texts.
+        min_words: leave out words that occur less often.
+        min_chars: leave out characters that occur less often.
+
+    Example:
+        >>> words, chars = build_vocabularies([split_words("To be or not to be")], min_chars=2)
+        >>> words.entries, chars.entries
+        (('be', 'to', 'not', 'or'), ('o', 'b', 'e', 't'))
+    """
+    counts = collections.Counter(word for words in texts for word in words.texts)
+    lowered, chars = collections.Counter(), collections.Counter()
+    for word, count in counts.items():
+        lowered[word.lower()] += count
+        for char in word:
+            chars[char] += count
+    return (
+        Vocabulary(_frequent(lowered, min_words), lower=True),
+        Vocabulary(_frequent(chars, min_chars), lower=False),
+    )
+
+
+def _frequent(counts: collections.Counter[str], least: int) -> tuple[str, ...]:
+    kept = [entry for entry, count in counts.items() if count >= least]
+    return tuple(sorted(kept, key=lambda entry: (-counts[entry], entry)))
+
+
+def char_ids(words: Words, vocabulary: Vocabulary, *, length: int = 16) -> np.ndarray:
+    """Characters of each word, cut or padded to `length`, [T, length] int32.
+
+    16 characters are those of Yu et al. (2018), section 4.1.1.
+
+    Example:
+        >>> vocabulary = Vocabulary(("a", "b"), lower=False)
+        >>> char_ids(split_words("abc b"), vocabulary, length=4).tolist()
+        [[2, 3, 1, 0], [3, 0, 0, 0]]
+    """
+    ids = np.full((len(words.texts), length), PAD, np.int32)
+    for row, text in zip(ids, words.texts, strict=True):
+        row[: len(text)] = vocabulary.ids(text[:length])
+    return ids
+
+
+def load_word_vectors(
+    file: str | Path, words: Vocabulary, *, size: int = 300
+) -> tuple[Vocabulary, np.ndarray]:
+    """Vectors of the vocabulary's words out of a text file in the format of GloVe.
+
+    The file is read once, line by line, and only the wanted vectors are kept, so its size does
+    not matter. Each line is a word and `size` numbers, separated by single spaces; a word may
+    contain spaces. Of a repeated word the first line counts.
+
+    Args:
+        file: path of the uncompressed file.
+        words: the wanted words.
+        size: width W of the vectors.
+
+    Returns:
+        The words that have a vector, in the order of `words`, and [V, W] float32 vectors: row 0
+        (padding) is zero, row 1 (unknown) the mean of all others.
+
+    Raises:
+        InputError: the file cannot be read, a line has another width or a field that is not a
+            finite number, or no word is found.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        ...     _ = file.write("kick 1 0\\nball 5 5\\nyard 3 2\\n")
+        ...     file.flush()
+        ...     vocabulary = Vocabulary(("yard", "kick", "teh"), lower=True)
+        ...     found, vectors = load_word_vectors(file.name, vocabulary, size=2)
+        >>> found.entries, vectors.tolist()
+        (('yard', 'kick'), [[0.0, 0.0], [2.0, 1.0], [3.0, 2.0], [1.0, 0.0]])
+    """
+    wanted = set(words.entries)
+    found: dict[str, np.ndarray] = {}
+    try:
+        # Lines end at "\n" alone: some words of the published files hold other line separators.
+        with open(file, encoding="utf-8", newline="\n") as lines:
+            for number, line in enumerate(lines, 1):
+                # Millions of lines, of which thousands matter: a look at the first field will do.
+                if line.count(" ") == size and line.partition(" ")[0] not in wanted:
+                    continue
+                word, fields = _split_line(line, size, f"{file}: line {number}")
+                if word in wanted and word not in found:
+                    found[word] = _vector(fields, f"{file}: line {number}: {word!r}")
+    except OSError as error:
+        raise InputError(f"{file}: expected a file, found {found_by(error)}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: expected word vectors as UTF-8 text, found: {error}") from error
+    if not found:
+        raise InputError(f"{file}: expected vectors of some of {len(wanted)} words, found none")
+    entries = tuple(entry for entry in words.entries if entry in found)
+    rows = np.stack([found[entry] for entry in entries])
+    special = np.stack([np.zeros(size, np.float32), rows.mean(axis=0)])
+    return Vocabulary(entries, words.lower), np.concatenate([special, rows])
+
+
+def _split_line(line: str, size: int, place: str) -> tuple[str, list[str]]:
+    word, *fields = line.rstrip(" \r\n").rsplit(" ", size)
+    # The last piece of a word with spaces, if a number, means that the line is too long.
+    if len(fields) != size or (" " in word and _is_number(word.rsplit(" ", 1)[1])):
+        count = max(len(line.split()) - 1, 0)
+        raise InputError(f"{place}: expected a word and {size} numbers, found {count} numbers")
+    return word, fields
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _vector(fields: list[str], place: str) -> np.ndarray:
+    try:
+        with np.errstate(over="ignore"):  # becomes infinite and is told below
+            vector = np.array(fields, np.float32)
+    except ValueError as error:
+        raise InputError(f"{place}: expected numbers, found: {error}") from error
+    if not np.all(np.isfinite(vector)):
+        field = fields[int(np.argmin(np.isfinite(vector)))]
+        raise InputError(f"{place}: expected finite numbers, found {field}")
+    return vector

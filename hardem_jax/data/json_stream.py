@@ -1,0 +1,396 @@
+"""Streaming JSON files with errors a person can act on.
+
+Every function takes a path (a name that ends in `.gz` is decompressed on the fly),
+holds one item in memory at a time, and raises `InputError` in one line that names the
+file and the place. Bytes that are not UTF-8 are an error with their offset, never
+replaced: a replacement character would shift no offset but hide the damage.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import ijson
+
+from hardem_jax.data.json_fields import kind_of
+from hardem_jax.errors import LARGEST, InputError, found_by
+
+PathLike = str | os.PathLike[str]
+
+# No layout is nested deeper than a dozen levels, and the parser's memory grows with the square.
+MAX_DEPTH = 200
+_BOM = "\ufeff"
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+
+_EVENTS = {"start_map": "an object", "start_array": "a list", "string": "a string"}
+_EVENTS |= {"number": "a number", "boolean": "true or false", "null": "null"}
+
+
+class ByteStream(Protocol):
+    """The part of a binary file that the JSON parser needs."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes; an empty string at the end."""
+        ...
+
+
+class Utf8Stream:
+    """Passes bytes through, and raises `InputError` at the first that are not UTF-8.
+
+    Args:
+        stream: binary file object.
+        name: what to call it in messages.
+
+    Example:
+        >>> import io
+        >>> Utf8Stream(io.BytesIO(b"caf\\xe9!"), "menu.json").read()
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: menu.json: byte 3: expected UTF-8 text, found 0xe9
+    """
+
+    def __init__(self, stream: ByteStream, name: str):
+        self.name = name
+        self.offset = 0  # bytes passed on so far
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes, checked."""
+        try:
+            chunk = self._stream.read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{self.name}: byte {self.offset}: cannot be read: {error}") from error
+        # A character may be cut by the end of a chunk; its first bytes wait in the decoder.
+        waiting = len(self._decoder.getstate()[0])
+        try:
+            self._decoder.decode(chunk, final=not chunk and size != 0)
+        except UnicodeDecodeError as error:
+            offset = self.offset - waiting + error.start
+            raise not_utf8(self.name, offset, error.object[error.start :]) from error
+        self.offset += len(chunk)
+        return chunk
+
+
+class JsonStream(Utf8Stream):
+    """A `Utf8Stream` of JSON: passes over a byte order mark, and refuses absurd nesting.
+
+    Example:
+        >>> import io
+        >>> JsonStream(io.BytesIO("\ufeff[1]".encode()), "a.json").read()
+        b'[1]'
+        >>> JsonStream(io.BytesIO(b"[" * 1000), "a.json").read()
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: a.json: before byte 1000: expected JSON nested at most 200 \
+deep, found more
+    """
+
+    def __init__(self, stream: ByteStream, name: str):
+        super().__init__(stream, name)
+        self._depth = 0
+        self._in_string = False
+        self._escape = b""  # a backslash whose character is in the next chunk
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes, checked; at least 3 have to be asked for at the start."""
+        at_start = self.offset == 0
+        chunk = super().read(size)
+        if at_start:
+            chunk = chunk.removeprefix(codecs.BOM_UTF8)
+        self._check_depth(chunk)
+        return chunk
+
+    def _check_depth(self, chunk: bytes) -> None:
+        text = self._escape + chunk
+        backslashes = len(text) - len(text.rstrip(b"\\"))
+        self._escape = b"\\" * (backslashes % 2)
+        text = text[: len(text) - backslashes % 2].replace(b"\\\\", b"").replace(b'\\"', b"")
+        # Every second piece between quotation marks is a string.
+        pieces = text.translate(None, _NOT_STRUCTURE).split(b'"')
+        structure = b"".join(pieces[self._in_string :: 2])
+        self._in_string ^= len(pieces) % 2 == 0
+        opened = structure.count(b"[") + structure.count(b"{")
+        if self._depth + opened <= MAX_DEPTH:
+            self._depth += 2 * opened - len(structure)
+            return
+        for byte in structure:
+            self._depth += 1 if byte in b"[{" else -1
+            if self._depth > MAX_DEPTH:
+                raise InputError(
+                    f"{self.name}: before byte {self.offset}: expected JSON nested at most "
+                    f"{MAX_DEPTH} deep, found more"
+                )
+
+
+@contextmanager
+def json_errors(stream: JsonStream, read: Callable[[], str]) -> Iterator[None]:
+    """Turns what the parser raises into `InputError`.
+
+    Args:
+        stream: that is parsed.
+        read: what was read before, such as "3 entries".
+    """
+    try:
+        yield
+    except (ijson.JSONError, UnicodeDecodeError) as error:
+        # The bytes are UTF-8: what cannot be decoded is an escape.
+        found = "broken or truncated text"
+        found = (
+            f"{found} ({_first_line(error)})"
+            if isinstance(error, ijson.JSONError)
+            else ("half a surrogate pair (a damaged \\uXXXX escape)")
+        )
+        raise InputError(
+            f"{stream.name}: after {read()}, before byte {stream.offset}: expected JSON, "
+            f"found {found}"
+        ) from error
+
+
+def not_utf8(name: str, offset: int, rest: bytes) -> InputError:
+    """The error for `rest`, at `offset`, whose first byte no UTF-8 text can hold there."""
+    found = f"0x{rest[0]:02x}" + (" as the last byte" if len(rest) == 1 else "")
+    return InputError(f"{name}: byte {offset}: expected UTF-8 text, found {found}")
+
+
+@contextmanager
+def open_bytes(path: PathLike) -> Iterator[ByteStream]:
+    """Opens a file, decompressing `.gz`.
+
+    Raises:
+        InputError: there is no such file, it is a folder, or it cannot be opened.
+    """
+    path = Path(path)
+    if os.path.isdir(path):  # pathlib's own raises on an over-long name
+        raise InputError(f"{path}: expected a file, found a folder")
+    try:
+        stream = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path}: expected a file, found {found_by(error)}") from error
+    except ValueError as error:  # a null character in its name
+        raise InputError(f"{path}: cannot be opened: {error}") from error
+    with stream:
+        yield stream
+
+
+def read_text(path: PathLike) -> str:
+    """The whole of a text file, line ends as they are, without a byte order mark.
+
+    Raises:
+        InputError: as `open_bytes`, or a byte is not UTF-8.
+    """
+    with open_bytes(path) as stream:
+        checked = Utf8Stream(stream, str(path))
+        data = checked.read()
+        checked.read()  # meets the end, and with it a character cut short there
+    return data.decode("utf-8").removeprefix(_BOM)
+
+
+@contextmanager
+def long_csv_fields() -> Iterator[None]:
+    """Lifts the limit of 131,072 characters that `csv` sets on a field."""
+    # The limit is one for the whole process, hence lifted no longer than needed.
+    limit = csv.field_size_limit(LARGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)
+
+
+def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (index, object) for the list under the top-level `key` of one big JSON object.
+
+    The file is never loaded whole. Items before a defect are yielded before it raises.
+
+    Raises:
+        InputError: as `open_bytes`; broken or truncated JSON; no list under `key`; an
+            item that is not an object.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "qa.json")
+        ...     _ = file.write_text('{"Data": [{"Question": "Why?"}], "Version": 1.0}')
+        ...     list(iter_json_items(file, "Data"))
+        [(0, {'Question': 'Why?'})]
+    """
+    count = 0
+    with open_bytes(path) as stream:
+        checked = JsonStream(stream, str(path))
+        try:
+            with json_errors(checked, lambda: f"{count} items of {key!r}"):
+                for index, item in parse_json_items(checked, key):
+                    count = index + 1
+                    yield index, item
+        except InputError:
+            if count == 0:
+                _require_list(path, key)  # whose message says more
+            raise
+    if count == 0:
+        _require_list(path, key)
+
+
+def _first_line(error: ijson.JSONError) -> str:
+    # The parser draws a picture over several lines, and as bytes if it cuts a character.
+    message = error.args[0] if error.args else ""
+    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
+    return text.partition("\n")[0].strip()
+
+
+def parse_json_items(stream: Utf8Stream, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """As `iter_json_items`, from an open stream; reads no further than the item it yields needs.
+
+    Raises:
+        InputError: an item is not an object, or a byte is not UTF-8.
+        ijson.JSONError: the JSON is broken.
+    """
+    for index, item in enumerate(ijson.items(stream, f"{key}.item", use_float=True)):
+        if not isinstance(item, dict):
+            place = f"{stream.name}: item {index} of {key!r}"
+            raise InputError(f"{place}: expected an object, found {kind_of(item)}")
+        yield index, item
+
+
+def _require_list(path: PathLike, key: str) -> None:
+    """Raises the `InputError` that fits if `path` holds no list under the top-level `key`."""
+    expected = f"expected an object with a list under {key!r}"
+    keys: list[str] = []
+    with open_bytes(path) as stream:
+        events = ijson.parse(JsonStream(stream, str(path)))
+        try:
+            _, first, _ = next(events)
+            if first != "start_map":
+                raise InputError(f"{path}: {expected}, found {_EVENTS.get(first, first)}")
+            for prefix, event, name in events:
+                if prefix or event != "map_key":
+                    continue
+                keys.append(name)
+                if name == key:
+                    _, event, _ = next(events)
+                    if event == "start_array":
+                        return
+                    found = _EVENTS.get(event, event)
+                    raise InputError(f"{path}: {expected}, found {found} under it")
+        except (ijson.JSONError, UnicodeDecodeError, StopIteration):
+            if not keys:
+                return  # broken from the start: the caller says so
+    listing = ", ".join(map(repr, keys[:6])) + (", ..." if len(keys) > 6 else "")
+    raise InputError(f"{path}: {expected}, found " + (f"the keys {listing}" if keys else "no keys"))
+
+
+def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields (key, object) for every entry of one big JSON object whose values are objects.
+
+    The file is never loaded whole. Entries before a defect are yielded before it raises,
+    except the last: the parser hands over an entry when it meets the next key.
+
+    Raises:
+        InputError: as `open_bytes`; broken or truncated JSON; no object at the top; a
+            value that is not an object.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "drop.json")
+        ...     _ = file.write_text('{"nfl_1": {"passage": "..."}, "nfl_2": {}}')
+        ...     list(iter_json_entries(file))
+        [('nfl_1', {'passage': '...'}), ('nfl_2', {})]
+    """
+    count = 0
+    with open_bytes(path) as stream:
+        checked = JsonStream(stream, str(path))
+        with json_errors(checked, lambda: f"{count} entries"):
+            for key, value in ijson.kvitems(checked, "", use_float=True):
+                if not isinstance(value, dict):
+                    raise InputError(f"{path}: {key!r}: expected an object, found {kind_of(value)}")
+                count += 1
+                yield key, value
+    if count == 0:
+        _require_object(path)
+
+
+def _require_object(path: PathLike) -> None:
+    """Raises `InputError` if `path`, which is JSON, holds no object at the top."""
+    with open_bytes(path) as stream:
+        _, event, _ = next(ijson.parse(JsonStream(stream, str(path))))
+    if event != "start_map":
+        raise InputError(f"{path}: expected an object, found {_EVENTS.get(event, event)}")
+
+
+def read_json_object(path: PathLike) -> dict[str, Any]:
+    """The whole of a small file that holds one JSON object.
+
+    Raises:
+        InputError: as `open_bytes`, or the file is not UTF-8, not JSON, or not an object.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "config.json")
+        ...     _ = file.write_text('{"model_type": "bert"}')
+        ...     read_json_object(file)
+        {'model_type': 'bert'}
+    """
+    return _parse(read_text(path), str(path))
+
+
+def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields (line number from 1, object) for a file with one JSON object a line.
+
+    Lines of white space only are passed over.
+
+    Raises:
+        InputError: as `open_bytes`, or a line is not UTF-8, not JSON, or not an object.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "qa.jsonl")
+        ...     _ = file.write_text('{"id": "a"}\\n\\n{"id": "b"}\\n')
+        ...     list(iter_json_lines(file))
+        [(1, {'id': 'a'}), (3, {'id': 'b'})]
+    """
+    offset = 0
+    with open_bytes(path) as stream:
+        for number, line in enumerate(_lines(stream, str(path)), start=1):
+            place = f"{path}: line {number}"
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                start = error.start
+                raise not_utf8(place, offset + start, line[start:]) from error
+            offset += len(line)
+            if number == 1:
+                text = text.removeprefix(_BOM)
+            if text.strip():
+                yield number, _parse(text, place)
+
+
+def _lines(stream: Any, name: str) -> Iterator[bytes]:
+    try:
+        yield from stream
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{name}: cannot be read: {error}") from error
+
+
+def _parse(text: str, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        found = f"{error.msg} at {line}column {error.colno}"
+        raise InputError(f"{place}: expected a JSON object, found broken JSON: {found}") from error
+    except (ValueError, RecursionError) as error:  # absurd numbers, absurd nesting
+        raise InputError(f"{place}: expected a JSON object, cannot be parsed: {error}") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{place}: expected an object, found {kind_of(record)}")
+    return record

@@ -1,0 +1,1 @@
+"""Generated corpora whose true solutions are known."""

@@ -1,0 +1,1 @@
+"""Prepared splits: questions with Z, found once, in one folder."""

@@ -1,0 +1,192 @@
+"""Records on disk: ArrayRecord files with random access, and the folders they lie in."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Container, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+import msgpack
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordWriter
+
+from hardem_jax.data.exclusions import REPEATED_ID, ExclusionCounts
+from hardem_jax.data.files import load_array, read_json, write_json
+from hardem_jax.errors import InputError
+
+T = TypeVar("T")
+
+_LEFT_OUT = "left_out.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Codec(Generic[T]):
+    """How a dataclass becomes bytes: msgpack, with arrays in their own binary form.
+
+    Attributes:
+        type: the dataclass; fields other than ``arrays`` must be what msgpack can hold.
+        arrays: field -> (little-endian dtype, shape with one -1).
+        sizes: record -> (tokens, solutions), which plan batches before any record is read.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class Row:
+        ...     name: str
+        ...     ids: np.ndarray
+        >>> rows = Codec(Row, {"ids": ("<i4", (-1,))}, sizes=lambda row: (len(row.ids), 0))
+        >>> rows.decode(rows.encode(Row("a", np.array([3, 4]))))
+        Row(name='a', ids=array([3, 4], dtype=int32))
+    """
+
+    type: type[T]
+    arrays: Mapping[str, tuple[str, tuple[int, ...]]]
+    sizes: Callable[[T], tuple[int, int]]
+
+    def encode(self, record: T) -> bytes:
+        """The bytes of a record."""
+        fields = {f.name: getattr(record, f.name) for f in dataclasses.fields(cast(Any, record))}
+        for name, (dtype, _) in self.arrays.items():
+            fields[name] = np.asarray(fields[name], dtype).tobytes()
+        return cast(bytes, msgpack.packb(fields))
+
+    def decode(self, data: bytes) -> T:
+        """The inverse of `encode`."""
+        fields: dict[str, Any] = msgpack.unpackb(data)
+        for name, (dtype, shape) in self.arrays.items():
+            fields[name] = np.frombuffer(fields[name], dtype).reshape(shape)
+        return self.type(**fields)
+
+
+class RecordWriter(Generic[T]):
+    """Appends to ``<stem>.array_record``, and on closing writes ``<stem>.sizes.npy``.
+
+    Attributes:
+        num_records: written so far.
+    """
+
+    def __init__(self, stem: Path, codec: Codec[T]):
+        self._stem, self._codec = stem, codec
+        self._file = f"{stem}.array_record"
+        # One record a group: records are read one by one, in any order.
+        self._writer = ArrayRecordWriter(self._file, "group_size:1")
+        self._sizes: list[tuple[int, int]] = []
+        self._content = hashlib.sha256()
+
+    @property
+    def num_records(self) -> int:
+        return len(self._sizes)
+
+    @property
+    def content(self) -> str:
+        """Digest of the records so far, which unlike the file is the same on every machine."""
+        return self._content.hexdigest()[:16]
+
+    def write(self, record: T) -> None:
+        self.write_encoded(self._codec.encode(record), self._codec.sizes(record))
+
+    def write_encoded(self, data: bytes, sizes: tuple[int, int]) -> None:
+        """Appends a record that another process encoded with the codec."""
+        try:
+            self._writer.write(data)
+        except RuntimeError as error:
+            raise InputError(f"{self._file}: cannot be written: {error}") from error
+        self._content.update(len(data).to_bytes(8, "little") + data)
+        self._sizes.append(sizes)
+
+    def close(self) -> None:
+        """Completes the files.
+
+        Raises:
+            InputError: they cannot be written; ArrayRecord reports a full disk here.
+        """
+        try:
+            self._writer.close()
+        except RuntimeError as error:
+            raise InputError(f"{self._file}: cannot be written: {error}") from error
+        np.save(f"{self._stem}.sizes.npy", np.array(self._sizes, np.int32).reshape(-1, 2))
+
+
+class RecordSource(Sequence[T]):
+    """Records of a file that `RecordWriter` wrote, by index.
+
+    Attributes:
+        sizes: ``[N, 2]`` int32, tokens and solutions of each record.
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+
+    def __init__(self, stem: Path, codec: Codec[T]):
+        self.sizes: np.ndarray = load_array(Path(f"{stem}.sizes.npy"))
+        self._codec = codec
+        file = Path(f"{stem}.array_record")
+        if not file.is_file():
+            raise InputError(f"{file}: expected a file of a prepared split, found none")
+        self._records: Any = ()
+        if len(self.sizes):  # an ArrayRecord file without records cannot be opened
+            from grain.sources import ArrayRecordDataSource  # imports jax; writing needs none
+
+            self._records = ArrayRecordDataSource(str(file))
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, index):
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self._codec.decode(self._records[int(index)])
+
+
+def write_left_out(folder: Path, exclusions: ExclusionCounts, kept: Container[str]) -> None:
+    """Writes ``left_out.json``, for `read_left_out`.
+
+    Args:
+        folder: of the split.
+        exclusions: what reader and preparation left out.
+        kept: ids of the questions of the split. One that occurs again in the file is there.
+    """
+    left_out: dict[str, str] = {}
+    # Of several reasons the same one, in whatever order several processes found them.
+    for id, reason in sorted(exclusions.left_out, key=lambda one: (one[1] == REPEATED_ID, one[1])):
+        if id not in kept:
+            left_out.setdefault(id, reason)
+    write_json(folder / _LEFT_OUT, left_out)
+
+
+def read_left_out(folder: Path) -> dict[str, str]:
+    """Id and reason of every question of the source file that is not in its prepared split.
+
+    An official metric counts these questions, too. One without an id has its place in the file.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    return read_json(folder / _LEFT_OUT)
+
+
+def size_summary(sizes: Sequence[int]) -> dict[str, float | int | None]:
+    """Mean, median and maximum of |Z| over the questions that have a solution.
+
+    Example:
+        >>> size_summary([0, 1, 2, 6])
+        {'mean': 3.0, 'median': 2.0, 'max': 6}
+    """
+    found = np.array([size for size in sizes if size])
+    if not len(found):
+        return {"mean": None, "median": None, "max": None}
+    return {
+        "mean": round(float(found.mean()), 2),
+        "median": float(np.median(found)),
+        "max": int(found.max()),
+    }
+
+
+def check_not_empty(
+    folder: Path, num_questions: int, for_evaluation: bool, exclusions: ExclusionCounts
+) -> None:
+    """Raises `InputError` if a split would have no question, before it gets its name."""
+    if not num_questions:
+        use = "evaluate" if for_evaluation else "train"
+        raise InputError(
+            f"{folder}: nothing to {use} on, no question can be used ({exclusions.one_line()})"
+        )

@@ -1,0 +1,276 @@
+"""A prepared split: windows, questions and what they were made from, in one folder.
+
+=======================  =====================================================
+``positives.*``          windows that hold a mention (see `records`)
+``negatives.*``          windows that do not
+``places.npy``           question, document and rank within the question of each window
+``left_out.json``        id and reason of every question that is not here
+``questions.jsonl``      id, question, golds and |Z| of every question, in order
+``tokenizer.json``       the tokenizer the windows were made with
+``meta.json``            configuration, sources, counts, |Z| statistics
+``checksums.json``       size and SHA-256 of the other files
+=======================  =====================================================
+
+The folder appears under its name only when it is complete. ``meta.json`` holds
+everything that determined the content, and a digest of it, so that a run is never
+continued on changed data. A damaged file is named when the folder is opened.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from hardem_jax.data.examples import ReadingExample
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import load_array, new_folder, read_meta, write_json
+from hardem_jax.data.parallel import map_in_order
+from hardem_jax.data.prepared.records import (
+    RecordSource,
+    RecordWriter,
+    check_not_empty,
+    read_left_out,
+    size_summary,
+    write_left_out,
+)
+from hardem_jax.data.prepared.windows import WINDOWS, Window, WindowConfig, make_windows
+from hardem_jax.data.tokenizer import Wordpieces
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+
+FORMAT = "spans 3"
+
+# Reasons of `ExclusionCounts`, for questions left out:
+NO_WORDS = "no words in any document"
+NOT_IN_DOCUMENTS = "answer not in the documents"
+FILTERED = "answer only in windows that TF-IDF left out"
+CUT = "answer cut by every window"
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What evaluation needs of an example.
+
+    Attributes:
+        id, question: as in the example.
+        golds: strings the official metric compares with, the one to show first.
+        num_solutions: |Z| over the windows of the question, each mention counted once.
+    """
+
+    id: str
+    question: str
+    golds: tuple[str, ...]
+    num_solutions: int
+
+
+class PreparedSplit:
+    """A folder that `prepare_split` wrote.
+
+    Attributes:
+        positives, negatives: windows with and without a mention.
+        questions: by id, in the order of the source.
+        places: ``[N, 3]`` int32: of each of all `windows`, its question, its document and its
+            rank among the windows of the question, each counted from 0.
+        tokenizer: `Wordpieces` the windows were made with.
+        left_out: see `hardem_jax.data.prepared.records.read_left_out`.
+        meta: content of ``meta.json``.
+
+    Raises:
+        InputError: the folder is not a complete prepared split of this format, or a file of
+            it is damaged.
+    """
+
+    def __init__(self, folder: Path):
+        self.meta = read_meta(folder, format=FORMAT)
+        self.folder = folder
+        self.left_out = read_left_out(folder)
+        self.positives = RecordSource(folder / "positives", WINDOWS)
+        self.negatives = RecordSource(folder / "negatives", WINDOWS)
+        self.places = load_array(folder / "places.npy")
+        self.tokenizer = Wordpieces(Tokenizer.from_file(str(folder / "tokenizer.json")))
+        with open(folder / "questions.jsonl", encoding="utf-8") as lines:
+            rows = [json.loads(line) for line in lines]
+        self.questions = {
+            row["id"]: Question(**row | {"golds": tuple(row["golds"])}) for row in rows
+        }
+
+    def windows(self) -> "Concatenated":
+        """All windows, positives first."""
+        return Concatenated([self.positives, self.negatives])
+
+
+class Concatenated(Sequence[Window]):
+    """Several sources of windows as one, by index.
+
+    Attributes:
+        sizes: ``[N, 2]`` int32, tokens and solutions of each window.
+
+    Example:
+        >>> len(Concatenated([]))
+        0
+    """
+
+    def __init__(self, sources: Sequence["RecordSource[Window] | Concatenated"]):
+        self._sources = list(sources)
+        self._ends = np.cumsum([len(source) for source in sources])
+        self.sizes: np.ndarray = np.concatenate(
+            [np.zeros((0, 2), np.int32), *(source.sizes for source in sources)]
+        )
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, index):
+        which = int(np.searchsorted(self._ends, index, side="right"))
+        begin = self._ends[which] - len(self._sources[which])
+        return self._sources[which][index - begin]
+
+
+def all_windows(splits: Sequence[PreparedSplit]) -> tuple[Concatenated, np.ndarray]:
+    """The windows of several splits, and their `PreparedSplit.places` with questions told apart."""
+    first = np.cumsum([0, *(len(split.questions) for split in splits)])
+    places = [
+        split.places + np.array([begin, 0, 0], np.int32)
+        for split, begin in zip(splits, first[:-1], strict=True)
+    ]
+    windows = Concatenated([split.windows() for split in splits])
+    return windows, np.concatenate([np.zeros((0, 3), np.int32), *places])
+
+
+def prepare_split(
+    examples: Iterable[ReadingExample],
+    folder: Path,
+    *,
+    tokenizer: Wordpieces,
+    config: WindowConfig,
+    metric: str,
+    sources: Mapping[str, Any],
+    exclusions: ExclusionCounts,
+    keep_without_mention: bool,
+    processes: int | None = None,
+    replace: bool = False,
+) -> dict[str, Any]:
+    """Cut every example into windows and write the split; memory holds one example at a time.
+
+    Args:
+        examples: from one of the readers.
+        folder: to be created; it may exist if it is empty.
+        tokenizer: of the encoder.
+        config: window sizes.
+        metric: "triviaqa", "squad" or "rouge", the official metric of the data.
+        sources: name of each source file -> digest, for the record, and whatever else determined
+            the examples.
+        exclusions: the readers' count; what drops out here is added to it.
+        keep_without_mention: True for data to evaluate on, where a question whose answer is
+            not found still counts. Training cannot use such a question.
+        processes: that cut windows, with the same outcome; None for this one only. They are
+            spawned, so that a script that calls this must not run anything when it is imported.
+        replace: whether a complete split of this kind is replaced; see
+            `hardem_jax.data.files.new_folder`.
+
+    Returns:
+        The content of ``meta.json``.
+
+    Raises:
+        InputError: no question can be used, or the folder exists or cannot be written.
+    """
+    set_sizes: list[int] = []
+    kept: set[str] = set()
+    documents = hashlib.sha256()
+
+    def unread() -> Iterator[ReadingExample]:
+        for example in examples:
+            if not exclusions.repeated(example.id):
+                for document in example.documents:
+                    documents.update("\0".join((document.id, document.text, "")).encode())
+                yield example
+
+    cut = functools.partial(_cut, tokenizer=tokenizer, config=config, keep=keep_without_mention)
+    with new_folder(folder, format=FORMAT, replace=replace) as partial:
+        writers = {n: RecordWriter(partial / n, WINDOWS) for n in ("positives", "negatives")}
+        places: dict[str, list[tuple[int, int, int]]] = {name: [] for name in writers}
+        with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
+            for question, windows, reason in map_in_order(cut, unread(), processes=processes):
+                if reason:
+                    exclusions.add(reason, question.id)
+                    continue
+                for rank, (document, sizes, data) in enumerate(windows):
+                    kind = "positives" if sizes[1] else "negatives"
+                    writers[kind].write_encoded(data, sizes)
+                    places[kind].append((len(set_sizes), document, rank))
+                set_sizes.append(question.num_solutions)
+                kept.add(question.id)
+                row = dataclasses.asdict(question)
+                questions.write(json.dumps(row, ensure_ascii=False) + "\n")
+        for writer in writers.values():
+            writer.close()
+        check_not_empty(folder, len(set_sizes), keep_without_mention, exclusions)
+        all_places = np.array([*places["positives"], *places["negatives"]], np.int32)
+        np.save(partial / "places.npy", all_places.reshape(-1, 3))
+        write_left_out(partial, exclusions, kept)
+        tokenizer.save(partial)
+        meta = {
+            "format": FORMAT,
+            "content": [writer.content for writer in writers.values()],
+            "windows": dataclasses.asdict(config),
+            "metric": metric,
+            "tokenizer": tokenizer.fingerprint,
+            "sources": dict(sources),
+            "documents": documents.hexdigest()[:16],
+            "keep_without_mention": keep_without_mention,
+            "counts": {
+                "examples read": len(set_sizes) + exclusions.total,
+                "left out": exclusions.total,
+                "questions": len(set_sizes),
+                "questions with a mention": sum(size > 0 for size in set_sizes),
+                "windows with a mention": writers["positives"].num_records,
+                "windows without": writers["negatives"].num_records,
+            },
+            "excluded": exclusions.as_dict(),
+            "solutions per question": size_summary(set_sizes),
+        }
+        write_json(partial / "meta.json", meta)
+    return meta
+
+
+def _cut(
+    example: ReadingExample, tokenizer: Wordpieces, config: WindowConfig, keep: bool
+) -> tuple[Question, list[tuple[int, tuple[int, int], bytes]], str | None]:
+    """The question, (document, sizes, record) of its windows, and why it cannot be used."""
+    windows = make_windows(example, tokenizer, config)
+    question = Question(
+        example.id, example.question, example.golds, _num_distinct_solutions(windows)
+    )
+    if not windows:
+        return question, [], NO_WORDS
+    if not question.num_solutions and not keep:
+        return question, [], _why_no_mention(example, tokenizer, config)
+    records = [(w.document, WINDOWS.sizes(w), WINDOWS.encode(w)) for w in windows]
+    return question, records, None
+
+
+def _why_no_mention(example: ReadingExample, tokenizer: Wordpieces, config: WindowConfig) -> str:
+    every_window = dataclasses.replace(config, max_windows=None)
+    if _num_distinct_solutions(make_windows(example, tokenizer, every_window)):
+        return FILTERED
+    matcher = AliasMatcher(example.aliases)
+    in_text = example.mentions or any(
+        len(enumerate_spans(split_words(document.text), matcher)) for document in example.documents
+    )
+    return CUT if in_text else NOT_IN_DOCUMENTS
+
+
+def _num_distinct_solutions(windows: Sequence[Window]) -> int:
+    """Mentions of a question, one that lies in several overlapping windows counted once."""
+    places = set()
+    for window in windows:
+        for first, last in window.solutions - window.context_start:
+            start = window.text_start + int(window.offsets[first, 0])
+            end = window.text_start + int(window.offsets[last, 1])
+            places.add((window.document, start, end))
+    return len(places)

@@ -1,0 +1,206 @@
+"""Documents cut into windows that fit the encoder, with Z and the way back to the text.
+
+Min et al., 2019, section 4.1 and appendix B: inputs of 300 wordpieces, questions of at
+most 64. Windows overlap by a stride of 128, as in the released code. Every window is
+read on its own and has its own Z: the mentions that lie wholly inside it.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hardem_jax.data.examples import ReadingExample
+from hardem_jax.data.prepared.records import Codec
+from hardem_jax.data.tokenizer import Pieces, Wordpieces
+from hardem_jax.errors import InputError, require
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words, trim_span
+
+NUM_SPECIAL_TOKENS = 3  # [CLS] question [SEP] context [SEP]
+
+
+@dataclasses.dataclass(frozen=True)
+class WindowConfig:
+    """How documents become windows.
+
+    Attributes:
+        max_tokens: wordpieces of a window, question and special tokens included.
+        stride: wordpieces from the start of one window to the start of the next.
+        max_question_tokens: longer questions are cut.
+        max_windows: windows kept per question, those most similar to it by TF-IDF;
+            None keeps all. The paper filters and does not say how many remain.
+    """
+
+    max_tokens: int = 300
+    stride: int = 128
+    max_question_tokens: int = 64
+    max_windows: int | None = 16
+
+    def __post_init__(self):
+        require(self, "max_tokens", "stride", "max_question_tokens", "max_windows", at_least=1)
+        room = self.max_tokens - self.max_question_tokens - NUM_SPECIAL_TOKENS
+        if room < 1:
+            raise InputError(
+                "max_tokens: expected room for a document besides max_question_tokens "
+                f"({self.max_question_tokens}) and {NUM_SPECIAL_TOKENS} special tokens, "
+                f"found {self.max_tokens}"
+            )
+        if self.stride > room:
+            raise InputError(
+                f"stride: expected at most {room}, the document tokens of a window with the "
+                f"longest question, found {self.stride}, which would leave gaps between windows"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """One input of the encoder.
+
+    Attributes:
+        example_id: of the question.
+        document: index of the document in the example.
+        text: the document text that the window covers.
+        text_start: character of the document at which ``text`` begins.
+        token_ids: ``[T]`` int32: [CLS] question [SEP] context [SEP].
+        context_start: position of the first context token.
+        offsets: ``[C, 2]`` int32, character span in ``text`` of each context token.
+        solutions: ``[Z, 2]`` int32, first and last token position (inclusive) of each
+            mention, in document order.
+        true_solution: index of the annotated mention in ``solutions``; -1 if unknown or outside.
+    """
+
+    example_id: str
+    document: int
+    text: str
+    text_start: int
+    token_ids: np.ndarray
+    context_start: int
+    offsets: np.ndarray
+    solutions: np.ndarray
+    true_solution: int = -1
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.token_ids)
+
+    def span_text(self, first: int, last: int) -> str:
+        """The document text of the tokens ``first`` to ``last``, positions in the window."""
+        start = self.offsets[first - self.context_start, 0]
+        end = self.offsets[last - self.context_start, 1]
+        return self.text[start:end]
+
+
+WINDOWS = Codec(
+    Window,
+    {"token_ids": ("<i4", (-1,)), "offsets": ("<i4", (-1, 2)), "solutions": ("<i4", (-1, 2))},
+    sizes=lambda window: (window.num_tokens, len(window.solutions)),
+)
+
+
+def make_windows(
+    example: ReadingExample, tokenizer: Wordpieces, config: WindowConfig
+) -> list[Window]:
+    """All windows of an example's documents, in document order, or the ``max_windows`` best.
+
+    Args:
+        example: question, documents and the aliases to look for; ``mentions``, if the
+            example brings them, are taken in place of a search.
+        tokenizer: of the encoder.
+        config: sizes.
+
+    Returns:
+        The windows; none if every document is empty.
+    """
+    texts = [document.text for document in example.documents]
+    question, *pieces = tokenizer.encode([example.question, *texts])
+    question = question.ids[: config.max_question_tokens]
+    matcher = AliasMatcher(example.aliases)
+    windows = []
+    for index, (text, document) in enumerate(zip(texts, pieces, strict=True)):
+        words = split_words(text)
+        if example.mentions is not None:
+            given = [span[1:] for span in example.mentions if span[0] == index]
+            mentions = np.array(given, np.int32).reshape(-1, 2)
+        else:
+            mentions = enumerate_spans(words, matcher)
+        true_mention = None
+        if example.true_mention is not None and example.true_mention[0] == index:
+            true_mention = trim_span(words, *example.true_mention[1:])
+        spans = _to_pieces(document, mentions)
+        true_span = _to_pieces(document, np.array([true_mention])) if true_mention else None
+        for begin, end in _cut(len(document.ids), len(question), config):
+            windows.append(
+                _window(
+                    example.id, index, text, question, document, spans, true_span, begin, end,
+                    tokenizer,
+                )
+            )  # fmt: skip
+    if config.max_windows is None or len(windows) <= config.max_windows:
+        return windows
+    return _most_similar(example.question, windows, config.max_windows)
+
+
+def _cut(num_pieces: int, num_question: int, config: WindowConfig) -> Iterator[tuple[int, int]]:
+    """Ranges of document pieces, each ``stride`` after the last, until the end is covered."""
+    room = config.max_tokens - num_question - NUM_SPECIAL_TOKENS
+    begin = 0
+    while begin < num_pieces:
+        yield begin, min(begin + room, num_pieces)
+        if begin + room >= num_pieces:
+            return
+        begin += config.stride
+
+
+def _to_pieces(document: Pieces, mentions: np.ndarray) -> np.ndarray:
+    """Character spans ``[M, 2]`` as sorted inclusive piece ranges, without duplicates."""
+    first = np.searchsorted(document.offsets[:, 1], mentions[:, 0], side="right")
+    last = np.searchsorted(document.offsets[:, 0], mentions[:, 1], side="left") - 1
+    # A mention made of characters that the tokenizer drops covers no piece at all.
+    spans = np.stack([first, last], axis=1)[first <= last]
+    return np.unique(spans, axis=0).astype(np.int32)
+
+
+def _window(
+    example_id, index, text, question, document, spans, true_span, begin, end, tokenizer
+) -> Window:
+    context_start = len(question) + 2
+    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
+    token_ids = np.concatenate([cls, question, sep, document.ids[begin:end], sep])
+    inside = spans[(spans[:, 0] >= begin) & (spans[:, 1] < end)]
+    text_start, text_end = int(document.offsets[begin, 0]), int(document.offsets[end - 1, 1])
+    true_solution = -1
+    if true_span is not None and len(true_span):
+        hits = np.flatnonzero((inside == true_span).all(axis=1))
+        true_solution = int(hits[0]) if len(hits) else -1
+    return Window(
+        example_id=example_id,
+        document=index,
+        text=text[text_start:text_end],
+        text_start=text_start,
+        token_ids=token_ids.astype(np.int32),
+        context_start=context_start,
+        offsets=document.offsets[begin:end] - text_start,
+        solutions=inside - begin + context_start,
+        true_solution=true_solution,
+    )
+
+
+def _most_similar(question: str, windows: Sequence[Window], count: int) -> list[Window]:
+    """The ``count`` windows most similar to the question, back in document order.
+
+    Cosine of TF-IDF vectors fitted on the windows of this question alone, ties to the
+    earlier window (Clark and Gardner, 2018, which the paper follows).
+    """
+    # Here, because they take seconds to import and every command imports this module.
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.metrics.pairwise import linear_kernel
+
+    vectorizer = TfidfVectorizer(strip_accents="unicode", stop_words="english")
+    try:
+        vectors = vectorizer.fit_transform([window.text for window in windows])
+    except ValueError:  # nothing but stop words and punctuation: no window is better than another
+        return list(windows[:count])
+    # The vectors have length 1, so that their products are cosines.
+    similarity = linear_kernel(vectors, vectorizer.transform([question]))[:, 0]
+    best = np.argsort(-similarity, kind="stable")[:count]
+    return [windows[i] for i in sorted(best)]

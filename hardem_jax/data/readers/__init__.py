@@ -1,0 +1,1 @@
+"""Official layouts -> examples, a module a layout."""

@@ -1,0 +1,174 @@
+"""Tables out of CSV files and other tables of text: which columns hold numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+from hardem_jax.data.json_stream import PathLike, long_csv_fields, read_text
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql.cell_values import parse_date, parse_quantity
+from hardem_jax.solutions.sql.types import Cell, Table
+
+DELIMITERS = ",;\t|"
+
+# In a column of numbers these say that there is none.
+_NO_NUMBER = {"", *"-–—?…", "--", "...", "n/a", "na", "none", "tba", "tbd", "unknown"}
+# Thousands are in threes; above the first thousand twos do as well, as in India.
+_NUMBER = re.compile(
+    r"(?P<sign>[-+−–]?) ?(?P<number>(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]+)?(?:\.[0-9]+)?)"
+)
+_CITATION = re.compile(r" ?(?:\[[^\[\]]+\]|[*†‡#])+")
+_MINUS = ("-", "−", "–")
+_MAX_WHOLE = 2**53  # above, float64 no longer tells whole numbers apart
+_ROWS_TO_LOOK_AT = 50
+
+
+def make_table(
+    id: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, lower: bool = False
+) -> Table:
+    """A table of texts, with the columns of numbers found.
+
+    White space is collapsed, and short rows (the header is one) are filled up with nothing. A
+    column is real if its cells are numbers, and at least one is. As a number counts:
+
+    - digits with thousands commas, a sign and decimals: "12,467", "+0.5", "−3";
+    - the same followed by marks of citations, "7,144[2]" or "12*", or behind a blank by a unit that
+      is the same in all cells and no month: "72 km";
+    - as NULL, a cell that is empty, a dash, "?", "...", or one of n/a, na, none, tba, tbd, unknown.
+
+    All else is text. So are "5th", "5%" and "$5": WikiTableQuestions compares their texts, and as
+    a number a cell would no longer answer the question which place, share or price it was.
+    An empty cell of text is "", not NULL.
+
+    Args:
+        id: of the table.
+        header: names of the columns, which may be empty or repeated.
+        rows: texts of the cells.
+        lower: True for cells in lower case, as the official engine compares them.
+
+    Example:
+        >>> rows = [["Oslo", "1,200 km", "1st"], ["Bergen", "—"]]
+        >>> table = make_table("roads.csv", ["City", "Length", "Place"], rows)
+        >>> table.types, table.rows
+        (('text', 'real', 'text'), (('Oslo', 1200.0, '1st'), ('Bergen', None, '')))
+    """
+    texts = [[" ".join(cell.split()) for cell in row] for row in (header, *rows)]
+    width = max(map(len, texts))
+    names, *cells = [row + [""] * (width - len(row)) for row in texts]
+    columns: list[Sequence[Cell]] = []
+    types = []
+    for place in range(width):
+        column = [row[place].lower() if lower else row[place] for row in cells]
+        numbers = _numbers(column)
+        types.append("text" if numbers is None else "real")
+        columns.append(column if numbers is None else numbers)
+    return Table(id, tuple(names), tuple(types), tuple(zip(*columns, strict=True)))
+
+
+def read_csv_table(
+    path: PathLike, *, delimiter: str | None = None, lower: bool = False, id: str | None = None
+) -> Table:
+    """Any table a person has as a CSV file; the first line names the columns.
+
+    Quoting is by double quotes, doubled within. Empty lines are passed over, ragged rows filled up;
+    columns of numbers are found as by `make_table`.
+
+    Args:
+        path: UTF-8 text, also compressed as `.gz`.
+        delimiter: None for the one of ``, ; tab |`` that cuts the most of the first rows alike.
+        lower: see `make_table`.
+        id: of the table; None for the path.
+
+    Raises:
+        InputError: no such file, not UTF-8, broken quotes (with their line), or no line at all.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "cars.csv")
+        ...     _ = file.write_text('Model;HP\\n"Beetle; late";50\\nGolf;75\\n')
+        ...     table = read_csv_table(file, id="cars")
+        >>> table.header, table.rows
+        (('Model', 'HP'), (('Beetle; late', 50.0), ('Golf', 75.0)))
+    """
+    text = read_text(path)
+    if delimiter is not None and len(delimiter) != 1:
+        raise InputError(f"delimiter: expected one character, found {delimiter!r}")
+    rows = parse_csv(text, str(path), delimiter=delimiter or _guess_delimiter(text))
+    if not rows:
+        raise InputError(f"{path}: expected a line with the names of columns, found an empty file")
+    return make_table(str(path) if id is None else id, rows[0], rows[1:], lower=lower)
+
+
+def parse_csv(text: str, place: str, **dialect) -> list[list[str]]:
+    """The rows of a CSV text that are not empty.
+
+    Args:
+        text: the whole of it.
+        place: begins the message.
+        dialect: of `csv.reader`, which is strict here.
+
+    Raises:
+        InputError: quotes are broken.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, **dialect)
+    try:
+        with long_csv_fields():
+            return [row for row in reader if row]
+    except csv.Error as error:
+        expected = "expected comma-separated values"
+        raise InputError(f"{place}: line {reader.line_num}: {expected}, found {error}") from error
+
+
+def _numbers(column: Sequence[str]) -> list[float | None] | None:
+    """The numbers of a real column; None for a column of text."""
+    numbers: list[float | None] = []
+    units = set()
+    for text in column:
+        if text.lower() in _NO_NUMBER:
+            numbers.append(None)
+            continue
+        number, unit = _number(text), ""
+        if number is None and (quantity := parse_quantity(text)) and not parse_date(text):
+            unit = quantity[1].lower()
+            number = _number(text.partition(" ")[0]) if _is_unit(unit) else None
+        if number is None:
+            return None
+        units.add(unit)
+        numbers.append(number)
+    return numbers if len(units) == 1 else None
+
+
+def _number(text: str) -> float | None:
+    match = _NUMBER.match(text)
+    if not match or not match["number"]:
+        return None
+    if match.end() < len(text) and not _CITATION.fullmatch(text, match.end()):
+        return None
+    number = float(match["number"].replace(",", ""))
+    if number > _MAX_WHOLE:
+        return None
+    return 0.0 - number if match["sign"] in _MINUS else number  # without a negative zero
+
+
+def _is_unit(word: str) -> bool:
+    return word == "%" or any(character.isalpha() for character in word)
+
+
+def _guess_delimiter(text: str) -> str:
+    lines = text.splitlines(keepends=True)[:_ROWS_TO_LOOK_AT]
+
+    def alike(delimiter: str) -> tuple[int, int]:
+        try:
+            with long_csv_fields():
+                widths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:  # which the parser will report, or another delimiter avoids
+            return 0, 0
+        split = [width for width in widths if width > 1]
+        most = max(set(split), key=lambda width: (split.count(width), width), default=1)
+        return split.count(most), most
+
+    return max(DELIMITERS, key=alike)

@@ -1,0 +1,283 @@
+"""Questions with ranked passages, in the layout that DPR, FiD and their successors exchange.
+
+    {"id": ..., "question": ..., "answers": [...], "ctxs": [
+        {"id": ..., "title": ..., "text": ..., "score": ..., "has_answer": ...}, ...]}
+
+A `.json` file holds a list of such objects, a `.jsonl` file one a line; the first character tells
+them apart, not the name. `id`, `score` and `has_answer` may be missing. Any retriever that
+writes this layout can replace `hardem_jax.retrieval`, which also lists, at the end and with
+nothing but an id and the reason, the questions that it could not use:
+
+    {"id": ..., "question": "", "answers": [], "ctxs": [], "left_out": ...}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import ijson
+
+from hardem_jax.data.examples import Document, OpenQuestion, Passage, ReadingExample
+from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_DOCUMENT, ExclusionCounts
+from hardem_jax.data.files import new_file
+from hardem_jax.data.json_fields import (
+    check_kind,
+    distinct,
+    get_field,
+    get_id,
+    get_strings,
+    kind_of,
+)
+from hardem_jax.data.json_stream import (
+    JsonStream,
+    PathLike,
+    iter_json_lines,
+    json_errors,
+    open_bytes,
+)
+from hardem_jax.data.readers.nq_open import file_stem
+from hardem_jax.data.readers.open_questions import IdCheck, defect_of
+from hardem_jax.errors import InputError
+
+# Warning of `ExclusionCounts`, for questions kept:
+REPEATED_PASSAGE = "passage listed twice"
+# Key of a record that holds nothing but an id and why the question cannot be used.
+_LEFT_OUT = "left_out"
+
+
+def read_contexts(
+    path: PathLike,
+    *,
+    num_passages: int | None = None,
+    skips: ExclusionCounts,
+    prepend_title: bool = False,
+    require_answers: bool = True,
+) -> Iterator[ReadingExample]:
+    """Streams questions, each with its passages as documents in the order of the file.
+
+    That order is the retriever's rank; scores are not looked at. A document's id is the
+    passage's, or ``<question id>#<rank>`` where the file gives none. `golds` are the
+    answers as they stand, `aliases` the distinct ones of them.
+
+    Args:
+        path: a JSON list or a file of JSON lines, or either with ``.gz``.
+        num_passages: only the first so many entries of ``ctxs`` are looked at; None for all.
+        skips: counts what is left out, by question id: empty question, no word left in it
+            after normalisation, no answer given, no document left, left out by whoever wrote
+            the file (for the reason given there). Warned of, with the
+            question kept: a question id that occurs again, a passage without text, a
+            passage listed twice (the better rank stays).
+        prepend_title: True makes the text title, line break, passage, so that an answer in
+            the title counts as a mention, too.
+        require_answers: True leaves out questions without an answer. False, for
+            prediction, yields them with ``aliases=()`` and ``golds=()``.
+
+    Raises:
+        InputError: the file is missing, broken or not in this layout, or a value has
+            the wrong type.
+
+    Example:
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> ctxs = [{"id": "7", "title": "Rome", "text": "Rome is old.", "score": "9.5"},
+        ...         {"id": "3", "title": "Bonn", "text": "Bonn is not.", "score": "8.1"}]
+        >>> record = {"question": "which city is old", "answers": ["Rome"], "ctxs": ctxs}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "dev.json").write_text(json.dumps([record]))
+        ...     skips = ExclusionCounts()
+        ...     (example,) = read_contexts(Path(folder, "dev.json"), num_passages=1, skips=skips)
+        >>> example.id, example.documents
+        ('dev#1', (Document(id='7', text='Rome is old.'),))
+    """
+    if num_passages is not None and num_passages < 1:
+        raise InputError(f"expected num_passages to be at least 1, found {num_passages}")
+    for place, record, question in _questions(path, skips, require_answers):
+        listed = get_field(record, "ctxs", list, place)
+        if listed is None:
+            keys = ", ".join(map(repr, record))
+            raise InputError(f"{place}: expected a list under 'ctxs', found the keys {keys}")
+        passages = {}
+        for rank, entry in enumerate(listed[:num_passages], start=1):
+            passage = _passage(entry, f"{question.id}#{rank}", f"{place}: 'ctxs' {rank}")
+            if not passage.text.strip():
+                skips.warn(EMPTY_DOCUMENT, f"{question.id}: {passage.id}")
+            elif passage.id in passages:
+                skips.warn(REPEATED_PASSAGE, f"{question.id}: {passage.id}")
+            else:
+                passages[passage.id] = passage
+        documents = tuple(_document(passage, prepend_title) for passage in passages.values())
+        if documents:
+            aliases = distinct(question.answers)
+            yield ReadingExample(
+                question.id, question.question, documents, aliases, question.answers
+            )
+        else:
+            skips.add(NO_DOCUMENT, question.id)
+
+
+def read_context_questions(
+    path: PathLike, *, skips: ExclusionCounts, require_answers: bool = True
+) -> Iterator[OpenQuestion]:
+    """The questions of such a file alone, with or without passages, to retrieve others for them.
+
+    Args and errors as for `read_contexts`.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a.jsonl").write_text('{"question": "who", "answers": ["Ada"]}')
+        ...     list(read_context_questions(Path(folder, "a.jsonl"), skips=ExclusionCounts()))
+        [OpenQuestion(id='a#1', question='who', answers=('Ada',))]
+    """
+    for _, _, question in _questions(path, skips, require_answers):
+        yield question
+
+
+def write_contexts(
+    path: PathLike,
+    questions: Iterable[tuple[OpenQuestion, Sequence[Passage]]],
+    *,
+    left_out: ExclusionCounts | None = None,
+) -> int:
+    """Writes questions with their passages, best first, as they come: none is kept in memory.
+
+    The file gets its name when it is complete. Passages whose score or `has_answer` is
+    None are written without.
+
+    Args:
+        path: ``.json`` becomes a list, any other name JSON lines; either with ``.gz``.
+        questions: each with its passages in rank order.
+        left_out: the count of the reader that the questions come from. What it holds at their
+            end follows them, so that scores are of all questions.
+
+    Returns:
+        How many questions were written, without those left out.
+
+    Raises:
+        InputError: the file cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> question = OpenQuestion("q1", "which city is old", ("Rome",))
+        >>> passages = [Passage("7", "Rome", "Rome is old.", score=9.5, has_answer=True)]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "dev.json")
+        ...     _ = write_contexts(file, [(question, passages)])
+        ...     (example,) = read_contexts(file, skips=ExclusionCounts())
+        >>> example.id, example.documents[0].text
+        ('q1', 'Rome is old.')
+    """
+    path = Path(path)
+    opened = gzip.open if path.suffix == ".gz" else open
+    start, between, end = ("", "", "")
+    if path.name.removesuffix(".gz").endswith(".json"):
+        start, between, end = ("[\n", ",", "]\n")
+    total = count = 0
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    with (
+        new_file(path) as partial,
+        opened(partial, "wt", encoding="utf-8", newline="\n") as file,
+    ):
+        file.write(start)
+        for record in _all_records(questions, left_out):
+            file.write((between if total else "") + json.dumps(record, ensure_ascii=False))
+            file.write("\n")
+            total += 1
+            count += _LEFT_OUT not in record
+        file.write(end)
+    return count
+
+
+def _all_records(
+    questions: Iterable[tuple[OpenQuestion, Sequence[Passage]]], left_out: ExclusionCounts | None
+) -> Iterator[dict[str, Any]]:
+    for question, passages in questions:
+        yield {
+            "id": question.id,
+            "question": question.question,
+            "answers": question.answers,
+            "ctxs": [_plain(passage) for passage in passages],
+        }
+    for id, reason in left_out.left_out if left_out else ():
+        yield {"id": id, "question": "", "answers": [], "ctxs": [], _LEFT_OUT: reason}
+
+
+def _plain(passage: Passage) -> dict[str, Any]:
+    fields = dataclasses.asdict(passage)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _questions(
+    path: PathLike, skips: ExclusionCounts, require_answers: bool
+) -> Iterator[tuple[str, dict[str, Any], OpenQuestion]]:
+    """(place, record, question) of every usable question."""
+    check = IdCheck(skips)
+    stem = file_stem(path)
+    for number, place, record in _records(path):
+        id = get_id(record, "id", place) or f"{stem}#{number}"
+        place = f"{place} ({id})"
+        if (reason := get_field(record, _LEFT_OUT, str, place)) is not None:
+            skips.add(reason, id)
+            continue
+        question = get_field(record, "question", str, place)
+        if question is None:
+            keys = ", ".join(map(repr, record)) or "none"
+            raise InputError(f"{place}: expected a string under 'question', found the keys {keys}")
+        answers = get_strings(record, "answers", place)
+        if reason := defect_of(question, answers, require_answers=require_answers):
+            skips.add(reason, id)
+            continue
+        check(id)
+        yield place, record, OpenQuestion(id, question, answers)
+
+
+def _records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """(number from 1, place, object) of a list or of lines."""
+    if _first_character(path) != b"[":
+        # Numbers count questions, not lines, so that both layouts give the same ids.
+        for number, (line, record) in enumerate(iter_json_lines(path), start=1):
+            yield number, f"{path}: line {line}", record
+        return
+    number = 0
+    with open_bytes(path) as stream:
+        checked = JsonStream(stream, str(path))
+        with json_errors(checked, lambda: f"{number} items"):
+            for record in ijson.items(checked, "item", use_float=True):
+                number += 1
+                place = f"{path}: item {number}"
+                yield number, place, check_kind(record, dict, f"{place}: expected")
+
+
+def _first_character(path: PathLike) -> bytes:
+    with open_bytes(path) as stream:
+        checked = JsonStream(stream, str(path))
+        while chunk := checked.read(1 << 12):
+            if text := chunk.lstrip():
+                return text[:1]
+    raise InputError(f"{path}: expected questions with passages, found an empty file")
+
+
+def _passage(entry: Any, default_id: str, place: str) -> Passage:
+    if not isinstance(entry, dict):
+        raise InputError(f"{place}: expected an object, found {kind_of(entry)}")
+    text = get_field(entry, "text", str, place)
+    if text is None:
+        keys = ", ".join(map(repr, entry)) or "none"
+        raise InputError(f"{place}: expected a string under 'text', found the keys {keys}")
+    title = get_field(entry, "title", str, place) or ""
+    return Passage(get_id(entry, "id", place) or default_id, title, text)
+
+
+def _document(passage: Passage, prepend_title: bool) -> Document:
+    title = passage.title if prepend_title else ""
+    return Document(passage.id, f"{title}\n{passage.text}" if title.strip() else passage.text)

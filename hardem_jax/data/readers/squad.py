@@ -1,0 +1,175 @@
+"""Reader for the layout of SQuAD (Rajpurkar et al., 2016), which Quoref and many others share.
+
+    {"data": [{"title", "paragraphs": [{"context", "qas": [
+        {"id", "question", "answers": [{"text", "answer_start"}, ...]}, ...]}, ...]}, ...]}
+
+The layout does not say what several answers to one question mean. In SQuAD they come
+from several annotators: any one is right. In Quoref (Dasigi et al., 2019) one annotator
+marked several spans and all of them together are the answer. Both occur with answers
+apart from one another, so the two cannot be told apart by looking: it is an argument.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.exclusions import (
+    EMPTY_DOCUMENT,
+    EMPTY_QUESTION,
+    IMPOSSIBLE,
+    MISPLACED_MENTION,
+    NO_ANSWER,
+    NO_ID,
+    SEVERAL_SPANS,
+    ExclusionCounts,
+)
+from hardem_jax.data.json_fields import check_kind, distinct, get_field, get_id
+from hardem_jax.data.json_stream import PathLike, iter_json_items
+from hardem_jax.errors import InputError
+
+AnswersAre = Literal["alternatives", "all required"]
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """What holds for every question of one file."""
+
+    answers_are: AnswersAre
+    require_answers: bool
+    skips: ExclusionCounts
+
+
+def read_squad_layout(
+    file: PathLike,
+    *,
+    skips: ExclusionCounts,
+    answers_are: AnswersAre = "alternatives",
+    require_answers: bool = True,
+) -> Iterator[ReadingExample]:
+    """Streams the questions of a file in SQuAD's layout, each with its one paragraph.
+
+    `golds` are the answer texts, `aliases` the distinct ones, `true_mention` the
+    first annotated answer. The document's id is "title#k", k counting the paragraphs of
+    that title from 0. One article is in memory at a time.
+
+    Args:
+        file: the JSON file, or the same with `.gz`.
+        skips: counts what is left out. Left out: no question id, empty question, empty
+            document (each question on it), marked impossible (SQuAD 2.0), no answer given,
+            several answer spans required. Warned of, with the question kept and
+            `true_mention` None: `answer_start` absent or not where the answer's text stands.
+        answers_are: "alternatives" (SQuAD): any one answer is right. "all required" (Quoref):
+            a question with two or more distinct answer texts needs all of them, which no
+            single span gives, and is left out. To keep such questions, and score a
+            single one of their spans as right, read the file as "alternatives".
+        require_answers: True leaves out questions without an answer. False, for prediction,
+            yields them with `aliases=()` and `golds=()`.
+
+    Raises:
+        InputError: the file is missing or not in this layout, or a value has the wrong type.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> answer = {"text": "Rome", "answer_start": 7}
+        >>> question = {"id": "q1", "question": "Which city?", "answers": [answer]}
+        >>> paragraph = {"context": "It was Rome.", "qas": [question]}
+        >>> skips = ExclusionCounts()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "dev.json")
+        ...     data = [{"title": "Italy", "paragraphs": [paragraph]}]
+        ...     _ = file.write_text(json.dumps({"data": data}))
+        ...     (example,) = read_squad_layout(file, skips=skips)
+        >>> example.documents[0].id, example.aliases, example.true_mention
+        ('Italy#0', ('Rome',), (0, 7, 11))
+    """
+    if answers_are not in get_args(AnswersAre):
+        raise ValueError(
+            f"answers_are: expected one of {get_args(AnswersAre)}, got {answers_are!r}"
+        )
+    rules = _Rules(answers_are, require_answers, skips)
+    paragraphs_of: Counter[str] = Counter()
+    for index, article in iter_json_items(file, "data"):
+        place = f"{file}: item {index} of 'data'"
+        title = get_field(article, "title", str, place) or f"article {index}"
+        for number, paragraph in enumerate(_objects(article, "paragraphs", place)):
+            document_id = f"{title}#{paragraphs_of[title]}"
+            paragraphs_of[title] += 1
+            yield from _examples(paragraph, document_id, f"{place}, paragraph {number}", rules)
+
+
+def _examples(
+    paragraph: dict[str, Any], document_id: str, place: str, rules: _Rules
+) -> Iterator[ReadingExample]:
+    document = Document(document_id, get_field(paragraph, "context", str, place) or "")
+    for number, record in enumerate(_objects(paragraph, "qas", place)):
+        example = _example(record, document, f"{place}, question {number}", rules)
+        if example is not None:
+            yield example
+
+
+def _example(
+    record: dict[str, Any], document: Document, place: str, rules: _Rules
+) -> ReadingExample | None:
+    skips = rules.skips
+    question_id = get_id(record, "id", place)
+    if question_id is None:
+        return skips.add(NO_ID, place)
+    place = f"{place} ({question_id})"
+    question = get_field(record, "question", str, place) or ""
+    answers = _answers(record, place)
+    golds = tuple(text for text, _ in answers)
+    aliases = distinct(golds)
+    if not question.strip():
+        return skips.add(EMPTY_QUESTION, question_id)
+    if not document.text.strip():
+        return skips.add(EMPTY_DOCUMENT, question_id)
+    if get_field(record, "is_impossible", bool, place):
+        return skips.add(IMPOSSIBLE, question_id)
+    if rules.require_answers and not aliases:
+        return skips.add(NO_ANSWER, question_id)
+    if rules.answers_are == "all required" and len(aliases) > 1:
+        return skips.add(SEVERAL_SPANS, question_id)
+    mention = _first_mention(answers, document.text)
+    if answers and mention is None:
+        skips.warn(MISPLACED_MENTION, question_id)
+    return ReadingExample(question_id, question, (document,), aliases, golds, mention)
+
+
+def _answers(record: dict[str, Any], place: str) -> list[tuple[str, int | None]]:
+    """(text, start) of every answer that has a text."""
+    answers = get_field(record, "answers", list, place) or []
+    expected = f"{place}: expected each element of 'answers' to be"
+    pairs = []
+    for answer in answers:
+        answer = check_kind(answer, dict, expected)
+        text = get_field(answer, "text", str, place) or ""
+        start = get_field(answer, "answer_start", int, place)
+        if text.strip():
+            pairs.append((text, start))
+    return pairs
+
+
+def _first_mention(
+    answers: list[tuple[str, int | None]], context: str
+) -> tuple[int, int, int] | None:
+    if not answers:
+        return None
+    text, start = answers[0]
+    # A negative start would count from the end, and could even match there.
+    if start is None or start < 0 or context[start : start + len(text)] != text:
+        return None
+    return 0, start, start + len(text)
+
+
+def _objects(record: dict[str, Any], key: str, place: str) -> list[dict[str, Any]]:
+    """The list of objects under `key`, which the layout cannot do without."""
+    values = get_field(record, key, list, place)
+    if values is None:
+        found = ", ".join(map(repr, list(record)[:6])) or "no keys"
+        raise InputError(f"{place}: expected a list under {key!r}, found {found}")
+    expected = f"{place}: expected each element of {key!r} to be"
+    return [check_kind(value, dict, expected) for value in values]

@@ -1,0 +1,1 @@
+"""Meshes, sharded parameters, several processes, and compiled programs kept on disk."""

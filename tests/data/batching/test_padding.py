@@ -1,0 +1,337 @@
+"""Batches: padding is explicit, plans are fair and depend on nothing but seed and step."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from hardem_jax.data.batching.packing import rows_needed
+from hardem_jax.data.batching.padding import BatchConfig, evaluation_batches
+from hardem_jax.data.batching.plans import TrainingPlan, example_batches, training_batches
+from hardem_jax.data.inputs.windows import pad_windows
+from hardem_jax.data.prepared.windows import Window
+from hardem_jax.errors import InputError
+
+PAD = functools.partial(pad_windows, num_solutions=2, pad_id=0)
+
+
+def window(number, length=6, mentions=1, true=-1):
+    return Window(
+        example_id=f"q{number}",
+        document=0,
+        text="x" * length,
+        text_start=0,
+        token_ids=np.arange(1, length + 1),
+        context_start=3,
+        offsets=np.stack([np.arange(length - 4), np.arange(length - 4) + 1], axis=1),
+        solutions=np.array([[3 + i, 3 + i] for i in range(mentions)]).reshape(-1, 2),
+        true_solution=true,
+    )
+
+
+def test_padding_table():
+    batch = pad_windows(
+        [window(0, length=6, mentions=2, true=1), None], 8, num_solutions=3, pad_id=99
+    )
+    expected = {
+        "token_ids":       [[1, 2, 3, 4, 5, 6, 99, 99], [99] * 8],
+        "token_type_ids":  [[0, 0, 0, 1, 1, 1,  0,  0], [0] * 8],
+        "where":           [[1, 1, 1, 1, 1, 1,  0,  0], [0] * 8],
+        "context":         [[0, 0, 0, 1, 1, 0,  0,  0], [0] * 8],
+        "solutions_where": [[1, 1, 0], [0, 0, 0]],
+        "true_solution":   [1, -1],
+        "row_where":       [1, 0],
+        "ids":             ["q0", ""],
+    }  # fmt: skip
+    for name, value in expected.items():
+        np.testing.assert_array_equal(np.asarray(batch[name]), np.array(value), err_msg=name)
+    np.testing.assert_array_equal(batch["solutions"][0], [[3, 3], [4, 4], [0, 0]])
+    masks = {"where", "context", "solutions_where", "row_where"}
+    for name in set(batch) - {"ids"}:
+        assert batch[name].dtype == (bool if name in masks else np.int32), name
+
+
+def test_padding_may_stand_anywhere():
+    batch = pad_windows([None, window(0)], 6, num_solutions=1, pad_id=0)
+    assert batch["token_ids"].tolist() == [[0] * 6, [1, 2, 3, 4, 5, 6]]
+    assert batch["row_where"].tolist() == [False, True] and batch["ids"] == ["", "q0"]
+
+
+def test_mentions_beyond_z_are_cut_from_the_end_and_a_cut_true_mention_is_unknown():
+    batch = pad_windows([window(0, length=9, mentions=4, true=2)], 9, num_solutions=2, pad_id=0)
+    assert batch["solutions"][0].tolist() == [[3, 3], [4, 4]]
+    assert batch["true_solution"].tolist() == [-1]
+
+
+@pytest.mark.parametrize(("largest", "expected"), [(0, 1), (1, 1), (2, 2), (3, 4), (33, 64)])
+def test_z_covers_the_largest_row(largest, expected):
+    two = np.array([[10, 0], [10, largest]])
+    assert BatchConfig().num_solutions(two) == expected
+    assert BatchConfig(max_solutions=20).num_solutions(two) == 20
+
+
+def sizes(num_positives=50, num_negatives=30):
+    """Tokens and mentions: the windows with a mention first, the others shorter."""
+    rng = np.random.default_rng(0)
+    tokens = [rng.integers(5, 65, num_positives), rng.integers(5, 17, num_negatives)]
+    mentions = [np.ones(num_positives, int), np.zeros(num_negatives, int)]
+    return np.stack([np.concatenate(tokens), np.concatenate(mentions)], axis=1)
+
+
+def plan(num_positives=50, num_negatives=30, num_steps=40, seed=3, num_devices=1, **config):
+    config = {"batch_size": 4, "buckets": (16, 32, 64)} | config
+    return TrainingPlan(
+        sizes(num_positives, num_negatives),
+        BatchConfig(**config),
+        num_steps=num_steps,
+        seed=seed,
+        num_devices=num_devices,
+    )
+
+
+PACKED = {"packed_tokens": 70, "batch_size": 8}
+
+
+@pytest.mark.parametrize("config", [{}, PACKED])
+def test_an_epoch_visits_every_positive_once_but_for_less_than_a_batch(config):
+    steps = plan(**config)
+    count = steps.steps_per_epoch
+    assert count == 50 // steps.config.batch_size
+    for epoch in range(3):
+        drawn = np.concatenate([steps[epoch * count + i].items[:, 0] for i in range(count)])
+        assert len(np.unique(drawn)) == len(drawn) == count * steps.config.batch_size
+        assert drawn.max() < 50
+
+
+def test_rows_fit_their_bucket_and_most_do_not_fit_a_smaller_one():
+    lengths = sizes()[:, 0]
+    for step in plan():
+        assert lengths[step.items].max() <= step.num_tokens
+    smaller = [s for s in plan() if s.num_tokens > 16 and lengths[s.items[:, 0]].max() <= 16]
+    assert not smaller
+
+
+@pytest.mark.parametrize("num_negatives", [1, 3, 200])
+def test_negatives_come_round_evenly_however_few_there_are(num_negatives):
+    steps = plan(num_negatives=num_negatives, num_steps=12)
+    drawn = np.concatenate([step.items[:, 1] for step in steps]) - 50
+    counts = np.bincount(drawn, minlength=num_negatives)
+    assert len(drawn) == 48
+    # 50 draws are planned, of which 2 fall to the dropped rest of the epoch.
+    assert counts.max() - counts.min() <= 1 + 2
+
+
+def test_without_negatives_batches_hold_positives_alone():
+    for step in plan(num_negatives=0, num_steps=5):
+        assert step.items.shape == (4, 1)
+
+
+def test_negatives_change_from_epoch_to_epoch():
+    steps = plan(num_negatives=1000, num_steps=24)
+    first, second = (
+        {int(n) for i in range(12) for n in steps[epoch * 12 + i].items[:, 1]} for epoch in (0, 1)
+    )
+    assert len(first & second) < 20
+
+
+def test_lengths_are_mixed_within_an_epoch_and_in_another_order_in_the_next():
+    steps = plan(num_positives=200, num_steps=150)
+    epochs = np.array([step.num_tokens for step in steps]).reshape(3, 50)
+    for lengths in epochs:
+        assert set(lengths) == {16, 32, 64}
+        # Were they in the order of their buckets, the two halves would have none in common.
+        assert set(lengths[:25]) == set(lengths[25:])
+    assert len({tuple(lengths) for lengths in epochs}) == 3
+
+
+@pytest.mark.parametrize("config", [{}, PACKED])
+def test_a_plan_is_a_pure_function_of_seed_and_step(config):
+    one, two, other = plan(**config), plan(**config), plan(seed=4, **config)
+    for step in (13, 30, 2, 7):  # out of order, first in the second epoch
+        np.testing.assert_array_equal(one[step].items, two[step].items)
+        assert one[step].num_tokens == two[step].num_tokens
+        assert one[step].packed_rows == two[step].packed_rows
+    assert any(not np.array_equal(one[i].items, other[i].items) for i in range(12))
+
+
+def test_too_little_data_and_too_long_windows_are_named():
+    with pytest.raises(InputError, match="at least one batch of 4 .* found 3"):
+        plan(num_positives=3)
+    with pytest.raises(InputError, match="at most 32 tokens .* found one of 6"):
+        plan(buckets=(16, 32))
+    with pytest.raises(InputError, match="at most 40 tokens .* found one of 6"):
+        plan(packed_tokens=40)
+    with pytest.raises(InputError, match="4 items do not divide into 2 parts of 4 devices"):
+        plan(packed_tokens=70, accumulate=2, num_devices=4)
+    with pytest.raises(InputError, match="accumulate: expected a divisor of batch_size"):
+        plan(accumulate=3)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 4])
+def test_packed_rows_suffice_for_every_device_and_take_few_values(devices):
+    lengths = sizes()[:, 0]
+    rows = set()
+    for step in plan(num_devices=devices, num_steps=30, **PACKED):
+        assert step.num_tokens == 64 and step.packed_rows is not None
+        # Of so few rows, a sixteenth is less than one.
+        parts = lengths[step.items].reshape(devices, -1)
+        assert step.packed_rows == max(rows_needed(part, 70) for part in parts)
+        rows.add(step.packed_rows)
+    assert len(rows) <= 5
+
+
+@pytest.mark.parametrize(
+    ("num_negatives", "parts"),
+    [(0, {}), (500, {}), (0, {"num_devices": 4}), (0, {"num_devices": 2, "accumulate": 2})],
+)
+def test_in_large_batches_packed_rows_are_rounded_up_by_a_sixteenth_at_most(num_negatives, parts):
+    config = {"buckets": (64,), "packed_tokens": 64, "batch_size": 1000} | parts
+    steps = plan(5000, num_negatives, num_steps=20, **config)
+    lengths = sizes(5000, num_negatives)[:, 0]
+    found = set()
+    for step in steps:
+        own = lengths[step.items].reshape(4 if parts else 1, -1)
+        needed = max(rows_needed(part, 64) for part in own)
+        assert needed <= step.packed_rows <= needed * 17 / 16
+        found.add(step.packed_rows)
+    assert len(found) <= 4
+
+
+WINDOWS = [window(i, length=6 + i % 20) for i in range(20)]
+WINDOWS += [window(100 + i, mentions=0) for i in range(7)]
+
+
+def plan_of_windows(num_steps=11, **config):
+    tokens_and_mentions = np.array([(w.num_tokens, len(w.solutions)) for w in WINDOWS])
+    config = {"batch_size": 4, "buckets": (16, 32)} | config
+    devices = config.pop("num_devices", 1)
+    return TrainingPlan(
+        tokens_and_mentions,
+        BatchConfig(**config),
+        num_steps=num_steps,
+        seed=0,
+        num_devices=devices,
+    )
+
+
+def test_training_batches_resume_at_any_step():
+    data = training_batches(WINDOWS, plan_of_windows(), pad=PAD)
+    everything = list(data)
+    assert len(everything) == 11
+    iterator = iter(data)
+    for _ in range(6):
+        next(iterator)
+    resumed = iter(data)
+    resumed.set_state(iterator.get_state())
+    for expected, got in zip(everything[6:], resumed, strict=True):
+        np.testing.assert_array_equal(expected["token_ids"], got["token_ids"])
+        assert expected["ids"] == got["ids"]
+
+
+@pytest.mark.parametrize("config", [{}, {"packed_tokens": 30, "num_devices": 2}])
+def test_shards_of_a_batch_together_are_the_batch(config):
+    steps = plan_of_windows(**config)
+    whole, *parts = (
+        next(iter(training_batches(WINDOWS, steps, pad=PAD, shard=shard)))
+        for shard in ((0, 1), (0, 2), (1, 2))
+    )
+    assert whole["ids"] == parts[0]["ids"] + parts[1]["ids"]
+    assert all(part["solutions_where"].any(axis=1).sum() == 2 for part in parts)
+    for name in set(whole) - {"ids"}:
+        np.testing.assert_array_equal(whole[name], np.concatenate([p[name] for p in parts]))
+    assert ("packing" in whole) == bool(config)
+
+
+@pytest.mark.parametrize("config", [{}, {"packed_tokens": 30, "num_devices": 2}])
+def test_parts_to_accumulate_are_the_same_rows_stacked(config):
+    whole = next(iter(training_batches(WINDOWS, plan_of_windows(**config), pad=PAD)))
+    steps = plan_of_windows(accumulate=2, **config)
+    stacked = next(iter(training_batches(WINDOWS, steps, pad=PAD)))
+    assert whole["ids"] == stacked["ids"]
+    for name in set(whole) - {"ids", "packing", "unpacking"}:
+        assert stacked[name].shape[0] == 2
+        np.testing.assert_array_equal(whole[name], np.concatenate(stacked[name]))
+    if config:
+        assert stacked["packing"].shape[:2] == (2, 2)  # parts, devices
+
+
+@pytest.mark.parametrize("config", [{}, {"packed_tokens": 32, "batch_size": 2}])
+def test_examples_have_every_shape_of_an_epoch_once_and_nothing_in_it(config):
+    steps = plan_of_windows(**config)
+    epoch = [steps[i] for i in range(steps.steps_per_epoch)]
+    shapes = {(step.packed_rows or 0, step.num_tokens) for step in epoch}
+    assert len(shapes) > 1
+    examples = example_batches(steps, pad=PAD)
+    found = []
+    for example in examples:
+        rows = example["packing"].shape[1] if config else 0
+        found.append((rows, example["token_ids"].shape[1]))
+        assert example["token_ids"].shape[0] == 2 * steps.config.batch_size
+        assert not example["row_where"].any() and not example["where"].any()
+    assert found == sorted(shapes, reverse=True)  # what does not fit fails first
+    short = plan_of_windows(num_steps=1, **config)
+    assert len(example_batches(short, pad=PAD)) == 1
+    first = next(iter(training_batches(WINDOWS, steps, pad=PAD)))
+    assert any({k: np.shape(v) for k, v in first.items()} == {k: np.shape(v) for k, v in e.items()}
+               for e in examples)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "valid"),
+    [
+        ({"batch_size": 1}, True),
+        ({"batch_size": 0}, False),
+        ({"negatives": 0}, True),
+        ({"negatives": -1}, False),
+        ({"buckets": (8,)}, True),
+        ({"buckets": ()}, False),
+        ({"buckets": (8, 8)}, False),
+        ({"buckets": (16, 8)}, False),
+        ({"packed_tokens": 1}, True),
+        ({"packed_tokens": 0}, False),
+        ({"batch_size": 4, "accumulate": 4}, True),
+        ({"batch_size": 4, "accumulate": 0}, False),
+        ({"batch_size": 4, "accumulate": 3}, False),
+    ],
+)
+def test_shapes_at_their_limits(options, valid):
+    if valid:
+        BatchConfig(**options)
+        return
+    with pytest.raises(InputError, match=list(options)[-1]):
+        BatchConfig(**options)
+
+
+def test_an_input_may_fill_a_bucket():
+    windows = [window(0, length=9), window(1, length=32)]
+    config = BatchConfig(batch_size=2, buckets=(8, 16, 32))
+
+    def read(lengths):
+        return list(evaluation_batches(windows, np.array(lengths), config=config, pad=PAD))
+
+    assert [(i.tolist(), b["token_ids"].shape[1]) for i, b in read([9, 32])] == [
+        ([0], 16),
+        ([1], 32),
+    ]
+
+
+def test_evaluation_visits_every_window_once_and_marks_the_filling():
+    windows = [window(i, length=5 + i % 28) for i in range(23)]
+    lengths = np.array([w.num_tokens for w in windows])
+    config = BatchConfig(batch_size=4, buckets=(16, 32))
+    seen = []
+    for indices, batch in evaluation_batches(windows, lengths, config=config, pad=PAD):
+        assert batch["token_ids"].shape[0] == 4
+        assert batch["row_where"].sum() == len(indices)
+        assert [batch["ids"][i] for i in range(len(indices))] == [f"q{i}" for i in indices]
+        seen.extend(indices)
+    assert sorted(seen) == list(range(23))
+
+
+def test_evaluation_adds_a_bucket_for_inputs_beyond_the_largest():
+    windows = [window(i, length=length) for i, length in enumerate((10, 40, 47, 12))]
+    lengths = np.array([w.num_tokens for w in windows])
+    config = BatchConfig(batch_size=2, buckets=(16, 32))
+    batches = list(evaluation_batches(windows, lengths, config=config, pad=PAD))
+    assert [indices.tolist() for indices, _ in batches] == [[0, 3], [1, 2]]
+    assert [batch["token_ids"].shape[1] for _, batch in batches] == [16, lengths.max()]

@@ -1,0 +1,249 @@
+"""Reader for SQuAD's layout: what is kept, what is counted, what is an error, and offsets."""
+
+import json
+
+import pytest
+
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.squad import read_squad_layout
+from hardem_jax.errors import InputError
+
+CONTEXT = "Rømer met Ole in Rome. Rome fell."
+
+
+def answer(text, start=None):
+    start = CONTEXT.index(text) if start is None else start
+    return {"text": text, "answer_start": start}
+
+
+ROME = answer("Rome")
+
+
+def question(id="q1", answers=(ROME,), **changes):
+    record = {"id": id, "question": "Where?", "answers": answers} | changes
+    return {key: value for key, value in record.items() if value is not ...}
+
+
+def paragraph(*questions, context=CONTEXT):
+    return {"context": context, "qas": questions}
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Writes questions on one paragraph, articles, or raw bytes, and reads them back."""
+
+    def run(*questions, articles=None, raw=None, **options):
+        if articles is None:
+            articles = [{"title": "Italy", "paragraphs": [paragraph(*questions)]}]
+        file = tmp_path / "dev.json"
+        text = json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False)
+        file.write_bytes(text.encode() if raw is None else raw)
+        skips = ExclusionCounts()
+        return list(read_squad_layout(file, skips=skips, **options)), skips
+
+    return run
+
+
+def test_reads_an_example(read):
+    answers = [answer("Rome", 23), answer("Rome", 17), answer("in Rome")]
+    (example,), skips = read(question(answers=answers))
+    assert (example.id, example.question) == ("q1", "Where?")
+    (document,) = example.documents
+    assert (document.id, document.text) == ("Italy#0", CONTEXT)
+    assert example.golds == ("Rome", "Rome", "in Rome")
+    assert example.aliases == ("Rome", "in Rome")
+    assert example.true_mention == (0, 23, 27)  # the first annotated, not the first in the text
+    assert example.mentions is None
+    assert skips.total == 0 and skips.warnings_as_dict() == {}
+
+
+def test_document_ids_are_unique_over_paragraphs_and_articles(read):
+    articles = [
+        {"title": "A", "paragraphs": [paragraph(question("1"), question("2"))] * 2},
+        {"paragraphs": [paragraph(question("3"))]},
+        {"title": "A", "paragraphs": [paragraph(question("4"))]},
+    ]
+    examples, _ = read(articles=articles)
+    ids = [example.documents[0].id for example in examples]
+    assert ids == ["A#0", "A#0", "A#1", "A#1", "article 1#0", "A#2"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "id"),
+    [
+        ({"id": ...}, "no question id", "item 0 of 'data', paragraph 0, question 1"),
+        ({"question": ...}, "empty question", "bad"),
+        ({"question": " \n"}, "empty question", "bad"),
+        ({"answers": ...}, "no answer given", "bad"),
+        ({"answers": []}, "no answer given", "bad"),
+        ({"answers": [{"text": " ", "answer_start": 5}]}, "no answer given", "bad"),
+        ({"is_impossible": True, "answers": []}, "marked impossible to answer", "bad"),
+        ({"is_impossible": True}, "marked impossible to answer", "bad"),
+    ],
+)
+def test_a_poor_example_is_counted_and_the_others_are_read(read, changes, reason, id):
+    bad = question(**({"id": "bad"} | changes))
+    examples, skips = read(question("a"), bad, question("b", is_impossible=False))
+    assert [example.id for example in examples] == ["a", "b"]
+    assert skips.as_dict() == {reason: 1}
+    assert skips.ids(reason)[0].endswith(id)
+
+
+@pytest.mark.parametrize("context", [" ", ..., None])
+def test_every_question_on_an_empty_paragraph_is_counted(read, context):
+    empty = paragraph(question("a"), question("b"), context=context)
+    if context is ...:
+        del empty["context"]
+    examples, skips = read(
+        articles=[{"title": "T", "paragraphs": [empty, paragraph(question("c"))]}]
+    )
+    assert [example.id for example in examples] == ["c"]
+    assert skips.as_dict() == {"empty document": 2}
+    assert skips.ids("empty document") == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "start", [16, 18, 24, CONTEXT.rindex("Rome") - len(CONTEXT), len(CONTEXT), 10**9, ...]
+)
+def test_a_misplaced_annotation_is_warned_of_and_the_example_kept(read, start):
+    bad = {"text": "Rome"} if start is ... else {"text": "Rome", "answer_start": start}
+    (example,), skips = read(question(answers=[bad, answer("Rome")]))
+    assert example.true_mention is None
+    assert example.golds == ("Rome", "Rome")
+    assert skips.total == 0
+    assert skips.warnings_as_dict() == {"annotated offset does not hold the answer": 1}
+
+
+def test_what_several_answers_mean_is_an_argument(read):
+    records = (
+        question("one"),
+        question("two", [answer("Ole"), answer("Rømer")]),
+        question("same", [answer("Rome", 17), answer("Rome", 23)]),  # one string answers it
+    )
+    examples, skips = read(*records, answers_are="all required")
+    assert [(e.id, e.aliases, e.true_mention) for e in examples] == [
+        ("one", ("Rome",), (0, 17, 21)),
+        ("same", ("Rome",), (0, 17, 21)),
+    ]
+    assert skips.as_dict() == {"several answer spans required": 1}
+    assert skips.ids("several answer spans required") == ("two",)
+
+    examples, skips = read(*records, answers_are="alternatives")
+    assert [e.golds for e in examples] == [("Rome",), ("Ole", "Rømer"), ("Rome", "Rome")]
+    assert skips.total == 0
+
+    with pytest.raises(ValueError, match="answers_are: expected one of .* got 'any'"):
+        read(answers_are="any")
+
+
+def test_questions_without_answers_can_be_kept_for_prediction(read):
+    records = question("a", ...), question("b", []), question("c", is_impossible=True)
+    examples, skips = read(*records, require_answers=False)
+    assert [(e.id, e.aliases, e.golds, e.true_mention) for e in examples] == [
+        ("a", (), (), None),
+        ("b", (), (), None),
+    ]
+    assert skips.as_dict() == {"marked impossible to answer": 1}
+    assert skips.warnings_as_dict() == {}
+
+
+@pytest.mark.parametrize(
+    ("articles", "message"),
+    [
+        ([3], "item 0 of 'data': expected an object, found an integer"),
+        ([{"title": "T"}], "item 0 of 'data': expected a list under 'paragraphs', found 'title'"),
+        ([{}], "expected a list under 'paragraphs', found no keys"),
+        ([{"title": 1, "paragraphs": []}], "expected 'title' to be a string, found an integer"),
+        ([{"paragraphs": {}}], "expected 'paragraphs' to be a list, found an object"),
+        ([{"paragraphs": ["x"]}], "each element of 'paragraphs' to be an object, found a string"),
+        ([{"paragraphs": [{"context": "x"}]}], "paragraph 0: expected a list under 'qas'"),
+        ([{"paragraphs": [paragraph(context=[])]}], "'context' to be a string, found a list"),
+    ],
+)
+def test_another_layout_is_an_error(read, articles, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read(articles=articles)
+    assert "dev.json: item 0" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"question": 3}, r"question 1 \(bad\): expected 'question' to be a string"),
+        ({"id": []}, "question 1: expected 'id' to be a string, found a list"),
+        ({"answers": {"text": ["Rome"]}}, "expected 'answers' to be a list, found an object"),
+        ({"answers": ["Rome"]}, "each element of 'answers' to be an object, found a string"),
+        ({"answers": [{"text": 1}]}, "expected 'text' to be a string, found an integer"),
+        ({"answers": [answer("Rome", "17")]}, "'answer_start' to be an integer, found a string"),
+        ({"answers": [answer("Rome", 17.0)]}, "'answer_start' to be an integer, found a number"),
+        ({"answers": [answer("Rome", True)]}, "'answer_start' to be an integer, found true"),
+        ({"is_impossible": "no"}, "'is_impossible' to be true or false, found a string"),
+    ],
+)
+def test_a_wrong_type_is_an_error(read, changes, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read(question("a"), question(**({"id": "bad"} | changes)))
+    assert "dev.json: item 0 of 'data', paragraph 0" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"", "after 0 items of 'data', before byte 0: .*premature EOF"),
+        (b'{"Data": []}', "expected an object with a list under 'data', found the keys 'Data'"),
+        (b'[{"paragraphs": []}]', "list under 'data', found a list"),
+        (b'{"data": "x"}', "list under 'data', found a string under it"),
+        (b'{"data": [{"paragraphs": []}, {"par', "after 1 items of 'data', before byte 35"),
+        (b'{"data": [{"paragraphs": [], "title": "\xff"}]}', "byte 39: expected UTF-8.*0xff"),
+    ],
+)
+def test_broken_files(read, raw, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read(raw=raw)
+    assert "dev.json: " in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_integer_ids_become_strings(read):
+    (example,), _ = read(question(17))
+    assert example.id == "17"
+
+
+def test_examples_come_before_a_defect_behind_them(tmp_path):
+    file = tmp_path / "dev.json"
+    good = json.dumps({"paragraphs": [paragraph(question("a"))]})
+    file.write_text('{"data": [' + good + ", " + good + ", {")
+    examples = read_squad_layout(file, skips=ExclusionCounts())
+    assert [next(examples).id, next(examples).id] == ["a", "a"]
+    with pytest.raises(InputError, match="after 2 items"):
+        next(examples)
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 7526), ("dev", 1172)])
+def test_real_squad(shared_dir, split, count):
+    skips = ExclusionCounts()
+    file = shared_dir / f"data/squad/{split}-v1.1.json"
+    examples = list(read_squad_layout(file, skips=skips))
+    assert len(examples) == len({example.id for example in examples}) == count
+    assert skips.total == 0 and skips.warnings_as_dict() == {}
+    for example in examples:
+        document, start, end = example.true_mention
+        assert example.documents[document].text[start:end] == example.golds[0]
+
+
+def test_real_quoref(shared_dir):
+    file = shared_dir / "data/quoref/quoref-dev-v0.1.json"
+    skips = ExclusionCounts()
+    examples = list(read_squad_layout(file, skips=skips, answers_are="all required"))
+    # 220 questions have two or more distinct texts; one has the same text twice.
+    assert skips.as_dict() == {"several answer spans required": 220}
+    assert len(examples) == 2418 - 220
+    assert skips.warnings_as_dict() == {"annotated offset does not hold the answer": 40}
+    assert sum(example.true_mention is None for example in examples) == 40
+    for example in examples:
+        if example.true_mention is not None:
+            document, start, end = example.true_mention
+            assert example.documents[document].text[start:end] == example.golds[0]
+
+    skips = ExclusionCounts()
+    assert len(list(read_squad_layout(file, skips=skips))) == 2418
+    assert skips.total == 0

@@ -1,0 +1,164 @@
+"""The file of questions on tables: what is written is read, and what is wrong is named."""
+
+import dataclasses
+import json
+
+import pytest
+
+from hardem_jax.data.examples import TableQuestion
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.table_jsonl import (
+    read_table,
+    read_table_questions,
+    write_table_questions,
+)
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql.types import Table
+
+TABLE = Table("1-1", ("player", "no."), ("text", "real"), (('an"n', 7.0), (None, 9), ("", None)))
+OTHER = Table("1-2", ("x", "x"), ("text", "text"), ())
+
+
+def question(id="train-0", table=TABLE, answer=("an\u2028n",), **changes):
+    return TableQuestion(id, "Who wears\n7?", table, answer, **changes)
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Writes objects, or raw text, one a line, and reads the questions."""
+
+    def run(*records, raw=None):
+        file = tmp_path / "train.jsonl"
+        lines = "".join(json.dumps(record) + "\n" for record in records) if raw is None else raw
+        file.write_text(lines, encoding="utf-8")
+        skips = ExclusionCounts()
+        return list(read_table_questions(file, skips=skips)), skips
+
+    return run
+
+
+def test_what_is_written_is_read(tmp_path):
+    questions = [
+        question("a"),
+        question("b", OTHER, (None,)),
+        question("c", answer=()),
+        question("d", answer=("7", "x"), match="denotation", values=("7.0", "x")),
+        question("e", answer=(7, 7.5, float("inf"))),
+    ]
+    file, skips = tmp_path / "train.jsonl", ExclusionCounts()
+    assert write_table_questions(questions, file) == 5
+    found = list(read_table_questions(file, skips=skips))
+    assert found == questions and skips.total == 0
+    assert [type(cell) for cell in found[4].answer] == [int, float, float]
+    assert found[0].table is found[2].table
+    assert file.read_text(encoding="utf-8").count('"rows"') == 2  # each table once
+    assert [path.name for path in tmp_path.iterdir()] == ["train.jsonl"]
+
+
+def test_answers_as_texts():
+    assert question(answer=("a", "")).answer_texts == ("a", "")
+    with pytest.raises(TypeError, match="train-0: expected texts, found .'a', 7"):
+        _ = question(answer=("a", 7)).answer_texts
+
+
+def test_a_file_that_is_not_complete_has_another_name(tmp_path):
+    def broken():
+        yield question()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_table_questions(broken(), tmp_path / "train.jsonl")
+    assert not (tmp_path / "train.jsonl").exists()
+
+
+def test_tables_that_differ_need_different_ids(tmp_path):
+    changed = dataclasses.replace(TABLE, rows=())
+    same = dataclasses.replace(TABLE)
+    assert write_table_questions([question("a"), question("b", same)], tmp_path / "x") == 2
+    with pytest.raises(InputError, match="two tables with the id '1-1' that differ"):
+        write_table_questions([question("a"), question("b", changed)], tmp_path / "x")
+    with pytest.raises(InputError, match="cannot be written"):
+        write_table_questions([question()], tmp_path / "none" / "x")
+
+
+def table(**changes):
+    record = {"id": "1-1", "header": ["p", "n"], "types": ["text", "real"], "rows": [["a", 7]]}
+    return {"table": {key: value for key, value in (record | changes).items() if value is not ...}}
+
+
+def line(name="q", **changes):
+    record = {"id": name, "question": "Who?", "table_id": "1-1", "answer": ["a"]}
+    return {key: value for key, value in (record | changes).items() if value is not ...}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"id": ...}, "no question id"),
+        ({"question": " "}, "empty question"),
+        ({"question": ...}, "empty question"),
+        ({"answer": None}, "no answer given"),
+        ({"answer": ...}, "no answer given"),
+    ],
+)
+def test_what_is_left_out_is_counted_and_the_others_are_read(read, changes, reason):
+    questions, skips = read(table(), line("a"), line("bad", **changes), line("b"))
+    assert [question.id for question in questions] == ["a", "b"]
+    assert skips.as_dict() == {reason: 1}
+    where = "line 3" if reason == "no question id" else "bad"
+    assert skips.ids(reason)[0].endswith(where)
+
+
+def test_repeated_questions_are_warned_of(read):
+    questions, skips = read(table(), line("a"), line("a"))
+    assert len(questions) == 2 and skips.warnings_as_dict() == {"question id occurs again": 1}
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ((line(),), r"line 1 \(q\): expected a table '1-1' in a line before, found none"),
+        ((table(), line(table_id=...)), "line 2 .*expected a table None"),
+        ((table(), line(answer="a")), "expected 'answer' to be a list, found a string"),
+        ((table(), line(answer=[True])), "cell to be a number, null or a string, found true"),
+        ((table(), line(answer=[["a"]])), "cell to be a number, null or a string, found a list"),
+        ((table(), line(match="f1")), "expected 'match' to be one of .*found f1"),
+        ((table(), line(values=[1])), "each element of 'values' to be a string"),
+        ((table(), line(values=["1", "2"])), "expected 1 under 'values', found 2"),
+        ((table(), line(answer=[7], match="denotation")), "each element of 'answer' to be a str"),
+        ((table(id=...),), "line 1: expected a table with 'id', found one without"),
+        ((table(rows=[["a"]]),), r"line 1 \(1-1\): table 1-1, row 0: expected 2 cells, found 1"),
+        ((table(types=["text"]),), "line 1 .*2 names, 1 types"),
+        ((table(types=["text", "date"]),), "expected text or real columns, found"),
+        ((table(rows=["a"]),), "expected each row to be a list, found a string"),
+        ((table(rows={}),), "expected 'rows' to be a list, found an object"),
+        ((table(header="pn"),), "expected 'header' to be a list, found a string"),
+        (({"table": []},), "expected 'table' to be an object, found a list"),
+    ],
+)
+def test_another_layout_is_an_error(read, records, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read(*records)
+    assert "train.jsonl: line" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ('{"table": ', "line 1: expected a JSON object, found broken JSON"),
+        ("[]", "line 1: expected an object, found a list"),
+    ],
+)
+def test_broken_lines_are_named(read, raw, message):
+    with pytest.raises(InputError, match=message):
+        read(raw=raw)
+
+
+def test_rows_are_fitted_only_if_that_is_asked_for():
+    record = table(rows=[["A"], ["B", 1, 2], []])["table"]
+    skips = ExclusionCounts()
+    found = read_table(record, "x", lower=True, skips=skips)
+    assert found.rows == (("a", None), ("b", 1), (None, None))
+    assert skips.warnings_as_dict() == {"table with rows of different lengths, padded": 1}
+    with pytest.raises(InputError, match="expected 2 cells, found 1"):
+        read_table(record, "x")

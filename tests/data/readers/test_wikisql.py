@@ -1,0 +1,194 @@
+"""Reader for WikiSQL, the step from queries to answers, and the official database."""
+
+import json
+import sqlite3
+from typing import Any
+
+import pytest
+
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.table_jsonl import read_table_questions
+from hardem_jax.data.readers.wikisql import read_wikisql, write_answers
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql.engine import OfficialEngine
+from hardem_jax.solutions.sql.types import Condition, Query
+
+TABLE = {
+    "id": "1-1",
+    "header": ["Player", "No."],
+    "types": ["text", "real"],
+    "rows": [["Ann Ä", 7.0], ["Bo", 42], ["Cy", None]],
+}
+
+
+def line(conditions: Any = ((1, 0, 42),), select: Any = 0, aggregator: Any = 0, **changes):
+    sql = {"sel": select, "agg": aggregator, "conds": [list(each) for each in conditions]}
+    record = {"phase": 1, "table_id": "1-1", "question": "Who wears 42?", "sql": sql} | changes
+    return {key: value for key, value in record.items() if value is not ...}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Writes questions and tables of the split "dev" into a folder."""
+
+    def run(*lines, tables=(TABLE,)):
+        for name, records in ("dev.jsonl", lines), ("dev.tables.jsonl", tables):
+            text = "".join(json.dumps(record) + "\n" for record in records)
+            (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return run
+
+
+def read(folder):
+    skips = ExclusionCounts()
+    return list(read_wikisql(folder, "dev", skips=skips)), skips
+
+
+def test_reads_an_example(folder):
+    (example,), skips = read(folder(line(conditions=[(1, 0, "42"), (0, 2, "Cy")], aggregator=3)))
+    assert (example.id, example.question) == ("dev-0", "Who wears 42?")
+    assert example.table.header == ("Player", "No.")  # only cells are in lower case
+    assert example.table.rows == (("ann ä", 7.0), ("bo", 42), ("cy", None))
+    assert example.query == Query(0, 3, (Condition(1, 0, "42"), Condition(0, 2, "Cy")))
+    assert skips.total == 0 and skips.warnings_as_dict() == {}
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (line(question=" "), "empty question"),
+        (line(question=...), "empty question"),
+        (line(table_id="1-9"), "no such table"),
+        (line(table_id=...), "no such table"),
+        (line(select=2), "query for columns or operators that there are not"),
+        (line(select=-1), "query for columns or operators that there are not"),
+        (line(aggregator=6), "query for columns or operators that there are not"),
+        (line(conditions=[(2, 0, 1)]), "query for columns or operators that there are not"),
+        (line(conditions=[(1, 3, 1)]), "query for columns or operators that there are not"),
+    ],
+)
+def test_what_is_left_out_is_counted_and_the_others_are_read(folder, bad, reason):
+    examples, skips = read(folder(line(), bad, line()))
+    assert [example.id for example in examples] == ["dev-0", "dev-2"]  # ids are of the file
+    assert skips.as_dict() == {reason: 1}
+    assert skips.ids(reason)[0].startswith("dev-1")
+
+
+def test_ragged_tables_are_fitted_and_warned_of(folder):
+    examples, skips = read(
+        folder(line(), line(), tables=[TABLE | {"rows": [["Bo"], ["Cy", 1, 2]]}])
+    )
+    assert examples[0].table.rows == (("bo", None), ("cy", 1)) and len(examples) == 2
+    assert skips.warnings_as_dict() == {"table with rows of different lengths, padded": 1}
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (line(sql=[]), "expected 'sql' to be an object, found a list"),
+        (line(sql={}), "'sel': expected a position, which is an integer, found null"),
+        (line(select="0"), "'sel': expected a position, which is an integer, found a string"),
+        (line(aggregator=1.0), "'agg': expected a position, which is an integer, found a number"),
+        (
+            line(conditions=[(1, 0)]),
+            r"'conds': expected column, operator and value, found \[1, 0\]",
+        ),
+        (line(conditions=[(1, 0, None)]), "expected a string or a number, found null"),
+        (line(conditions=[(1, 0, True)]), "expected a string or a number, found true or false"),
+        (line(conditions=[("1", 0, 1)]), "'conds': expected a position, which is an integer"),
+        (line(question=3), "expected 'question' to be a string, found an integer"),
+    ],
+)
+def test_another_layout_is_an_error(folder, bad, message):
+    with pytest.raises(InputError, match=message) as caught:
+        read(folder(line(), bad))
+    assert "dev.jsonl: line 2" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_bad_table_files_are_errors(folder):
+    with pytest.raises(InputError, match="tables.jsonl: line 2: expected a new table, found 1-1"):
+        read(folder(line(), tables=[TABLE, TABLE]))
+    with pytest.raises(InputError, match="line 1 .1-1.: table 1-1: 2 names, 1 types"):
+        read(folder(line(), tables=[TABLE | {"types": ["text"]}]))
+    path = folder(line())
+    (path / "dev.tables.jsonl").unlink()
+    with pytest.raises(InputError, match="dev.tables.jsonl: expected a file, found nothing"):
+        read(path)
+
+
+def answers(folder, out):
+    skips = ExclusionCounts()
+    written = write_answers(folder, "dev", out, skips=skips)
+    questions = list(read_table_questions(out, skips=skips))
+    assert len(questions) == written
+    return questions, skips
+
+
+def test_queries_become_answers(folder, tmp_path):
+    lines = [
+        line(),
+        line(conditions=[(0, 0, "BO")], select=1),
+        line(conditions=[], aggregator=3),
+        line(conditions=[(0, 0, "Dee")], aggregator=1),
+        line(conditions=[(0, 0, "Dee")]),
+        line(conditions=[(1, 0, "no number")]),
+        line(sql=...),
+        line(conditions=[(1, 1, 5), (1, 2, 10)]),  # one value for both, as officially
+    ]
+    questions, skips = answers(folder(*lines), tmp_path / "answers.jsonl")
+    assert [(q.id, q.answer) for q in questions] == [
+        ("dev-0", ("bo",)),
+        ("dev-1", (42.0,)),
+        ("dev-2", (3,)),
+        ("dev-3", (None,)),
+        ("dev-4", ()),
+        ("dev-7", ()),
+    ]
+    assert all(question.match == "execution" for question in questions)
+    assert skips.as_dict() == {"query cannot be executed": 1, "no query given": 1}
+    assert skips.ids("query cannot be executed") == ("dev-5",)
+    assert skips.warnings_as_dict() == {"answer is empty": 3}
+
+
+def test_the_file_of_answers_holds_no_query(shared_dir, tmp_path):
+    out = tmp_path / "answers.jsonl"
+    questions, skips = answers(shared_dir / "data/wikisql", out)
+    assert len(questions) == 451 and skips.total == 0
+    lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    keys = {key for record in lines for key in record}
+    assert keys == {"id", "question", "table_id", "answer", "match", "table"}
+    assert {key for r in lines for key in r.get("table", ())} == {"id", "header", "types", "rows"}
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 2376), ("dev", 451)])
+def test_answers_are_those_of_the_official_database(shared_dir, tmp_path, split, count):
+    folder, skips, out = shared_dir / "data/wikisql", ExclusionCounts(), tmp_path / "answers.jsonl"
+    assert write_answers(folder, split, out, skips=skips) == count and skips.total == 0
+    examples = read_wikisql(folder, split, skips=skips)
+    with OfficialEngine(folder / f"{split}.db") as engine:
+        for question, example in zip(read_table_questions(out, skips=skips), examples, strict=True):
+            assert question.id == example.id and question.table == example.table
+            assert example.query is not None
+            expected = engine.execute(example.table, example.query)
+            assert list(question.answer) == expected
+            assert list(map(type, question.answer)) == list(map(type, expected))
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_tables_and_database_say_the_same(shared_dir, split):
+    folder, skips = shared_dir / "data/wikisql", ExclusionCounts()
+    tables = {e.table.id: e.table for e in read_wikisql(folder, split, skips=skips)}
+    database = sqlite3.connect(f"{(folder / f'{split}.db').as_uri()}?mode=ro", uri=True)
+    names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    assert names == {f"table_{id.replace('-', '_')}" for id in tables}
+    for id, table in tables.items():
+        name = f"table_{id.replace('-', '_')}"
+        kinds = database.execute("SELECT lower(type) FROM pragma_table_info(?)", (name,)).fetchall()
+        assert tuple(kind for (kind,) in kinds) == table.types
+        rows = database.execute(f"SELECT * FROM {name}").fetchall()
+        assert tuple(rows) == table.rows
+        assert [[type(c) for c in row] for row in rows] == [
+            [type(c) for c in row] for row in table.rows
+        ]
+    database.close()

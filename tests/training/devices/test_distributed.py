@@ -1,0 +1,135 @@
+"""Two processes that meet on loopback: the run of one process, killed and resumed too."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardem_jax.errors import InputError
+from hardem_jax.training.devices import mesh as mesh_module
+from hardem_jax.training.devices.distributed import has_other_processes, join_processes
+from hardem_jax.training.devices.mesh import data_mesh
+from hardem_jax.training.tree_paths import named_leaves
+from tests.training import process_worker as worker
+from tests.training import toy_problem as toy
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        ({"JAX_COORDINATOR_ADDRESS": "host:1"}, True),
+        ({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, False),  # no srun
+        ({"SLURM_STEP_NUM_TASKS": "1"}, False),
+        ({"SLURM_STEP_NUM_TASKS": "4"}, True),
+        ({"OMPI_COMM_WORLD_SIZE": "2"}, True),
+        # A host of a slice asks for its neighbours, unless there is no one to ask.
+        ({"TPU_ML_PLATFORM": "JAX"}, True),
+        ({"TPU_ML_PLATFORM": "JAX", "JAX_PLATFORMS": "cpu"}, False),
+        ({"TPU_ML_PLATFORM": "JAX", "TPU_SKIP_MDS_QUERY": "1"}, False),
+        (
+            {"TPU_ML_PLATFORM": "JAX", "TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "a,b"},
+            True,
+        ),
+    ],
+)
+def test_a_launcher_is_known_by_its_variables(environment, expected):
+    assert has_other_processes(environment) is expected
+
+
+def test_what_is_missing_or_not_a_number_is_named(monkeypatch):
+    monkeypatch.setenv("JAX_NUM_PROCESSES", "two")
+    join_processes()  # nothing says that there are others
+    with pytest.raises(InputError, match="JAX_NUM_PROCESSES: expected a number, found 'two'"):
+        join_processes("on")
+
+
+def start(folder, **environment):
+    """Both processes of a run."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    shared = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    shared |= {"PYTHONPATH": str(ROOT), "JAX_COORDINATOR_ADDRESS": address}
+    shared |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", worker.__file__, str(folder)],
+            cwd=ROOT,
+            env=shared | environment | {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": str(index)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(2)
+    ]
+
+
+def finish(processes):
+    for process in processes:
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+
+
+def kill_one(processes, step):
+    """Kills the second when it begins this step; the first cannot go on and is ended as well."""
+    for line in processes[1].stdout:
+        if line == f"step {step}\n":
+            break
+    processes[1].send_signal(signal.SIGKILL)
+    processes[0].send_signal(signal.SIGKILL)
+    for process in processes:
+        _, err = process.communicate()
+        assert process.returncode == -signal.SIGKILL, err
+
+
+def terminate_one(processes, step):
+    """SIGTERM to the second at this step: both save the same step and say so in one line."""
+    for line in processes[1].stdout:
+        if line == f"step {step}\n":
+            break
+    processes[1].send_signal(signal.SIGTERM)
+    said = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [143, 143], said
+    last = [text.splitlines()[-1] for text in said]
+    assert last[0] == last[1] and last[0].startswith("stopped by SIGTERM after step ")
+    return int(last[0].split(",")[0].split()[-1])
+
+
+def losses(folder):
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [(line["step"], line["loss"]) for line in lines if line["kind"] == "train"]
+
+
+def test_two_processes_train_as_one_and_resume_after_signals(tmp_path, monkeypatch):
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+    reference = start(undisturbed)
+    kill_one(start(disturbed), step=4)
+    stopped = terminate_one(start(disturbed, SECONDS_PER_STEP="0.6"), step=4)
+    assert 4 < stopped < worker.CONFIG.num_steps
+    assert (disturbed / "last" / str(stopped)).is_dir()
+    finish(start(disturbed))
+    finish(reference)
+    with (
+        np.load(undisturbed / "final.npz") as expected,
+        np.load(disturbed / "final.npz") as found,
+    ):
+        for name in expected.files:
+            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    assert losses(disturbed) == losses(undisturbed)
+    # One process on the same number of devices, with the same batches.
+    monkeypatch.setattr(mesh_module, "MIN_SPLIT_SIZE", toy.WIDTH)
+    alone = worker.run(tmp_path / "alone", data_mesh(4, fsdp=worker.FSDP), toy.batches())
+    for (_, one), (_, two) in zip(losses(tmp_path / "alone"), losses(undisturbed), strict=True):
+        assert two == pytest.approx(one, rel=1e-5)
+    with np.load(undisturbed / "final.npz") as two:
+        for name, leaf in named_leaves(alone.state.params).items():
+            np.testing.assert_allclose(two[f"1.{name}"], leaf, atol=1e-5)

@@ -1,0 +1,211 @@
+"""Parameters and optimiser state split over devices: the same run, with less on each of them."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hardem_jax.errors import InputError
+from hardem_jax.training.checkpoint import RunCheckpoints, load_params
+from hardem_jax.training.devices import mesh as mesh_module
+from hardem_jax.training.devices.fsdp import gathering
+from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids, state_shardings
+from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
+from hardem_jax.training.state import init_state, shardings_of
+from hardem_jax.training.step import compile_train_step, make_train_step
+from hardem_jax.training.tree_paths import named_leaves
+from tests.training import toy_problem as toy
+
+OPTIMIZER = OptimizerConfig(learning_rate=1e-2, ema_decay=0.9)
+COLLECTIVE = re.compile(r"= (\(?\w+\[.*?) (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(")
+
+
+@pytest.fixture
+def small_arrays_too(monkeypatch):
+    """The toy problem's parameters are below the size from which arrays are split."""
+    monkeypatch.setattr(mesh_module, "MIN_SPLIT_SIZE", toy.WIDTH)
+
+
+@pytest.mark.parametrize(
+    ("shape", "spec"),
+    [
+        ((768, 3072), (None, "fsdp")),
+        ((3072, 768), ("fsdp",)),
+        ((768, 768), (None, "fsdp")),
+        ((30522, 768), (None, "fsdp")),  # the larger axis does not divide
+        ((12, 768, 64), (None, "fsdp")),
+        ((129, 129), ()),
+        ((64, 64), ()),  # too small
+        ((), ()),
+    ],
+)
+def test_the_largest_axis_that_divides_is_split(shape, spec):
+    shapes = {"x": jax.ShapeDtypeStruct(shape, jnp.float32)}
+    placed = state_shardings(shapes, data_mesh(8, fsdp=4))["x"]
+    assert tuple(placed.spec) == spec
+    assert state_shardings(shapes, data_mesh(8))["x"].is_fully_replicated
+
+
+@pytest.mark.parametrize("fsdp", [0, 3, 16])
+def test_fsdp_must_divide_the_devices(fsdp):
+    with pytest.raises(InputError, match=f"fsdp: expected a divisor of the 8 devices, got {fsdp}"):
+        data_mesh(8, fsdp=fsdp)
+
+
+def start(mesh):
+    params = toy.init_params()
+    optimizer = make_optimizer(OPTIMIZER, params, 10)
+    state = init_state(params, optimizer, seed=0, mesh=mesh)
+    step = make_train_step(gathering(toy.loss_fn, mesh), optimizer)
+    return state, compile_train_step(step, mesh, shardings_of(state))
+
+
+def run(mesh, steps=3):
+    state, train_step = start(mesh)
+    iterator, losses = toy.batches(batch_size=16), []
+    for _ in range(steps):
+        batch = place_batch(split_ids(next(iterator))[1], mesh)
+        state, metrics = train_step(state, batch)
+        losses.append((float(metrics["loss"]), float(metrics["grad_norm"])))
+    return state, losses
+
+
+def test_eight_devices_with_parts_of_the_parameters_train_as_one(small_arrays_too):
+    one, expected = run(data_mesh(1))
+    state, losses = run(data_mesh(8, fsdp=4))
+    np.testing.assert_allclose(losses, expected, rtol=2e-5)
+    for name, leaf in named_leaves(state.params).items():
+        np.testing.assert_allclose(leaf, named_leaves(one.params)[name], atol=2e-6)
+        assert leaf.sharding.is_fully_replicated == (leaf.size < toy.WIDTH)
+
+
+def compiled_collectives(mesh):
+    """(kind, shapes) of each collective in the compiled step."""
+    state, train_step = start(mesh)
+    batch = place_batch(split_ids(next(toy.batches(batch_size=24)))[1], mesh)
+    hlo = train_step.lower(state, batch).compile().as_text()
+    # Layouts, `{1,0}`, and the comments that number a tuple's entries say nothing here.
+    found = [(kind, re.sub(r"\{.*?\}|/\*.*?\*/", "", shapes)) for shapes, kind in
+             COLLECTIVE.findall(hlo)]  # fmt: skip
+    assert found
+    return found
+
+
+def lengths(dims):
+    """A shape up to transposition and axes of length 1, which compilers add and drop."""
+    return tuple(sorted(length for length in dims if length > 1))
+
+
+def shapes_of(found, *kinds):
+    text = " ".join(shapes for kind, shapes in found if kind in kinds)
+    shapes = (map(int, dims.split(",")) for dims in re.findall(r"f32\[([\d,]+)\]", text))
+    return {lengths(shape) for shape in shapes} - {()}
+
+
+PARAMETERS = {lengths(leaf.shape) for leaf in jax.tree.leaves(toy.init_params())} - {()}
+
+
+def test_data_parallelism_adds_up_gradients_and_gathers_nothing(small_arrays_too):
+    found = compiled_collectives(data_mesh(8))
+    assert {kind for kind, _ in found} == {"all-reduce"}
+    assert shapes_of(found, "all-reduce") == PARAMETERS == {(4, 16), (16,)}
+
+
+def test_fsdp_gathers_parameters_and_adds_up_gradients(small_arrays_too):
+    found = compiled_collectives(data_mesh(8, fsdp=8))
+    # Nothing with rows of the batch in it, 3 on a device: no activation is gathered.
+    assert shapes_of(found, "all-gather") == PARAMETERS
+    assert PARAMETERS <= shapes_of(found, "all-reduce", "reduce-scatter")
+
+
+def bytes_on_a_device(tree):
+    device = jax.devices()[0]
+    return sum(
+        shard.data.nbytes
+        for leaf in jax.tree.leaves(tree)
+        for shard in leaf.addressable_shards
+        if shard.device == device
+    )
+
+
+def test_a_device_holds_its_part_of_parameters_moments_and_average():
+    params = {"kernel": np.zeros((256, 512), np.float32), "bias": np.zeros(512, np.float32)}
+    optimizer = make_optimizer(OPTIMIZER, params, 10)
+    held = {}
+    for fsdp in (1, 2, 8):
+        state = init_state(params, optimizer, seed=0, mesh=data_mesh(8, fsdp=fsdp))
+        held[fsdp] = bytes_on_a_device((state.params, state.opt_state))
+    # Parameters, two moments, the average; beside them the counts of three links of the chain.
+    kernel, bias, counts = 4 * 256 * 512 * 4, 4 * 512 * 4, 3 * 4
+    assert held == {fsdp: kernel / fsdp + bias + counts for fsdp in (1, 2, 8)}
+
+
+MESHES = [((8, 8), (1, 1)), ((8, 4), (8, 2)), ((1, 1), (8, 8)), ((4, 2), (8, 1))]
+
+
+@pytest.mark.parametrize(("saved_on", "restored_on"), MESHES)
+def test_a_checkpoint_restores_onto_another_mesh(tmp_path, small_arrays_too, saved_on, restored_on):
+    def fresh(devices, fsdp):
+        params = toy.init_params()
+        optimizer = make_optimizer(OPTIMIZER, params, 10)
+        return init_state(params, optimizer, seed=7, mesh=data_mesh(devices, fsdp=fsdp))
+
+    # Without a zero in it, so that a missed array would show.
+    saved = fresh(*saved_on)
+    moved = jax.tree.map(lambda x: x + 1, (saved.step, saved.params, saved.opt_state))
+    for name, value in zip(("step", "params", "opt_state"), moved, strict=True):
+        object.__setattr__(saved, name, value)
+    like = fresh(*restored_on)
+    with RunCheckpoints(tmp_path, {}) as checkpoints:
+        checkpoints.save_last(saved, toy.batches(), {})
+        checkpoints.save_best(saved.params, 1, {})
+    with RunCheckpoints(tmp_path, {}) as checkpoints:
+        found = checkpoints.restore(like, toy.batches())
+    assert found is not None
+    for name, leaf in named_leaves(found[0]).items():
+        expected = named_leaves(saved)[name]
+        if name == "key":
+            leaf, expected = jax.random.key_data(leaf), jax.random.key_data(expected)
+        np.testing.assert_array_equal(leaf, expected, err_msg=name)
+    assert shardings_of(found[0]) == shardings_of(like)
+    params = load_params(tmp_path / "best", like.params)
+    jax.tree.map(np.testing.assert_array_equal, params, saved.params)
+    assert shardings_of(params) == shardings_of(like.params)
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_run_goes_on_on_another_mesh(tmp_path, small_arrays_too):
+    config = LoopConfig(
+        num_steps=10, monitor="score", eval_every=5, checkpoint_every=5, progress=False
+    )
+
+    def run_on(folder, mesh, *, killed_after=None):
+        def before_next(drawn):
+            if drawn == killed_after:
+                raise Killed
+
+        return train(
+            loss_fn=toy.loss_fn,
+            params=toy.init_params(),
+            optimizer=OPTIMIZER,
+            batches=toy.observed(toy.batches(), before_next),
+            evaluate=toy.evaluate,
+            config=config,
+            directory=tmp_path / folder,
+            mesh=mesh,
+        )
+
+    expected = run_on("undisturbed", data_mesh(1))
+    with pytest.raises(Killed):
+        run_on("moved", data_mesh(8, fsdp=8), killed_after=6)
+    found = run_on("moved", data_mesh(1))
+    for one, other in zip(found.history, expected.history, strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+    for name, leaf in named_leaves(found.state.params).items():
+        np.testing.assert_allclose(leaf, named_leaves(expected.state.params)[name], atol=5e-6)

@@ -1,0 +1,59 @@
+"""Where the rows of a batch land."""
+
+import jax
+import numpy as np
+import pytest
+
+from hardem_jax.errors import InputError
+from hardem_jax.training.devices.mesh import (
+    data_mesh,
+    mesh_over,
+    place_batch,
+    place_whole_batch,
+    split_ids,
+)
+
+
+@pytest.mark.parametrize("count", [0, -1, 9])
+def test_number_of_devices_is_checked(count):
+    with pytest.raises(InputError, match=f"expected 1 to 8 .*got {count}"):
+        data_mesh(count)
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_rows_are_split_in_order_and_scalars_are_copied(count):
+    mesh = data_mesh(count)
+    x = np.arange(48, dtype=np.int32).reshape(16, 3)
+    placed = place_batch({"x": x, "nested": {"tau": np.float32(2.5)}}, mesh)
+    shards = sorted(placed["x"].addressable_shards, key=lambda shard: shard.index[0].start or 0)
+    assert len(shards) == count
+    for shard, rows in zip(shards, np.split(x, count), strict=True):
+        np.testing.assert_array_equal(shard.data, rows)
+    tau = placed["nested"]["tau"]
+    assert tau.shape == () and len(tau.addressable_shards) == count
+    assert float(tau) == 2.5
+
+
+def test_default_mesh_has_all_devices():
+    assert data_mesh().size == len(jax.devices()) == 8
+
+
+def test_rows_that_do_not_divide_are_named():
+    batch = {"features": {"x": np.zeros((12, 2))}}
+    for place in (place_batch, place_whole_batch):
+        with pytest.raises(InputError, match="features.x: 12 rows do not divide by 8 devices"):
+            place(batch, data_mesh())
+
+
+@pytest.mark.parametrize("fsdp", [0, 3])
+def test_fsdp_divides_the_devices(fsdp):
+    with pytest.raises(InputError, match=f"expected a divisor of the 8 devices, got {fsdp}"):
+        mesh_over(jax.devices(), fsdp=fsdp)
+
+
+def test_ids_stay_on_the_host():
+    batch = {"ids": np.array(["a", "b"], dtype=object), "x": np.zeros(2)}
+    ids, arrays = split_ids(batch)
+    assert ids == ["a", "b"] and list(arrays) == ["x"]
+    assert list(batch) == ["ids", "x"]  # the caller's batch is as it was
+    assert split_ids({"x": 1}) == ([], {"x": 1})
