@@ -15,49 +15,15 @@ import hardem_jax
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# A room may import rooms of lower layers and itself, never another room of its own layer.
-# The objectives are several files but one room.
-OBJECTIVES = "hardem_jax (objectives)"
-LAYER_OF = {
-    OBJECTIVES: 0,
-    "hardem_jax.distributions": 1,
-    "hardem_jax.solutions": 1,
-    "hardem_jax.models": 2,
-    "hardem_jax.data": 2,
-    "hardem_jax.metrics": 2,
-    "hardem_jax.retrieval": 3,
-    "hardem_jax.tasks": 4,
-    "hardem_jax.training": 4,
-    "hardem_jax.analysis": 5,
-    "experiments": 6,
-}
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+EXPERIMENTS = "experiments"
+# The names that are light to import: with all of them, little more than jax is loaded.
 OBJECTIVE_FILES = {
     "hardem_jax",  # hardem_jax/__init__.py, which re-exports the objectives
-    "hardem_jax.losses",
-    "hardem_jax.objectives",
-    "hardem_jax.lazy",
-    "hardem_jax.masked",
-    "hardem_jax.posteriors",
+    *(f"hardem_jax.{name}" for name in ("lazy", "losses", "masked", "objectives", "posteriors")),
 }
-ERRORS = "hardem_jax.errors"
-# On the ground floor: any room may import them.
-GROUND = {
-    ERRORS,
-    *(f"hardem_jax.{name}" for name in ("checksums", "extras", "hub", "locks")),
-}
-
-# Project and outside imports beyond the layers: DESIGN keeps these parts usable on their own.
-ONLY_FROM_PROJECT = {
-    "hardem_jax.masked": set(),
-    "hardem_jax.losses": {"hardem_jax.masked"},
-    "hardem_jax.lazy": set(),
-    "hardem_jax.errors": set(),
-    "hardem_jax.extras": set(),
-    "hardem_jax.checksums": {ERRORS},
-    "hardem_jax.hub": {ERRORS},
-    "hardem_jax.locks": {ERRORS},
-    "hardem_jax.solutions": {"hardem_jax.solutions", ERRORS},
-}
+GROUND_FILES = {"hardem_jax.errors", "hardem_jax.lazy"}
+# Outside packages of the parts that are usable on their own.
 ONLY_FROM_OUTSIDE = {
     "hardem_jax.losses": {"jax"},
     "hardem_jax.objectives": {"jax"},
@@ -90,10 +56,30 @@ def inside(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
 
 
+def table() -> dict[str, set[str]]:
+    """Room -> rooms that it may import, by the table of docs/architecture.md, in its order."""
+    text = ARCHITECTURE.read_text(encoding="utf-8").partition("## Rooms")[2].partition("\n## ")[0]
+    rooms: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) != 3 or not cells[0].startswith("`"):
+            continue
+        allowed = set() if cells[2] == "nothing" else set(re.findall(r"`([^`]+)`", cells[2]))
+        rooms |= {name.rstrip("/"): allowed for name in re.findall(r"`([^`]+)`", cells[0])}
+    return rooms
+
+
+ROOMS = table()
+GROUND = {name for name in list(ROOMS)[: list(ROOMS).index("masked")]}
+
+
 def room_of(module: str) -> str | None:
-    if module.removesuffix(".__init__") in OBJECTIVE_FILES:
-        return OBJECTIVES
-    return next((room for room in LAYER_OF if inside(module, room)), None)
+    """The room of a module of hardem_jax: `data/readers`, `losses`; None if it has none."""
+    path = module.removesuffix(".__init__").split(".")[1:] or ["__init__"]
+    for name in ("/".join(path[:2]), path[0]):
+        if name in ROOMS:
+            return name
+    return None
 
 
 def imports_of(module: str, sources: dict[str, str]) -> set[str]:
@@ -119,16 +105,12 @@ def violations(sources: dict[str, str]) -> list[str]:
     broken = []
     for module in sources:
         imported = imports_of(module, sources)
-        ours = {name for name in imported if name.startswith(("hardem_jax", "experiments"))}
+        ours = {name for name in imported if name.startswith(("hardem_jax", EXPERIMENTS))}
         outside = {name.partition(".")[0] for name in imported - ours}
         outside -= set(sys.stdlib_module_names)
-        for name in sorted(ours - GROUND):
-            if module not in GROUND and not may_import(module, name):
-                broken.append(f"{module} imports {name}, which is not below it")
-        for part, allowed in ONLY_FROM_PROJECT.items():
-            if inside(module, part):
-                stray = {name for name in ours if not any(inside(name, a) for a in allowed)}
-                broken += [f"{module} imports {name}" for name in sorted(stray)]
+        for name in sorted(ours):
+            if not may_import(module, name):
+                broken.append(f"{module} imports {name}, which its room may not")
         for part, allowed in ONLY_FROM_OUTSIDE.items():
             if inside(module, part):
                 broken += [f"{module} imports {name}" for name in sorted(outside - allowed)]
@@ -136,13 +118,38 @@ def violations(sources: dict[str, str]) -> list[str]:
 
 
 def may_import(module: str, name: str) -> bool:
+    if inside(module, EXPERIMENTS):
+        return True
     importer, imported = room_of(module), room_of(name)
-    if importer is None or imported is None:  # a file in no room: name its layer above
+    if inside(name, EXPERIMENTS) or importer is None or imported is None:
         return False
-    return importer == imported or LAYER_OF[imported] < LAYER_OF[importer]
+    return importer == imported or imported in (ROOMS[importer] | GROUND)
 
 
-def test_imports_point_one_way():
+def test_a_room_imports_rooms_above_it_in_the_table_only():
+    above: set[str] = set()
+    for room, allowed in ROOMS.items():
+        assert allowed <= above, f"{room}: {allowed - above}"
+        above.add(room)
+    assert len(ROOMS) > 20 and "losses" not in GROUND
+
+
+def test_the_table_lists_no_import_that_nobody_needs():
+    used: dict[str, set[str]] = {room: set() for room in ROOMS}
+    sources = project_sources()
+    for module in sources:
+        room = None if inside(module, EXPERIMENTS) else room_of(module)
+        if room is not None:
+            used[room] |= {
+                room_of(name) or ""
+                for name in imports_of(module, sources)
+                if inside(name, "hardem_jax")
+            }
+    found = {room: rooms - GROUND - {room} for room, rooms in used.items()}
+    assert found == ROOMS
+
+
+def test_every_import_is_in_the_table():
     assert violations(project_sources()) == []
 
 
@@ -180,7 +187,10 @@ def test_a_wrong_import_is_found(module, source, culprit):
         ("hardem_jax.losses", "import dataclasses, jax.numpy"),
         ("hardem_jax.solutions.spans", "import numpy\nfrom hardem_jax.errors import InputError"),
         ("hardem_jax.solutions.spans", "from . import text"),
-        ("hardem_jax.tasks.span_qa", "from hardem_jax import HardEM\nfrom ..models import bert"),
+        (
+            "hardem_jax.tasks.span_qa",
+            "from hardem_jax.objectives import HardEM\nfrom ..models import lstm",
+        ),
         ("experiments.triviaqa", "from hardem_jax.analysis import figures\nimport experiments.cli"),
     ],
 )
@@ -208,7 +218,7 @@ def test_import_is_light():
     loaded = modules_loaded_by("import hardem_jax; hardem_jax.hard_em_loss, hardem_jax.HardEM")
     assert {"hardem_jax.losses", "jax"} <= loaded
     assert not {name.partition(".")[0] for name in loaded} & HEAVY
-    assert {name for name in loaded if inside(name, "hardem_jax")} <= OBJECTIVE_FILES | {ERRORS}
+    assert {name for name in loaded if inside(name, "hardem_jax")} <= OBJECTIVE_FILES | GROUND_FILES
 
 
 @pytest.mark.parametrize("name", hardem_jax.__all__)
