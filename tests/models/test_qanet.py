@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.models.layers import masked_softmax
+from hardem_jax import masked
 from hardem_jax.models.qanet import (
     EncoderBlock,
     PassageQuestionAttention,
@@ -68,13 +68,13 @@ def test_masked_softmax_is_the_formula_and_empty_rows_are_zero():
     where = RNG.random((2, 1, 5)) < 0.6
     where[0, 0, 0] = True
     where[1] = False
-    probs = masked_softmax(jnp.asarray(scores), jnp.asarray(where))
+    probs = masked.softmax(jnp.asarray(scores), jnp.asarray(where))
     np.testing.assert_allclose(probs[0], softmax(scores[0].astype(float), where[0]), rtol=1e-5)
     assert np.all(probs[0][:, ~where[0, 0]] == 0) and np.all(probs[1] == 0)
-    grad = jax.grad(lambda s: (masked_softmax(s, where) * scores).sum())(jnp.asarray(scores))
+    grad = jax.grad(lambda s: (masked.softmax(s, where) * scores).sum())(jnp.asarray(scores))
     assert np.all(np.isfinite(grad)) and np.all(grad[1] == 0)
     assert (
-        masked_softmax(jnp.zeros((1, 2), jnp.bfloat16), jnp.ones((1, 2), bool)).dtype == "float32"
+        masked.softmax(jnp.zeros((1, 2), jnp.bfloat16), jnp.ones((1, 2), bool)).dtype == "float32"
     )
 
 
