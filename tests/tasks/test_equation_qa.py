@@ -188,13 +188,13 @@ def test_one_compilation_for_all_batches_of_a_bucket(tagger, objective, caplog):
             rows = [random_input(rng) for _ in range(4)]
             batch = pad_inputs(rows, 12, num_numbers=4, num_special=2, num_solutions=4, pad_id=0)
             state, metrics = step(state, place_batch(split_ids(batch)[1], mesh))
-            hard.append(float(metrics["hard"]))
+            hard.append(float(metrics.get("hard", jnp.nan)))
             assert metrics["finite"] == 1
     assert count_compilations(caplog) == 1
     if isinstance(objective, HardEM):  # annealed within the one program
         assert hard[0] == 0 and hard[3] == 1
     else:
-        assert sum(hard) == 0
+        assert np.isnan(hard).all()  # there is nothing to draw
 
 
 class Fixed(nnx.Module):

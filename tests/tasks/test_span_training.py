@@ -62,7 +62,7 @@ def run(objective, num_devices, **options):
     for batch in batches(**options):
         state, metrics = step(state, place_batch(split_ids(batch)[1], mesh))
         losses.append(float(metrics["loss"]))
-        hard.append(float(metrics["hard"]))
+        hard.append(float(metrics.get("hard", jnp.nan)))
     return losses, hard, named_leaves(state.params)
 
 
