@@ -354,12 +354,12 @@ def test_questions_that_cannot_be_used_are_counted_and_named(capsys, tmp_path):
     call("prepare", "--file", tmp_path / "drop.json", "--out", tmp_path / "train")
     said = capsys.readouterr().out
     for line in (
-        "1  answer is not a number (q-word)",
-        "1  answer too large for float64 (q-large)",
-        "2  no equation gives the answer (q-unsolved, q-bare)",
-        "1  no answer given (q-none)",
-        "1  passage without numbers (q-bare)",
-        "2  text with numbers too large for float64 (q-good, q-unsolved)",
+        "answer is not a number: 1 (q-word)",
+        "answer too large for float64: 1 (q-large)",
+        "no equation gives the answer: 2 (q-unsolved, q-bare)",
+        "no answer given: 1 (q-none)",
+        "passage without numbers: 1 (q-bare)",
+        "text with numbers too large for float64: 2 (q-good, q-unsolved)",
     ):
         assert f"  {line}\n" in said + "\n"
     [question] = PreparedQuestions(tmp_path / "train").questions
