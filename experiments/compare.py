@@ -94,7 +94,8 @@ class CompareCommand(Setting):
             try:
                 objective = parse(AnyObjective, prog="objectives", argv=shlex.split(text))
             except (InputError, ValueError) as error:
-                raise InputError(f"objectives: {text!r}: {error}") from None
+                expected = "expected what train takes after objective:"
+                raise InputError(f"objectives: {expected}, found {text!r} ({error})") from None
             if (name := label(objective)) in rows:
                 raise InputError(f"objectives: expected different values, found {name!r} twice")
             rows[name] = objective

@@ -73,7 +73,7 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
     # Again, only two of them: runs that have ended are not repeated.
     files = [out / folder / "metrics.jsonl" for folder in ("mml-0", "hard-em-tau-2-0")]
     before = [file.stat().st_mtime_ns for file in files]
-    fewer = [*arguments, "--shown", "0", "--objectives", "mml", "hard-em"]
+    fewer = [*arguments, "--shown", "0", "--objectives", "mml", "hard-em --tau 2"]
     run_command(triviaqa.COMMANDS, prog="test", argv=fewer)
     rows = [line for line in capsys.readouterr().out.splitlines() if "±" in line]
     first = [line for line in printed.splitlines() if "±" in line]
@@ -106,9 +106,15 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
             ("--objectives", "mml", "mml"),
             "--objectives: expected different values, found 'MML' twice",
         ),
-        (("--objectives", "nml"), "--objectives: 'nml': "),
-        (("--objectives", "hard-em --tau -1"), "--objectives: 'hard-em --tau -1': "),
-        (("--objectives", "hard-em --tua 1"), "--objectives: 'hard-em --tua 1': "),
+        (("--objectives", "nml"), "found 'nml' (Unrecognized options: nml)"),
+        (
+            ("--objectives", "hard-em --tau -1"),
+            "--objectives: expected what train takes after objective:, found 'hard-em --tau -1'",
+        ),
+        (
+            ("--objectives", "hard-em --tua 1"),
+            "found 'hard-em --tua 1' (Unrecognized options: --tua, 1 (perhaps you meant --tau))",
+        ),
         (("--loop.monitor", "F1"), "loop.monitor: expected one of em,"),
     ],
 )

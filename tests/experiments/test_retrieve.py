@@ -8,6 +8,7 @@ import pytest
 from experiments import retrieve
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.readers.dpr import read_contexts
+from hardem_jax.retrieval.retrieve import Retriever
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 from tests.commands import call, fails
 from tests.retrieval.corpora import rows_of, save
@@ -130,7 +131,7 @@ def test_a_retrieval_that_is_interrupted_leaves_nothing(files, tmp_path, monkeyp
     def interrupt(self, question):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(retrieve.Retriever, "passages", interrupt)
+    monkeypatch.setattr(Retriever, "passages", interrupt)
     with pytest.raises(SystemExit, match="130"):
         run(files, tmp_path / "dev.jsonl", "--questions", files / "NQ-open.dev.jsonl")
     assert not list(tmp_path.iterdir())

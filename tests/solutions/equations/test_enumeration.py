@@ -240,7 +240,7 @@ def test_blocks_change_nothing(monkeypatch):
     rng = np.random.default_rng(0)
     table = table_of([1, 2], rng.integers(0, 9, 40), [3])
     whole = enumerate_equations(table, 4)
-    monkeypatch.setattr("hardem_jax.solutions.equations._MAX_ELEMENTS", 100)
+    monkeypatch.setattr("hardem_jax.solutions.equations.enumeration._MAX_ELEMENTS", 100)
     np.testing.assert_array_equal(enumerate_equations(table, 4), whole)
     assert len(whole) > 50
 

@@ -108,7 +108,7 @@ def test_many_questions_are_the_same_as_one_after_the_other(monkeypatch):
     text = " ".join(rng.choices(WORDS, k=60))
     questions = [[" ".join(rng.choices(WORDS, k=4))] * rng.randint(0, 3) for _ in range(20)]
     together = enumerate_rouge_spans(text, questions)
-    monkeypatch.setattr("hardem_jax.solutions.rouge._CELLS_AT_ONCE", 1)
+    monkeypatch.setattr("hardem_jax.solutions.rouge.search._CELLS_AT_ONCE", 1)
     alone = enumerate_rouge_spans(text, questions)
     for one, two in zip(together, alone, strict=True):
         np.testing.assert_array_equal(one.spans, two.spans)
