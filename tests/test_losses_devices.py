@@ -186,7 +186,7 @@ def test_a_linen_model_trained_with_pmap_is_the_one_trained_on_one_device():
         def loss(params):
             log_probs = scorer.apply(params, features)
             draw = jax.random.fold_in(key, step)
-            return objective(log_probs, step=step, key=draw, where=where, **reduction)
+            return objective(log_probs, step=step, key=draw, where=where, **reduction)[0]
 
         value, gradient = jax.value_and_grad(loss)(params)
         if reduction:
