@@ -16,15 +16,20 @@ Edge cases, as in the official evaluator unless noted: a prediction and a gold t
 both normalise to nothing ("" and "the") match exactly but have F1 0, since they
 share no token. With no golds at all the official code fails; here both scores are 0,
 so that the question stays in the denominator of `score`.
+
+Example:
+    >>> exact_match("the Eiffel Tower!", ["Eiffel tower", "La tour Eiffel"])
+    1.0
+    >>> f1("in New York City", ["New York", "Big Apple"])
+    0.6666666666666666
 """
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Mapping, Sequence
 
-from hardem_jax.metrics.text import best_over_golds, corpus_score, token_f1
+from hardem_jax.metrics.text import StringMetrics
 
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -41,56 +46,5 @@ def normalize_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", letters).split())
 
 
-def exact_match(prediction: str, golds: Sequence[str]) -> float:
-    """1.0 if the normalised prediction equals any normalised gold, else 0.0.
-
-    Raises:
-        TypeError: `golds` is a single string.
-
-    Example:
-        >>> exact_match("the Eiffel Tower!", ["Eiffel tower", "La tour Eiffel"])
-        1.0
-        >>> exact_match("Eiffel", [])
-        0.0
-    """
-    found = normalize_answer(prediction)
-    return best_over_golds(lambda _, gold: found == normalize_answer(gold), prediction, golds)
-
-
-def f1(prediction: str, golds: Sequence[str]) -> float:
-    """Token F1 in [0, 1] of the normalised strings, the maximum over `golds`.
-
-    Raises:
-        TypeError: `golds` is a single string.
-
-    Example:
-        >>> f1("in New York City", ["New York", "Big Apple"])
-        0.6666666666666666
-    """
-    found = normalize_answer(prediction).split()
-    return best_over_golds(
-        lambda _, gold: token_f1(found, normalize_answer(gold).split()), prediction, golds
-    )
-
-
-def score(
-    predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]
-) -> dict[str, float | int]:
-    """Scores of a whole data set, over all questions of `golds` (see `corpus_score`).
-
-    Args:
-        predictions: question id -> predicted answer text.
-        golds: question id -> accepted answer texts.
-
-    Returns:
-        `em` and `f1` in percent; counts `questions`, `missing` (questions without a
-        prediction, which score 0) and `unknown` (predictions for other questions).
-
-    Raises:
-        InputError: `golds` is empty.
-
-    Example:
-        >>> score({"q1": "1984", "q9": "?"}, {"q1": ["1984"], "q2": ["Rome"]})
-        {'em': 50.0, 'f1': 50.0, 'questions': 2, 'missing': 1, 'unknown': 1}
-    """
-    return corpus_score(exact_match, f1, predictions, golds)
+_METRICS = StringMetrics(normalize_answer)
+exact_match, f1, score = _METRICS.exact_match, _METRICS.f1, _METRICS.score

@@ -1,7 +1,8 @@
-"""What the answer-string metrics share: token F1, the best over golds, and the corpus mean."""
+"""What the answer-string metrics share: exact match, token F1, the best over golds, the mean."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -75,3 +76,57 @@ def corpus_score(
         "missing": len(golds) - len(answered),
         "unknown": len(predictions) - len(answered),
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class StringMetrics:
+    """Exact match and token F1 of normalised strings, as SQuAD and TriviaQA compute them.
+
+    Attributes:
+        normalize: what of a string is compared.
+
+    Example:
+        >>> metrics = StringMetrics(str.lower)
+        >>> metrics.exact_match("New York", ["new york", "Big Apple"])
+        1.0
+        >>> metrics.f1("in New York City", ["New York", "Big Apple"])
+        0.6666666666666666
+        >>> metrics.score({"q1": "1984", "q9": "?"}, {"q1": ["1984"], "q2": ["Rome"]})
+        {'em': 50.0, 'f1': 50.0, 'questions': 2, 'missing': 1, 'unknown': 1}
+    """
+
+    normalize: Callable[[str], str]
+
+    def exact_match(self, prediction: str, golds: Sequence[str]) -> float:
+        """1.0 if the normalised prediction equals any normalised gold, else 0.0.
+
+        Raises:
+            TypeError: `golds` is a single string.
+        """
+        found = self.normalize(prediction)
+        return best_over_golds(lambda _, gold: found == self.normalize(gold), prediction, golds)
+
+    def f1(self, prediction: str, golds: Sequence[str]) -> float:
+        """Token F1 in [0, 1] of the normalised strings, the maximum over `golds`.
+
+        Raises:
+            TypeError: `golds` is a single string.
+        """
+        found = self.normalize(prediction).split()
+        return best_over_golds(
+            lambda _, gold: token_f1(found, self.normalize(gold).split()), prediction, golds
+        )
+
+    def score(
+        self, predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]
+    ) -> dict[str, float | int]:
+        """Scores of a whole data set, over all questions of `golds` (see `corpus_score`).
+
+        Args:
+            predictions: question id -> predicted answer text.
+            golds: question id -> accepted answer texts.
+
+        Raises:
+            InputError: `golds` is empty.
+        """
+        return corpus_score(self.exact_match, self.f1, predictions, golds)
