@@ -14,6 +14,7 @@ Implementation = Literal["auto", "xla", "cudnn", "splash"]
 #: al., 2022, section 5); all but products with weights; everything in a layer but its input.
 Remat = Literal["none", "attention", "dots", "layer"]
 
+_RATES = ("dropout", "layer_dropout")
 _MAY_BE_ZERO = ("num_highway_layers", "num_special")
 
 
@@ -72,13 +73,10 @@ class NAQANetConfig:
     """Probability of leaving out the last sublayer of a block; earlier ones in proportion."""
 
     def __post_init__(self) -> None:
-        # Annotations are strings here (postponed evaluation).
-        for field in dataclasses.fields(self):
-            if field.type == "int":
-                least = 0 if field.name in _MAY_BE_ZERO else 1
-                require(self, field.name, at_least=least, integer=True)
-            else:
-                require(self, field.name, at_least=0, below=1)
+        require(self, *_RATES, at_least=0, below=1)
+        sizes = [f.name for f in dataclasses.fields(self) if f.name not in _RATES]
+        for name in sizes:
+            require(self, name, at_least=0 if name in _MAY_BE_ZERO else 1, integer=True)
         size, heads = self.hidden_size, self.num_heads
         if size % 2 or size < 4 or size % heads:
             raise InputError(

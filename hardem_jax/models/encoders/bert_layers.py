@@ -18,6 +18,11 @@ from hardem_jax.models.ops.fused import ACTIVATIONS
 
 # Standard deviation of the initial kernels and embeddings (Devlin et al., 2019, released code).
 INIT_STDDEV = 0.02
+_SIZES = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "max_position_embeddings", "type_vocab_size"),
+)
+_RATES = ("layer_norm_eps", "hidden_dropout", "attention_dropout")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +56,14 @@ class BertConfig:
             raise InputError("BERT config: " + "; ".join(faults))
 
     def _faults(self) -> Iterator[str]:
-        # Annotations are strings here (postponed evaluation).
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type == "int" and (type(value) is not int or not 1 <= value <= LARGEST):
-                yield f"{field.name}: expected a positive integer, found {value!r}"
-            elif field.type == "float" and (type(value) not in (int, float) or not 0 <= value < 1):
-                yield f"{field.name}: expected a number in [0, 1), found {value!r}"
+        for name in _SIZES:
+            value = getattr(self, name)
+            if type(value) is not int or not 1 <= value <= LARGEST:
+                yield f"{name}: expected a positive integer, found {value!r}"
+        for name in _RATES:
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 <= value < 1:
+                yield f"{name}: expected a number in [0, 1), found {value!r}"
         if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
             yield f"hidden_act: expected one of {sorted(ACTIVATIONS)}, found {self.hidden_act!r}"
         sizes = self.hidden_size, self.num_attention_heads
