@@ -22,7 +22,7 @@ import numpy as np
 from hardem_jax.data.files import new_folder, write_json
 from hardem_jax.retrieval.config import ArticleConfig, Idf
 from hardem_jax.retrieval.index_meta import index_meta
-from hardem_jax.retrieval.postings import PostingsWriter, rank_all, read_postings
+from hardem_jax.retrieval.postings import Index, PostingsWriter, read_postings
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.store import PassageStore
 from hardem_jax.retrieval.text import TermConfig
@@ -49,7 +49,7 @@ def build_article_index(
 
     Example:
         >>> import tempfile
-        >>> from hardem_jax.data.examples import ExclusionCounts
+        >>> from hardem_jax.data.exclusions import ExclusionCounts
         >>> from hardem_jax.retrieval.store import build_store
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     rows = ["id_text_title", "7_It is old._Rome", "9_It is not._Bonn"]
@@ -76,7 +76,7 @@ def build_article_index(
     return ArticleIndex(folder, store, verify=False)
 
 
-class ArticleIndex:
+class ArticleIndex(Index):
     """TF-IDF over the articles of a store, from a folder that `build_article_index` wrote.
 
     Args:
@@ -98,21 +98,6 @@ class ArticleIndex:
         self._count = config.counter()
         self._idf = idf
         self._terms, self._postings = read_postings(folder, num_documents=store.num_articles)
-
-    def rank(self, questions: Iterable[str], *, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The best articles of each question, best first, ties to the lower number.
-
-        Articles without a term in common with the question have score 0 and come last;
-        they are there, so that there always are ``min(k, A)``.
-
-        Args:
-            questions: texts; each is scored by itself.
-            k: how many articles.
-
-        Returns:
-            One after the other, ``[K]`` int64 articles and ``[K]`` float32 scores.
-        """
-        return rank_all(self.score_all, questions, k)
 
     def score_all(self, question: str) -> np.ndarray:
         """``[A]`` float32, the score of every article."""

@@ -10,7 +10,6 @@ question is asked of all passages, or of those of some articles, with the same s
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from hardem_jax.data.files import load_array, new_folder, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.config import PassageConfig
 from hardem_jax.retrieval.index_meta import index_meta
-from hardem_jax.retrieval.postings import Postings, rank_all
+from hardem_jax.retrieval.postings import Index, Postings
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.store import PassageStore
 from hardem_jax.retrieval.strings import StringTable, StringWriter
@@ -54,7 +53,7 @@ def build_passage_index(
 
     Example:
         >>> import tempfile
-        >>> from hardem_jax.data.examples import ExclusionCounts
+        >>> from hardem_jax.data.exclusions import ExclusionCounts
         >>> from hardem_jax.retrieval.store import build_store
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     rows = ["id_text_title", "7_It is old._Rome", "9_It is not._Bonn"]
@@ -98,7 +97,7 @@ def _numbered_terms(
     return numbers, passages
 
 
-class PassageIndex:
+class PassageIndex(Index):
     """BM25 over the passages of a store, from a folder that `build_passage_index` wrote.
 
     Args:
@@ -119,21 +118,6 @@ class PassageIndex:
             load_array(folder / f"{name}.npy") for name in ("data", "indices", "indptr")
         )
         self._postings = Postings(starts, passages, weights, len(store))
-
-    def rank(self, questions: Iterable[str], *, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The best of all passages for each question, best first, ties to the lower number.
-
-        Passages without a term in common with the question have score 0 and come last;
-        they are there, so that there always are ``min(k, N)``.
-
-        Args:
-            questions: texts; each is scored by itself.
-            k: how many passages.
-
-        Returns:
-            One after the other, ``[K]`` int64 passages and ``[K]`` float32 scores.
-        """
-        return rank_all(self.score_all, questions, k)
 
     def score_all(self, question: str) -> np.ndarray:
         """``[N]`` float32, the score of every passage."""

@@ -8,8 +8,9 @@ weights.npy     [P] float32
 
 from __future__ import annotations
 
+import abc
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -43,14 +44,30 @@ def top_k(scores: np.ndarray, k: int) -> np.ndarray:
     return candidates[np.lexsort((candidates, -scores[candidates]))[:k]]
 
 
-def rank_all(
-    score_all: Callable[[str], np.ndarray], questions: Iterable[str], k: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The `top_k` documents of each question, and their scores."""
-    for question in questions:
-        scores = score_all(question)
-        best = top_k(scores, k)
-        yield best, scores[best]
+class Index(abc.ABC):
+    """Scores every text of a collection for a question."""
+
+    @abc.abstractmethod
+    def score_all(self, question: str) -> np.ndarray:
+        """``[N]`` float32, the score of every text."""
+
+    def rank(self, questions: Iterable[str], *, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The best texts of each question, best first, ties to the lower number.
+
+        Texts without a term in common with the question have score 0 and come last; they are
+        listed too, so that there are always K = ``min(k, N)``.
+
+        Args:
+            questions: each is scored by itself.
+            k: number of texts.
+
+        Yields:
+            For each question ``[K]`` int64 numbers of texts and their ``[K]`` float32 scores.
+        """
+        for question in questions:
+            scores = self.score_all(question)
+            best = top_k(scores, k)
+            yield best, scores[best]
 
 
 class Postings:
