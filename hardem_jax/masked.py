@@ -216,7 +216,7 @@ class Rows:
         """
         scores = jax.lax.stop_gradient(self.scores)
         if self.segment_ids is None:
-            return jnp.argsort(_descending(scores), axis=-1)
+            return jnp.argsort(_descending(scores))
         # Sorted by score, then stably by row: a solution's place less that of its row's first.
         by_score = _descending(scores)
         order = by_score[jnp.argsort(self.segment_ids[by_score], stable=True)]
@@ -279,7 +279,7 @@ def as_mask(where: ArrayLike) -> Array:
 
 def _descending(scores: Array) -> Array:
     """Order of the last axis from the highest score; NaN first, for sorting would hide it last."""
-    return jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), axis=-1, stable=True)
+    return jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), stable=True)
 
 
 def _real(name: str, x: ArrayLike) -> Array:
