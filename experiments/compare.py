@@ -80,10 +80,10 @@ class CompareCommand(Setting):
 
     @abc.abstractmethod
     def answers(self, run_dir: Path, count: int) -> list[ShownAnswer]:
-        """The last parameters' answers to the first so many questions of the dev split."""
+        """The answers of the last parameters to the first ``count`` questions of the dev split."""
 
     def more_scores(self, run_dir: Path) -> Mapping[str, float]:
-        """What a task measures on a finished run beside its last evaluation."""
+        """What a task measures on a finished run in addition to its last evaluation."""
         del run_dir
         return {}
 

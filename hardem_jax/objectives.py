@@ -129,7 +129,7 @@ class EM:
     title: ClassVar[str] = "EM"
 
     posterior: AnyPosterior = Tempered(1.0)
-    """Any function of `hardem_jax.posteriors`, or one like them."""
+    """The E-step. In code it may be any posterior, in command lines one of these."""
 
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
@@ -176,6 +176,6 @@ def _text(option: Any) -> str:
     if isinstance(option, float):
         return f"{option:g}"
     if not dataclasses.is_dataclass(option):
-        return str(option)
+        return getattr(option, "__name__", str(option))
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(option).__name__).lower()
     return " ".join([name, *(text for _, text in _options(option))])

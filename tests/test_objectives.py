@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax import EM, MML, FirstOnly, HardEM
+from hardem_jax import EM, MML, FirstOnly, HardEM, posteriors
 from hardem_jax.losses import (
     annealed_loss,
     em_loss,
@@ -165,6 +165,8 @@ def test_a_label_names_what_is_not_default():
     assert label(HardEM(tau=4000.0, cap=0.8)) == "Hard EM, tau 4000, cap 0.8"
     assert label(EM(TopK(5))) == "EM, posterior top-k 5"
     assert label(EM(Tempered(0.5))) == "EM, posterior tempered 0.5"
+
+    assert label(EM(posteriors.uniform)) == "EM, posterior uniform"  # type: ignore[arg-type]
 
     class OwnObjective(MML):
         title = "mine"

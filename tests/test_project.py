@@ -146,7 +146,7 @@ def test_a_missing_package_is_one_line_that_names_its_extra():
         check=False,
     )
     last = run.stderr.splitlines()[-1]
-    assert last == "ImportError: flax: not installed (pip install 'hardem-jax[models]')"
+    assert last == "ImportError: flax: not installed (pip install '.[models]' in a checkout)"
 
 
 @pytest.mark.parametrize("extra", ["beam", "parity"])

@@ -240,7 +240,7 @@ class PassageQuestionAttention(nnx.Module):
         """[B, P, D], [B, Q, D] and their true words [B, P], [B, Q] -> [B, P, 4D]."""
         dtype = passage.dtype
         product = functools.partial(jnp.einsum, preferred_element_type=jnp.float32)
-        # In float32, so that devices add up its gradients in float32, see `bert_ops.linear`.
+        # In float32, so that devices add up its gradients in float32, see `ops.fused.linear`.
         w_p, w_q, w_pq = (row[None, None] for row in self.kernel[...])
         scores = product("bpd,bqd->bpq", (passage * w_pq).astype(dtype), question)
         scores = scores + (passage * w_p).sum(axis=-1)[:, :, None]

@@ -60,7 +60,7 @@ def make_loss(
         objective: decides which mentions are trusted.
         latent: what they are the mentions of. Scope "window" takes rows in any order; the others
             take items of ``group_size + negatives`` rows (`data.batching.grouped`).
-        negatives: the last so many rows of such an item, about which only the selector is asked.
+        negatives: number of trailing rows per item that only contribute to the selector loss.
 
     Returns:
         ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, see

@@ -2,7 +2,7 @@
 
 | name     | computed by                                      | where | dropout | dtypes       |
 |----------|--------------------------------------------------|-------|---------|--------------|
-| `xla`    | `bert_ops.attention`, fused by the compiler      | all   | yes     | any          |
+| `xla`    | `fused.attention`, fused by the compiler         | all   | yes     | any          |
 | `cudnn`  | cuDNN's fused kernel                             | GPUs  | no      | 16 bits      |
 | `splash` | JAX's Pallas kernel, gradients in one kernel too | TPUs  | no      | any          |
 | `auto`   | the kernel of the device if it can, else `xla`   | all   | yes     | any          |
@@ -24,8 +24,7 @@ from jax.typing import DTypeLike
 
 from hardem_jax.errors import InputError
 from hardem_jax.models.config import Implementation
-from hardem_jax.models.ops import attention_kernels
-from hardem_jax.models.ops import fused as bert_ops
+from hardem_jax.models.ops import attention_kernels, fused
 
 # Kernel -> the platform it is for.
 _PLATFORMS = {"cudnn": "gpu", "splash": "tpu"}
@@ -110,7 +109,7 @@ def attention(
     if chosen == "cudnn":
         return attention_kernels.cudnn(q, k, v, where, segments)
     q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, k, v))
-    compute = bert_ops.attention
+    compute = fused.attention
     if recompute:
         compute = jax.checkpoint(compute, static_argnums=(6,))
     out: jax.Array = compute(q, k, v, where, segments, seeds, rate)

@@ -1,6 +1,6 @@
 """Attention kernels of GPUs and TPUs, which hold no array of size T x T.
 
-They compute what `bert_ops.attention` does without dropout. Whether one can be used here and now is
+They compute what `fused.attention` does without dropout. Whether one can be used here and now is
 for `attention.attention` to say.
 """
 
@@ -41,7 +41,7 @@ def splash(
     Args:
         q, k, v: [B, T, heads, head size], of one floating dtype.
         where: bool [B, T], true at keys that may be attended to.
-        segments: int32 [B, T], or `None`, see `bert_ops.attention`.
+        segments: int32 [B, T], or `None`, see `fused.attention`.
         interpret: run the kernel's body as ordinary operations, on any device.
 
     Returns:
@@ -128,7 +128,7 @@ def cudnn(
     Args:
         q, k, v: bfloat16 or float16 [B, T, heads, head size].
         where: bool [B, T], true at keys that may be attended to.
-        segments: int32 [B, T], or `None`, see `bert_ops.attention`.
+        segments: int32 [B, T], or `None`, see `fused.attention`.
 
     Returns:
         [B, T, heads, head size] in the dtype of `v`; without segments, 0 at padding.
