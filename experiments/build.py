@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import subcommand
 
-from experiments import equation_text, span_files
-from experiments.cli import run_command
-from experiments.preparing import print_summary, sizes
+from hardem_jax.analysis import equation_text
+from hardem_jax.cli import spans
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.preparing import print_summary, sizes
 from hardem_jax.data import build_options
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -212,7 +213,7 @@ class Prepare:
         if build.kind == "reading":
             examples = build.examples(self.split)
             add_left_out(build, self.split, exclusions)
-            span_files.prepare(
+            spans.prepare(
                 iter(examples),
                 self.out,
                 tokenizer=self.tokenizer,

@@ -32,9 +32,9 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from experiments.cli import run_command
-from experiments.equation_qa import Compare, Evaluate, Predict, Train
-from experiments.preparing import determined_by, print_summary, watched
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.equations import Compare, Evaluate, Predict, Train
+from hardem_jax.cli.preparing import determined_by, print_summary, watched
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.equations import prepare_questions
 from hardem_jax.data.readers.drop import read_drop

@@ -22,10 +22,10 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from experiments import span_qa
-from experiments.cli import run_command
-from experiments.preparing import determined_by
-from experiments.span_files import Predict, prepare
+from hardem_jax.cli import spans
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.preparing import determined_by
+from hardem_jax.cli.spans import Predict, prepare
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest
 from hardem_jax.data.prepared.windows import WindowConfig
@@ -37,11 +37,11 @@ from hardem_jax.data.readers.narrativeqa import (
 )
 from hardem_jax.errors import require
 from hardem_jax.solutions.rouge.search import RougeRules
-from hardem_jax.tasks.span_config import InferenceConfig
+from hardem_jax.tasks.config import SpanInference
 from hardem_jax.training.config import LoopConfig
 
 #: Free-form answers are longer than names: spans of up to 40 words make up Z.
-INFERENCE = InferenceConfig(max_answer_tokens=40)
+INFERENCE = SpanInference(max_answer_tokens=40)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,25 +92,25 @@ class Prepare:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(span_qa.Train):
+class Train(spans.Train):
     """Train a reader, or continue the run in ``out`` where it stopped.
 
     Attributes:
         objective: which spans are trusted.
     """
 
-    inference: InferenceConfig = INFERENCE
+    inference: SpanInference = INFERENCE
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="rouge_l")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Compare(span_qa.Compare):
+class Compare(spans.Compare):
     """Train First-only, MML, hard EM and the released MML, and tabulate them."""
 
     TRAIN = Train
     CURVES = {"span_loss": "training loss over Z", "rouge_l": "ROUGE-L (%)"}
 
-    inference: InferenceConfig = INFERENCE
+    inference: SpanInference = INFERENCE
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="rouge_l", patience=None)
 
 
@@ -118,7 +118,7 @@ COMMANDS = {
     "prepare": Prepare,
     "train": Train,
     "compare": Compare,
-    "evaluate": span_qa.Evaluate,
+    "evaluate": spans.Evaluate,
     "predict": Predict,
 }
 

@@ -20,18 +20,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from experiments import open_qa
-from experiments.cli import run_command
 from experiments.open_qa import Compare, Prepare, Train
-from experiments.span_files import Predict
-from hardem_jax.data.prepared.spans import Question
-
-if TYPE_CHECKING:
-    from hardem_jax.tasks.span_qa import Answer
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.spans import Predict
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,12 +43,11 @@ class Evaluate(open_qa.Evaluate):
 
     predictions: Path | None = None
 
-    def predictions_text(
-        self, questions: Mapping[str, Question], answers: Mapping[str, Answer]
-    ) -> str:
+    def predictions_text(self, data: Any, answers: Any) -> str:
+        questions = {question.id: question.question for question in data.questions}
         # The official files have no ids: their evaluator finds a question by its text.
         rows = [
-            {"id": id, "question": questions[id].question, "prediction": answer.text}
+            {"id": id, "question": questions[id], "prediction": answer.text}
             for id, answer in answers.items()
         ]
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

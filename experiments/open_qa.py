@@ -10,22 +10,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
-from experiments import span_qa
-from experiments.devices import say
-from experiments.preparing import determined_by
-from experiments.runs import Scored
-from experiments.span_files import prepare
+from hardem_jax.cli import spans
+from hardem_jax.cli.preparing import determined_by
+from hardem_jax.cli.spans import prepare
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.readers.dpr import read_contexts
 from hardem_jax.errors import require
 from hardem_jax.training.config import LoopConfig
-
-if TYPE_CHECKING:
-    from jax.sharding import Mesh
 
 #: The numbers of passages that the paper chooses from (Min et al., 2019, appendix B).
 SWEEP = (10, 20, 40, 80)
@@ -41,7 +36,7 @@ class Prepare:
         out: folder to write.
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
         split: "train" drops questions without a mention in any passage, "dev" keeps them.
-        passages: the first so many of each question; None for 20 in training and 80 else, as
+        passages: the first N of each question; None for 20 in training and 80 else, as
             in the paper.
         prepend_title: put the article's title before each passage.
         metric: how answers are compared with the golds; the paper normalises as for SQuAD.
@@ -88,7 +83,7 @@ class Prepare:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Train(span_qa.Train):
+class Train(spans.Train):
     """Train a reader, or continue the run in ``out`` where it stopped.
 
     Attributes:
@@ -100,7 +95,7 @@ class Train(span_qa.Train):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Compare(span_qa.Compare):
+class Compare(spans.Compare):
     """Train First-only, MML, hard EM and the released MML, and tabulate them."""
 
     TRAIN = Train
@@ -110,19 +105,17 @@ class Compare(span_qa.Compare):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Evaluate(span_qa.Evaluate):
+class Evaluate(spans.Evaluate):
     """Score a trained reader, and choose how many passages to read.
 
     On the development split, ``--sweep 10 20 40 80`` scores every number out of one reading and
-    names the best; on the test split, ``--num-documents`` reads so many.
+    names the best; on the test split, ``--num-documents`` reads that many.
     """
 
-    def score(self, mesh: Mesh) -> Scored:
-        scored = super().score(mesh)
+    def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
         if self.sweep:
-            best = best_number(scored.scores, self.sweep)
-            say(f"best number of passages: {best} (--num-documents {best})")
-        return scored
+            best = best_number(scores, self.sweep)
+            print(f"best number of passages: {best} (--num-documents {best})")
 
 
 def best_number(scores: Mapping[str, float], sweep: tuple[int, ...]) -> int:

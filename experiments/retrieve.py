@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli import flags, peak_mib, run_command
+from hardem_jax.cli.command import flags, peak_mib, run_command
 from hardem_jax.data.examples import OpenQuestion, Passage
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import check_writable, file_digest, write_json

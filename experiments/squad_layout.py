@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from experiments.cli import run_command
-from experiments.preparing import determined_by
-from experiments.span_files import Predict, prepare
-from experiments.span_qa import Compare, Evaluate, Train
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.preparing import determined_by
+from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train, prepare
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.windows import WindowConfig

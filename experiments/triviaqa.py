@@ -18,10 +18,9 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from experiments.cli import run_command
-from experiments.preparing import determined_by
-from experiments.span_files import Predict, prepare
-from experiments.span_qa import Compare, Evaluate, Train
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.preparing import determined_by
+from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train, prepare
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.readers.triviaqa import read_triviaqa

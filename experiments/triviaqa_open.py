@@ -16,9 +16,9 @@ The development split is retrieved with ``--retriever.passages 80`` and prepared
 as they are.
 """
 
-from experiments.cli import run_command
 from experiments.open_qa import Compare, Evaluate, Prepare, Train
-from experiments.span_files import Predict
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.spans import Predict
 
 COMMANDS = {
     "prepare": Prepare,

@@ -25,9 +25,9 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from experiments.cli import run_command
-from experiments.preparing import determined_by, print_summary, watched
-from experiments.sql_qa import Compare, Evaluate, Predict, Train
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.preparing import determined_by, print_summary, watched
+from hardem_jax.cli.queries import Compare, Evaluate, Predict, Train
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.queries import PreparedQueries, prepare_queries, supervised_split
 from hardem_jax.data.readers.table_jsonl import read_table_questions, write_table_questions
@@ -129,7 +129,7 @@ class Supervise:
     force: bool = False
 
     def run(self) -> None:
-        from experiments.trained_parser import annotated_queries  # imports jax
+        from hardem_jax.tasks.queries import annotated_queries  # imports jax
 
         exclusions = ExclusionCounts()
         questions = PreparedQueries(self.data).questions

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiments.cli import run_command
+from hardem_jax.cli.command import run_command
 
 
 def call(module, *arguments):

@@ -17,7 +17,7 @@ from rich.progress import track
 from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console
-from experiments.cli import flags, run_command
+from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import write_json

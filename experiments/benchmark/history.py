@@ -29,7 +29,7 @@ from experiments.benchmark.measure import (
     with_quartiles,
 )
 from experiments.benchmark.setting import MIN_TOKENS
-from experiments.cli import flags, run_command
+from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
 

@@ -15,7 +15,7 @@ from typing import Any
 from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, quartiles, wide_console
-from experiments.cli import flags, run_command
+from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches
 from hardem_jax.data.files import write_json

@@ -29,7 +29,7 @@ from experiments.benchmark.measure import (
 )
 from experiments.benchmark.processes import Worker, WorkerError, worker_pool
 from experiments.benchmark.setting import OBJECTIVES, Setting
-from experiments.cli import run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 
 FEW, MANY, FEW_AGAIN = "step, smaller |Z|", "step, larger |Z|", "step, smaller |Z| again"

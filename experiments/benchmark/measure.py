@@ -16,7 +16,7 @@ from rich.progress import track
 from experiments.benchmark.flags import BenchmarkFlags
 from experiments.benchmark.processes import Worker
 from experiments.benchmark.setting import Setting
-from experiments.cli import flags
+from hardem_jax.cli.command import flags
 from hardem_jax.data.files import write_json
 
 

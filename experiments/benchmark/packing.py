@@ -18,7 +18,7 @@ from typing import Any, Literal
 from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console, with_quartiles
-from experiments.cli import flags, run_command
+from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import write_json
 from hardem_jax.data.prepared.spans import PreparedSplit, all_windows

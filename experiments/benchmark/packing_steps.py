@@ -23,7 +23,7 @@ from hardem_jax.models.encoders.bert import Bert
 from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM
-from hardem_jax.tasks.span_qa import make_loss
+from hardem_jax.tasks.spans import make_span_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import init_state
@@ -63,7 +63,7 @@ def training_step(
     optimizer = make_optimizer(OPTIMIZER_CONFIG, params, NUM_STEPS)
     schedule = learning_rate_schedule(OPTIMIZER_CONFIG, NUM_STEPS)
     train_step = compile_train_step(
-        make_train_step(make_loss(graphdef, HardEM()), optimizer, schedule), mesh
+        make_train_step(make_span_loss(graphdef, HardEM()), optimizer, schedule), mesh
     )
     state = init_state(params, optimizer, command.seed, mesh)
 

@@ -20,8 +20,8 @@ import numpy as np
 from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console
-from experiments.cli import flags, peak_mib, run_command
 from experiments.retrieve import READERS, Layout
+from hardem_jax.cli.command import flags, peak_mib, run_command
 from hardem_jax.data.examples import OpenQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import new_folder, write_json

@@ -30,7 +30,7 @@ from experiments.benchmark.sql_queries import (
     holding_conditions,
     sample_queries,
 )
-from experiments.cli import flags, run_command
+from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import write_json
 from hardem_jax.data.readers.wikisql import read_wikisql

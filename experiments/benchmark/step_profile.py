@@ -20,7 +20,7 @@ from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console
 from experiments.benchmark.setting import MIN_TOKENS, Setting, sizes_of
-from experiments.cli import flags, run_command
+from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
 

@@ -21,7 +21,8 @@ from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.sqlova import NUM_AGGREGATORS, NUM_OPERATORS, SQLova
 from hardem_jax.solutions.equations.rules import MINUS, PASSAGE, PLUS, SPECIAL, EquationRules
 from hardem_jax.solutions.sql.types import MAX_CONDITIONS
-from hardem_jax.tasks import equation_qa, span_qa, sql_qa
+from hardem_jax.tasks.base import make_loss
+from hardem_jax.tasks.spans import make_span_loss
 
 Array = jax.Array
 Batch = dict[str, np.ndarray]
@@ -229,7 +230,7 @@ def _tagger_parts(rules: EquationRules | None, log_probs: Callable[..., Array]) 
         model=lambda encoder: EquationTagger(
             encoder, num_special=NUM_SPECIAL, rules=rules, rngs=nnx.Rngs(0)
         ),
-        make_loss=equation_qa.make_loss,
+        make_loss=make_loss,
         scores=lambda setting: {"tags": (setting.rows, NUM_SPECIAL + NUM_NUMBERS, NUM_TAGS)},
         log_probs=log_probs,
     )
@@ -239,7 +240,7 @@ TASKS: dict[str, TaskParts] = {
     "spans": TaskParts(
         batch=random_batch,
         model=lambda encoder: SpanReader(encoder, rngs=nnx.Rngs(0)),
-        make_loss=span_qa.make_loss,
+        make_loss=make_span_loss,
         scores=lambda setting: dict.fromkeys(("start", "end"), (setting.rows, setting.tokens)),
         log_probs=_span_log_probs,
     ),
@@ -248,7 +249,7 @@ TASKS: dict[str, TaskParts] = {
     "queries": TaskParts(
         batch=query_batch,
         model=lambda encoder: SQLova(encoder, rngs=nnx.Rngs(0)),
-        make_loss=sql_qa.make_loss,
+        make_loss=make_loss,
         scores=_query_scores,
         log_probs=_query_log_probs,
     ),
@@ -261,7 +262,7 @@ STEPS: dict[str, StepParts] = {
     "naqanet": StepParts(
         batch=word_batch,
         model=lambda encoder: NAQANet(NAQANET, dtype=encoder.dtype, rngs=nnx.Rngs(0)),
-        make_loss=equation_qa.make_loss,
+        make_loss=make_loss,
     ),
     "encoder": StepParts(batch=random_batch, model=EncoderAlone, make_loss=_encoder_loss),
 }

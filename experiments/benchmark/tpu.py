@@ -17,7 +17,7 @@ from rich.progress import track
 from rich.table import Table
 
 from experiments.benchmark.measure import wide_console
-from experiments.cli import flags, run_command
+from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import require
 from hardem_jax.models.config import Implementation, Remat

@@ -44,7 +44,7 @@ from experiments.benchmark.measure import (
 )
 from experiments.benchmark.processes import Worker, WorkerError, worker_pool
 from experiments.benchmark.setting import MATRIX_SIZE, Setting
-from experiments.cli import run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 
 Variant = Literal[

@@ -8,7 +8,7 @@ from flax import nnx
 from experiments.quickstart.problem import Problem
 from experiments.quickstart.settings import EquationSettings
 from experiments.quickstart.starting_values import small_encoder
-from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.batching.padding import BatchConfig, Pad
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches
 from hardem_jax.data.inputs.tagger import TaggerInputs, pad_inputs
 from hardem_jax.data.planted.equations import (
@@ -21,7 +21,10 @@ from hardem_jax.data.prepared.equations import NumericQuestion, numeric_question
 from hardem_jax.data.prepared.records import size_summary
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations.numbers import NumberConfig
-from hardem_jax.tasks.equation_qa import EquationQA, InferenceConfig, evaluate, make_loss
+from hardem_jax.tasks.base import Reader, make_loss
+from hardem_jax.tasks.config import EquationInference
+from hardem_jax.tasks.equation_models import NumericQuestions
+from hardem_jax.tasks.equations import EquationTask
 
 
 def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings) -> Problem:
@@ -36,13 +39,15 @@ def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings)
     shapes = BatchConfig(
         batch_size=settings.batch_size, buckets=(int(sizes[:, 0].max()),), negatives=0
     )
-    pad = functools.partial(
-        pad_inputs,
-        num_numbers=corpus.num_people,
-        num_special=0,
-        num_solutions=shapes.num_solutions(sizes),
-        pad_id=tokenizer.pad_id,
-    )
+
+    def pad(inputs: TaggerInputs, num_solutions: int) -> Pad:
+        return functools.partial(
+            pad_inputs,
+            num_numbers=corpus.num_people,
+            num_special=0,
+            num_solutions=num_solutions,
+            pad_id=tokenizer.pad_id,
+        )
 
     def start(seed: int):
         encoder = small_encoder(tokenizer.vocab_size, settings.width, seed=seed, look=-1)
@@ -57,12 +62,14 @@ def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings)
 
     def batches(seed: int):
         plan = TrainingPlan(inputs.sizes, shapes, num_steps=settings.steps, seed=seed)
-        return iter(training_batches(inputs, plan, pad=pad))
+        rows = pad(inputs, shapes.num_solutions(sizes))
+        return iter(training_batches(inputs, plan, pad=rows))
 
     def evaluate_on_dev(graphdef: nnx.GraphDef):
-        config = InferenceConfig(batch_size=100, top=1)
-        task = EquationQA(graphdef, config, rules=RULES, batches=shapes, pad=pad)
-        return lambda params: evaluate(task, params, dev_questions, dev_inputs, dev_inputs.sizes)[0]
+        task = EquationTask(EquationInference(batch_size=100, top=1), RULES)
+        reader = Reader(task, graphdef, pad, batches=shapes)
+        dev = NumericQuestions(questions=dev_questions, rules=RULES)
+        return lambda params: reader.evaluate(params, dev, dev_inputs)[0]
 
     return Problem(
         name="equations",

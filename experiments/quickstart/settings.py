@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from experiments.model_configs import Normalize, TaggerConfig
 from hardem_jax.errors import require
+from hardem_jax.tasks.config import Normalize, TaggerConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class EquationSettings(Settings):
     """How the runs on equations are trained.
 
     Attributes:
-        normalize, no_tag_bias: of the tagger, see `experiments.model_configs.TaggerConfig`.
+        normalize, no_tag_bias: of the tagger, see `hardem_jax.tasks.config.TaggerConfig`.
     """
 
     steps: int = 600

@@ -8,30 +8,28 @@ from flax import nnx
 from experiments.quickstart.problem import Problem
 from experiments.quickstart.settings import Settings
 from experiments.quickstart.starting_values import small_encoder
-from experiments.span_runs import Subset
-from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.planted.spans import PlantedConfig, planted_examples, planted_tokenizer
-from hardem_jax.data.prepared.spans import PreparedSplit, prepare_split
+from hardem_jax.data.prepared.spans import prepare_split
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.tasks.span_qa import InferenceConfig, SpanQA, make_loss
+from hardem_jax.tasks.base import Reader
+from hardem_jax.tasks.config import SpanInference
+from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, make_span_loss
 
 
 def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Problem:
     """Prepare the corpus of `hardem_jax.data.planted.spans` in ``folder``."""
     data, dev = (_prepare(corpus, split, folder) for split in ("train", "dev"))
-    longest = int(max(data.windows().sizes[:, 0].max(), dev.windows().sizes[:, 0].max()))
+    longest = int(max(data.windows.sizes[:, 0].max(), dev.windows.sizes[:, 0].max()))
     shapes = BatchConfig(batch_size=settings.batch_size, buckets=(longest,), negatives=0)
-    tokenizer, subset = data.tokenizer, Subset(dev)
-    windows = data.windows()
-    pad = functools.partial(
-        pad_windows,
-        num_solutions=shapes.num_solutions(windows.sizes),
-        pad_id=tokenizer.pad_id,
-    )
+    tokenizer, windows = data.tokenizer, data.windows
+
+    def pad(inputs: Inputs, num_solutions: int) -> Pad:
+        return functools.partial(pad_windows, num_solutions=num_solutions, pad_id=tokenizer.pad_id)
 
     def start(seed: int):
         encoder = small_encoder(tokenizer.vocab_size, settings.width, seed=seed)
@@ -39,12 +37,13 @@ def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Pro
 
     def batches(seed: int):
         plan = TrainingPlan(windows.sizes, shapes, num_steps=settings.steps, seed=seed)
-        return iter(training_batches(windows, plan, pad=pad))
+        rows = pad(windows, shapes.num_solutions(windows.sizes))
+        return iter(training_batches(windows, plan, pad=rows))
 
     def evaluate(graphdef: nnx.GraphDef):
-        config = InferenceConfig(batch_size=100, top=1)
-        task = SpanQA(graphdef, config, batches=shapes, pad_id=tokenizer.pad_id)
-        return lambda params: subset.evaluate(task, params)[0]
+        task = SpanTask(SpanInference(batch_size=100, top=1))
+        reader = Reader(task, graphdef, pad, batches=shapes)
+        return lambda params: reader.evaluate(params, dev, dev.windows)[0]
 
     people = corpus.num_people
     return Problem(
@@ -54,13 +53,13 @@ def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Pro
         settings=settings,
         note=f"Guessing one of the {people} people would be right in {100 / people:.0f} %.",
         start=start,
-        make_loss=make_loss,
+        make_loss=make_span_loss,
         batches=batches,
         evaluate=evaluate,
     )
 
 
-def _prepare(corpus: PlantedConfig, split: str, folder: Path) -> PreparedSplit:
+def _prepare(corpus: PlantedConfig, split: str, folder: Path) -> ReadingQuestions:
     meta = prepare_split(
         planted_examples(corpus, "dev" if split == "dev" else "train"),
         folder / split,
@@ -73,4 +72,4 @@ def _prepare(corpus: PlantedConfig, split: str, folder: Path) -> PreparedSplit:
     )
     sizes, count = meta["solutions per question"], meta["counts"]["questions"]
     print(f"spans, {split}: {count} questions, |Z| mean {sizes['mean']}, at most {sizes['max']}")
-    return PreparedSplit(folder / split)
+    return ReadingQuestions.open(folder / split)

@@ -41,7 +41,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli import run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError
 
@@ -101,7 +101,7 @@ class Runner:
         self._context = multiprocessing.get_context("forkserver")
         # Without threads of its own yet, which a fork would leave behind with their locks held;
         # importing what indexes and builds data starts some.
-        self._context.set_forkserver_preload(["experiments.triviaqa", "experiments.span_runs"])
+        self._context.set_forkserver_preload(["experiments.triviaqa", "hardem_jax.tasks.spans"])
 
     def start(self, argv: list[str], folder: Path, **options: Any) -> Any:
         """A process of ``argv``, module first; its output is written to the folder."""
@@ -273,12 +273,13 @@ def trained(folder: Path) -> dict[str, Any]:
     """The parameters of a run, and its metrics without times."""
     import jax
 
-    from experiments.reader import TrainedReader
+    from hardem_jax.tasks.base import Trained
+    from hardem_jax.tasks.spans import SpanTask
 
     run = folder / "run"
     leaves: dict[str, Any] = {}
     for name in ("last", "best"):
-        params = TrainedReader(run, name, batch_size=4).params
+        params = Trained(SpanTask, run, name, batch_size=4).params
         leaves |= {
             f"{name} {i}": np.asarray(x).tobytes() for i, x in enumerate(jax.tree.leaves(params))
         }

@@ -25,10 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.cli import parse, peak_mib, run_command
-from experiments.model_configs import ReaderConfig
 from experiments.robustness.flags import MODULES, numbers
-from experiments.runs import RunConfig
+from hardem_jax.cli.command import parse, peak_mib, run_command
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.words import Vocabulary, load_word_vectors
@@ -47,7 +45,8 @@ from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import MAX_MESSAGE, InputError, printable, require
 from hardem_jax.retrieval.passage_files import read_passages
-from hardem_jax.tasks.span_config import InferenceConfig
+from hardem_jax.tasks.config import ReaderConfig, SpanInference
+from hardem_jax.tasks.run_config import RunConfig
 
 COMMAND_LINES = "command lines"
 
@@ -126,20 +125,21 @@ def targets() -> dict[str, Target]:
     run = {
         "version": "0.1.0",
         "flags": {"model": {"type": "ReaderConfig", "num_layers": None, "dtype": "float32"},
-                  "inference": {"type": "InferenceConfig", "top": 5, "sweep": [10, 20]},
+                  "inference": {"type": "SpanInference", "top": 5, "sweep": [10, 20]},
                   "batches": {"type": "BatchConfig", "batch_size": 8, "buckets": [64, 128]}},
-        "bert": dataclasses.asdict(BertConfig(100, 8, 2, 2, 16)),
+        "task": "spans",
+        "model": {"encoder": dataclasses.asdict(BertConfig(100, 8, 2, 2, 16))},
         "windows": dataclasses.asdict(WindowConfig()),
     }  # fmt: skip
     pieces = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nrome\n##s\n"
     vocabulary = Vocabulary(("yard", "kick"), lower=True)
 
     def read_run(folder: Path) -> None:
-        config = RunConfig(folder, "windows")
+        config = RunConfig(folder, "spans")
         config.flags("model", ReaderConfig)
-        config.flags("inference", InferenceConfig)
+        config.flags("inference", SpanInference)
         config.flags("batches", BatchConfig)
-        config.section("bert", BertConfig)
+        config.saved(BertConfig, "encoder")
         config.section("windows", WindowConfig)
 
     def read_checkpoint(folder: Path) -> None:

@@ -45,7 +45,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from experiments.cli import run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 
 PAIRS = (

@@ -8,12 +8,16 @@ import shutil
 import numpy as np
 import pytest
 
-from experiments import drop, equation_qa, equation_runs
-from experiments.cli import parse
+from experiments import drop
+from hardem_jax.cli import equations
+from hardem_jax.cli.command import parse
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.prepared.equations import PreparedQuestions, numeric_question
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import ReleasedMML
+from hardem_jax.tasks.base import Trained
+from hardem_jax.tasks.equation_models import NumericQuestions
+from hardem_jax.tasks.equations import EquationTask
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.tiny import drop_answer, write_checkpoint, write_drop
@@ -142,9 +146,8 @@ def test_questions_of_drop_num_that_cannot_be_read_are_counted(root, tmp_path):
     content["game_1"]["qa_pairs"] *= 3
     (tmp_path / "drop.json").write_text(json.dumps(content))
     prepare(tmp_path, "dev", "dev")
-    split = PreparedQuestions(tmp_path / "dev")
-    left_out = equation_runs.left_out_of_drop_num(split)
-    assert left_out == {"q0-0": "answer is not a number", "q0-1": "empty question"}
+    split = NumericQuestions.open(tmp_path / "dev")
+    assert split.left_out == {"q0-0": "answer is not a number", "q0-1": "empty question"}
     # The official evaluator counts each question as often as the file has it.
     assert split.repeated == {"q1-0": 2, "q1-1": 2}
 
@@ -172,11 +175,12 @@ def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp
     assert {name: last[name] for name in scores} == pytest.approx(scores)
     readings = []
     for normalize in (None, "tags"):
-        trained = equation_runs.TrainedEquationModel(softmax_run, "last", normalize=normalize)
+        model = {} if normalize is None else {"normalize": normalize}
+        trained = Trained(EquationTask, softmax_run, "last", model=model, batch_size=1)
         example = NumericExample("q", "p", "Ada ran 41 yards.", "How far?", None, ())
-        question = numeric_question(example, trained.numbers, trained.rules)
-        task, inputs = trained.ready([question], batch_size=1)
-        [(_, reading)] = task.read(trained.params, inputs, inputs.sizes)
+        question = numeric_question(example, trained.task.numbers, trained.task.rules)
+        data = NumericQuestions(questions=[question], rules=trained.task.rules)
+        [(_, reading)] = trained.reader.read(trained.params, trained.model.inputs(data))
         readings.append(reading)
     softmax, product = readings
     # Five of 31 equations: 41, and 41 with each of ten special numbers in three ways.
@@ -199,7 +203,7 @@ def test_a_run_of_a_version_without_the_bias_is_refused(root, softmax_run, tmp_p
     (old / "config.json").write_text(json.dumps(config))
     (old / "checksums.json").unlink()  # such runs have none
     with pytest.raises(InputError, match="checkpoint of another model"):
-        equation_runs.TrainedEquationModel(old, "last")
+        Trained(EquationTask, old, "last")
 
 
 def test_predict_shows_the_answer_and_where_it_comes_from(ask):
@@ -238,9 +242,7 @@ def test_predict_says_what_the_model_does_not_see(ask):
 
 
 def test_predict_survives_a_value_too_large_for_float64(ask, monkeypatch):
-    monkeypatch.setattr(
-        equation_qa, "execute_equation", lambda rows, *_: np.full(len(rows), np.inf)
-    )
+    monkeypatch.setattr(equations, "execute_equation", lambda rows, *_: np.full(len(rows), np.inf))
     answers, _ = ask(PASSAGE)
     assert sum("too large = " in line for line in answers) == 5
 
@@ -294,7 +296,7 @@ def test_folders_of_something_else_are_named(root, capsys, tmp_path):
     for content, culprit in (
         (None, "no config.json"),
         ("{", "expected a JSON object, found broken JSON"),
-        (json.dumps({"bert": {}, "windows": {}}), "expected a run of experiments.drop"),
+        (json.dumps({"bert": {}, "windows": {}}), "expected a run of equations"),
     ):
         if content is not None:
             (tmp_path / "config.json").write_text(content)

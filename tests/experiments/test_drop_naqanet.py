@@ -10,12 +10,12 @@ import pytest
 from flax import nnx
 
 from experiments import drop
-from experiments.equation_runs import TrainedEquationModel
-from experiments.model_configs import NAQANetModelConfig
-from experiments.naqanet_model import RULES, NAQANetModel
 from hardem_jax.data.inputs.words import Vocabulary
-from hardem_jax.data.prepared.equations import PreparedQuestions
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
+from hardem_jax.tasks.base import Trained
+from hardem_jax.tasks.config import NAQANetModelConfig
+from hardem_jax.tasks.equation_models import RULES, NAQANetModel, NumericQuestions
+from hardem_jax.tasks.equations import EquationTask
 from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
 
@@ -140,7 +140,7 @@ def test_given_word_vectors_stay_as_they_are(root):
     vectors = {line.split()[0]: np.array(line.split()[1:], np.float32) for line in lines}
     words = Vocabulary.load(root / "run" / "words.json")
     for checkpoint in ("best", "last"):
-        params = named_leaves(TrainedEquationModel(root / "run", checkpoint).params)
+        params = named_leaves(Trained(EquationTask, root / "run", checkpoint).params)
         table = np.asarray(params["words.word_vectors"])
         # Decay 0.5 would have moved them, and so would an average with rounding errors.
         for index, word in enumerate(words.entries, 2):
@@ -148,10 +148,10 @@ def test_given_word_vectors_stay_as_they_are(root):
 
 
 def test_without_a_file_vectors_are_learned(root):
-    split = PreparedQuestions(root / "train")
+    split = NumericQuestions.open(root / "train")
     sizes = {name.replace("-", "_"): size for name, size in SIZES.items()}
     config = NAQANetModelConfig(**sizes)
-    model = NAQANetModel.start(config, list(split.questions), rules=split.rules, seed=0)
+    model = NAQANetModel.start(config, split, seed=0)
     # Numbers that occur once are unknown words, to be learned from.
     assert "yards" in model.words.entries and "50" not in model.words.entries
     module: NAQANet = nnx.merge(model.graphdef, model.params)
@@ -176,7 +176,7 @@ def test_stopped_and_continued_equals_undisturbed(root, monkeypatch, tmp_path):
         call(*train_flags(root, tmp_path / "stopped"))
     monkeypatch.setattr(loop.RunLog, "step", original)
     call(*train_flags(root, tmp_path / "stopped"))
-    one, two = (TrainedEquationModel(f, "last") for f in (root / "run", tmp_path / "stopped"))
+    one, two = (Trained(EquationTask, f, "last") for f in (root / "run", tmp_path / "stopped"))
     for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -188,14 +188,10 @@ def test_a_tiny_model_learns_a_tiny_set_by_heart(root, tmp_path):
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     scores = [json.loads(line) for line in lines if json.loads(line)["kind"] == "eval"]
     assert max(score["em"] for score in scores) == 100.0
-    trained = TrainedEquationModel(tmp_path / "run", "best")
-    questions = list(PreparedQuestions(root / "dev").questions)
-    task, inputs = trained.ready(questions, batch_size=18)
-    answers = dict.fromkeys(q.id for q in questions)
-    for index, reading in task.read(trained.params, inputs, inputs.sizes):
-        answers[questions[index].id] = task.answer(questions[index], reading)
-    golds = {q.id: q.golds[0]["number"] for q in questions}
-    assert answers == golds
+    trained = Trained(EquationTask, tmp_path / "run", "best")
+    data = NumericQuestions.open(root / "dev")
+    _, answers = trained.evaluate(data)
+    assert answers == [question.golds[0]["number"] for question in data.questions]
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from experiments.cli import run_command
 from experiments.quickstart.run import Quickstart
 from experiments.quickstart.starting_values import start_by_matching
+from hardem_jax.cli.command import run_command
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 
 

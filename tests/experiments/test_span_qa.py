@@ -11,13 +11,14 @@ import pytest
 from jax.tree import leaves as tree_leaves
 
 from experiments import squad_layout, triviaqa
-from experiments.cli import parse
-from experiments.reader import TrainedReader
-from experiments.span_qa import Train
 from hardem_jax import HardEM
 from hardem_jax.checksums import write_checksums
+from hardem_jax.cli.command import parse
+from hardem_jax.cli.spans import Train
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import triviaqa as official
+from hardem_jax.tasks.base import Trained
+from hardem_jax.tasks.spans import SpanTask
 from tests.commands import OBEYED, SHOWN, call, evaluation, fails
 from tests.tiny import PEOPLE, PLACES, write_checkpoint, write_squad_layout, write_triviaqa
 
@@ -295,7 +296,7 @@ def test_stopped_and_continued_equals_undisturbed(root, monkeypatch):
         call(triviaqa, *train_flags(root, root / "stopped"))
     monkeypatch.setattr(loop.RunLog, "step", original)
     call(triviaqa, *train_flags(root, root / "stopped"))
-    one, two = (TrainedReader(root / name, "last", batch_size=4) for name in ("run", "stopped"))
+    one, two = (Trained(SpanTask, root / name, "last", batch_size=4) for name in ("run", "stopped"))
     for a, b in zip(tree_leaves(one.params), tree_leaves(two.params), strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -430,7 +431,7 @@ def test_documents_that_cannot_be_read_are_named(root, capsys, tmp_path, content
 
 def test_a_checkpoint_of_another_shape_is_named(root, capsys, tmp_path):
     config = json.loads((root / "run" / "config.json").read_text())
-    config["bert"]["num_hidden_layers"] = 1
+    config["model"]["encoder"]["num_hidden_layers"] = 1
     (tmp_path / "run").mkdir()
     for name in ("tokenizer.json", "best"):
         (tmp_path / "run" / name).symlink_to(root / "run" / name)

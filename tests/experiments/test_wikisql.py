@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments import wikisql
-from experiments.cli import parse
+from hardem_jax.cli.command import parse
 from hardem_jax.data.prepared.queries import PreparedQueries
 from hardem_jax.objectives import ReleasedMML
 from tests import commands

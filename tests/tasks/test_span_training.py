@@ -11,7 +11,7 @@ from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.windows import Window
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.tasks.span_qa import make_loss
+from hardem_jax.tasks.spans import make_span_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
@@ -57,7 +57,7 @@ def run(objective, num_devices, **options):
     graphdef, params = nnx.split(reader, nnx.Param)
     optimizer = make_optimizer(OptimizerConfig(learning_rate=1e-2), params, STEPS)
     state = init_state(params, optimizer, seed=7, mesh=mesh)
-    step = compile_train_step(make_train_step(make_loss(graphdef, objective), optimizer), mesh)
+    step = compile_train_step(make_train_step(make_span_loss(graphdef, objective), optimizer), mesh)
     losses, hard = [], []
     for batch in batches(**options):
         state, metrics = step(state, place_batch(split_ids(batch)[1], mesh))

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from hardem_jax.errors import Stopped
-from hardem_jax.tasks.shared import fetch
+from hardem_jax.tasks.base import fetch
 from hardem_jax.training.devices import mesh as mesh_module
 from hardem_jax.training.devices.distributed import is_primary, join_processes
 from hardem_jax.training.devices.mesh import data_mesh, place_whole_batch

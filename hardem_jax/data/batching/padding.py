@@ -10,17 +10,39 @@ marks the real rows and ``ids`` lists R example ids, which stay on the host.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from hardem_jax.errors import InputError, require
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Batch = dict[str, Any]
 #: R rows, None for one of padding, and the number of tokens T to pad to -> a batch.
 Pad = Callable[[Sequence[T | None], int], Batch]
+
+
+class Items(Protocol[T_co]):
+    """What can be read by index."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> T_co: ...
+
+
+class Inputs(Items[T_co], Protocol[T_co]):
+    """Questions as one model reads them, by index.
+
+    Attributes:
+        sizes: ``[N, 2]`` int32, tokens and solutions of each; a question whose Z lost all of its
+            solutions when its text was cut has 0.
+    """
+
+    @property
+    def sizes(self) -> np.ndarray: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,12 +98,15 @@ class BatchConfig:
 class Chosen(Sequence[T]):
     """Some items of a sequence, read when they are asked for.
 
+    Attributes:
+        sizes: of each, if the items are `Inputs`.
+
     Example:
         >>> list(Chosen("abcd", np.array([3, 0])))
         ['d', 'a']
     """
 
-    def __init__(self, items: Sequence[T], indices: np.ndarray):
+    def __init__(self, items: Items[T], indices: np.ndarray):
         self._items, self._indices = items, indices
 
     def __len__(self) -> int:
@@ -90,9 +115,14 @@ class Chosen(Sequence[T]):
     def __getitem__(self, index):
         return self._items[int(self._indices[index])]
 
+    @functools.cached_property
+    def sizes(self) -> np.ndarray:
+        inputs: Any = self._items
+        return inputs.sizes[self._indices]
+
 
 def evaluation_batches(
-    examples: Sequence[T], lengths: np.ndarray, *, config: BatchConfig, pad: Pad[T]
+    examples: Items[T], lengths: np.ndarray, *, config: BatchConfig, pad: Pad[T]
 ) -> Iterator[tuple[np.ndarray, Batch]]:
     """All examples once, in batches of ``config.batch_size`` rows of similar length.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from hardem_jax.data.batching.packing import PADDING, packing_arrays, rows_needed
-from hardem_jax.data.batching.padding import Batch, BatchConfig, Pad
+from hardem_jax.data.batching.padding import Batch, BatchConfig, Items, Pad
 from hardem_jax.errors import InputError
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class TrainingPlan(Plan):
 
 
 def training_batches(
-    inputs: Sequence[T], plan: Plan, *, pad: Pad[T], shard: tuple[int, int] = (0, 1)
+    inputs: Items[T], plan: Plan, *, pad: Pad[T], shard: tuple[int, int] = (0, 1)
 ) -> grain.IterDataset:
     """The batches of a plan, read and padded in background threads; resumable at any step.
 
@@ -242,9 +242,7 @@ def example_batches(plan: Plan, *, pad: Pad, shard: tuple[int, int] = (0, 1)) ->
     ]
 
 
-def _read(
-    step: Step, inputs: Sequence[T], plan: Plan, pad: Pad[T], shard: tuple[int, int]
-) -> Batch:
+def _read(step: Step, inputs: Items[T], plan: Plan, pad: Pad[T], shard: tuple[int, int]) -> Batch:
     """This process's part of the batch of a step."""
     (index, count), config = shard, plan.config
 

@@ -8,7 +8,8 @@ the sum of its gradients. With `fsdp` 1 that is plain data parallelism.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -194,6 +195,39 @@ def place_whole_batch(batch: Any, mesh: Mesh) -> Any:
         return jax.make_array_from_process_local_data(sharding, leaf, leaf.shape)
 
     return jax.tree_util.tree_map_with_path(place, batch)
+
+
+def whole_rows(rows: int, mesh: Mesh | None) -> int:
+    """Rows of a batch to evaluate on, rounded up to a multiple of the devices; None is one device.
+
+    Example:
+        >>> whole_rows(3, data_mesh(1))
+        3
+    """
+    return rows if mesh is None else -(-rows // mesh.size) * mesh.size
+
+
+def placing(mesh: Mesh | None) -> Callable[[Mapping[str, Any]], Any]:
+    """`place_whole_batch` on this mesh; None leaves the place to JAX."""
+    if mesh is None:
+        return lambda batch: batch
+    return functools.partial(place_whole_batch, mesh=mesh)
+
+
+def on_mesh(shapes: Any, mesh: Mesh | None) -> Any:
+    """Shapes of parameters with the place to load them to; None is the first device.
+
+    Args:
+        shapes: pytree of `jax.ShapeDtypeStruct` or arrays.
+        mesh: from `data_mesh`.
+    """
+    if mesh is None:
+        return shapes
+    return jax.tree.map(
+        lambda x, sharding: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding),
+        shapes,
+        state_shardings(shapes, mesh),
+    )
 
 
 def _check_rows(name: str, rows: int, devices: int) -> None:

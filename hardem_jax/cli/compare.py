@@ -1,0 +1,273 @@
+"""All objectives on the same data, several seeds each: the ``compare`` command of every task.
+
+Every run is a ``train`` in a folder of its own below ``out``; a run that has ended is not
+repeated, one that was stopped continues, and one with other settings is refused. What is reported
+are the scores after the last step: choosing the best evaluation would flatter whoever varies most.
+The table and ``comparison.json`` hold mean and standard deviation over seeds,
+``learning_curves.png`` shows the way there, ``by_set_size.png`` scores by |Z|, and
+``predictions.md`` some answers.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import json
+import re
+import shlex
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from hardem_jax.cli.command import flags, parse
+from hardem_jax.cli.train import Setting, TrainCommand
+from hardem_jax.data.files import write_json, write_text
+from hardem_jax.errors import InputError, found_by, require
+from hardem_jax.locks import locked
+from hardem_jax.objectives import AnyObjective, Objective, label
+from hardem_jax.training.fingerprint import may_change, settings_of
+
+if TYPE_CHECKING:
+    from hardem_jax.tasks.base import Trained
+
+#: What a run's scores hold that is no score.
+NOT_PERCENT = ("step", "minutes")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompareCommand(Setting):
+    """Train with every objective, and tabulate.
+
+    Attributes:
+        seeds: one run of every objective for each; they replace the seed of ``loop``.
+        objectives: one row of the table for each, written as for ``train`` after
+            ``objective:``, in quotes if it has flags: "hard-em --tau 4000", "em posterior:top-k
+            --posterior.k 5".
+        shown: questions in ``predictions.md``, answered by the runs of the first seed;
+            0 for no such file.
+    """
+
+    #: What makes one run.
+    TRAIN: ClassVar[type[TrainCommand]]
+    #: Metric -> label of its axis in the learning curves.
+    CURVES: ClassVar[Mapping[str, str]]
+
+    seeds: tuple[int, ...] = may_change("each run has one", default=(0, 1, 2))
+    objectives: tuple[str, ...] = may_change(
+        "each run has one", default=("first-only", "mml", "hard-em")
+    )
+    shown: int = may_change("scores do not depend on it", default=20)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("seeds", "objectives"):
+            if not getattr(self, name):
+                raise InputError(f"{name}: expected at least one value, found none")
+        require(self, "seeds", at_least=0, below=2**32)
+        require(self, "shown", at_least=0)
+        self.rows()  # refuses what no objective takes
+
+    @abc.abstractmethod
+    def trained(self, run_dir: Path) -> Trained:
+        """The last parameters of a run."""
+
+    def more_scores(self, run_dir: Path) -> Mapping[str, float]:
+        """What a task measures on a finished run in addition to its last evaluation."""
+        del run_dir
+        return {}
+
+    def rows(self) -> dict[str, Objective]:
+        """Label -> objective, in the order of the table."""
+        rows = {}
+        for text in self.objectives:
+            try:
+                objective = parse(AnyObjective, prog="objectives", argv=shlex.split(text))
+            except (InputError, ValueError) as error:
+                expected = "expected what train takes after objective:"
+                raise InputError(f"objectives: {expected}, found {text!r} ({error})") from None
+            if (name := label(objective)) in rows:
+                raise InputError(f"objectives: expected different values, found {name!r} twice")
+            rows[name] = objective
+        return rows
+
+    def run(self) -> None:
+        import jax  # not needed to parse the flags
+
+        mesh = self.mesh()
+        if jax.process_count() > 1:
+            raise InputError(
+                f"compare: expected one process, found {jax.process_count()}; train and evaluate "
+                "take several"
+            )
+        if len(set(self.seeds)) < len(self.seeds):
+            found = " ".join(map(str, self.seeds))
+            raise InputError(f"--seeds: expected different values, found {found}")
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"--out: {self.out}: expected a folder to write to, found {found_by(error)}"
+            ) from error
+        with locked(self.out):
+            # Objectives and seeds share their data.
+            name, objective = next(iter(self.rows().items()))
+            first = self._train(name, objective, self.seeds[0])
+            self._compare(first.start(objective, mesh).data)
+
+    def _compare(self, data: Mapping[str, str]) -> None:
+        runs: dict[str, list[dict[str, float]]] = {}
+        for seed in self.seeds:
+            for name, objective in self.rows().items():
+                runs.setdefault(name, []).append(self._run(name, objective, seed, data))
+                summary = summarize(runs)
+                content = {"flags": flags(self), "devices": _devices(), "runs": runs}
+                write_json(self.out / "comparison.json", content | {"summary": summary})
+        Console(width=60 + 24 * len(runs)).print(table(summary))
+        from hardem_jax.analysis.plots import learning_curves, scores_by_group  # slow to import
+
+        learning_curves(
+            {name: [history(self._folder(name, s)) for s in self.seeds] for name in runs},
+            metrics=self.CURVES,
+            file=self.out / "learning_curves.png",
+        )
+        for metric, groups in set_sizes(summary).items():
+            split, _, measure = metric.rpartition(": ")
+            scores_by_group(
+                runs,
+                groups=groups,
+                labels=("|Z|", self.CURVES.get(measure, f"{measure} (%)")),
+                file=self.out / f"by_set_size{'-' if split else ''}{split}.png",
+            )
+        if self.shown:
+            write_text(self.out / "predictions.md", self._predictions(list(runs)))
+
+    def _folder(self, name: str, seed: int) -> Path:
+        return self.out / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}-{seed}"
+
+    def _predictions(self, names: Sequence[str]) -> str:
+        """A Markdown table: questions, golds and the answers of each objective, correct in bold."""
+        data = self.open_dev(self.shown)
+        columns = []
+        for name in names:
+            trained = self.trained(self._folder(name, self.seeds[0]))
+            columns.append(trained.task.shown(data, trained.evaluate(data)[1]))
+        rows = [["question", "gold", *names], ["---"] * (2 + len(names))]
+        for answers in zip(*columns, strict=True):
+            texts = [f"**{a.answer}**" if a.correct else a.answer for a in answers]
+            row = [answers[0].question, answers[0].gold, *texts]
+            rows.append([cell.replace("|", "\\|").replace("\n", " ") for cell in row])
+        return "".join("| " + " | ".join(row) + " |\n" for row in rows)
+
+    def _train(self, name: str, objective: Objective, seed: int) -> TrainCommand:
+        of_train = {field.name for field in dataclasses.fields(self.TRAIN)}
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        shared = {name: value for name, value in fields.items() if name in of_train}
+        shared |= {"out": self._folder(name, seed)}
+        shared |= {"loop": dataclasses.replace(self.loop, seed=seed)}
+        return self.TRAIN(**shared, objective=objective)
+
+    def _run(
+        self, name: str, objective: Objective, seed: int, data: Mapping[str, str]
+    ) -> dict[str, float]:
+        """The scores of one run, trained unless it has ended with the same settings."""
+        train = self._train(name, objective, seed)
+        folder = train.out
+        # What the scores depend on beyond the run itself, the number of training questions, say.
+        settings = settings_of(self) | train.settings(data)
+        final = folder / "final.json"
+        if (scores := _recorded(final, settings)) is not None:
+            return scores
+        began = time.monotonic()
+        train.run()  # refuses a folder with other settings
+        scores = last_evaluation(folder) | dict(self.more_scores(folder))
+        scores["minutes"] = (time.monotonic() - began) / 60
+        # A list keeps the order of the scores.
+        write_json(final, {"settings": settings, "scores": list(scores.items())})
+        return scores
+
+
+def _recorded(file: Path, settings: Mapping[str, str]) -> dict[str, float] | None:
+    """The scores in a run's ``final.json``; None if of other settings, or if it cannot be read."""
+    try:
+        content = json.loads(file.read_text("utf-8"))
+        return dict(content["scores"]) if content["settings"] == settings else None
+    except (OSError, ValueError, KeyError):  # killed while it was written, or of an older version
+        return None
+
+
+def last_evaluation(run_dir: Path) -> dict[str, float]:
+    """The metrics of the last evaluation in a run's ``metrics.jsonl``."""
+    evaluations = [line for line in history(run_dir) if line["kind"] == "eval"]
+    return {name: value for name, value in evaluations[-1].items() if name != "kind"}
+
+
+def history(run_dir: Path) -> list[dict[str, Any]]:
+    """All records of a run's ``metrics.jsonl``."""
+    return [
+        json.loads(line) for line in (run_dir / "metrics.jsonl").read_text("utf-8").splitlines()
+    ]
+
+
+def summarize(
+    runs: dict[str, list[dict[str, float]]],
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """Mean and standard deviation (n - 1; 0 for a single run) of every metric, by objective.
+
+    Example:
+        >>> summarize({"MML": [{"em": 1.0}, {"em": 3.0}]})
+        {'MML': {'em': (2.0, 1.4142135623730951)}}
+    """
+    return {
+        name: {
+            metric: (
+                statistics.fmean(run[metric] for run in rows),
+                statistics.stdev(run[metric] for run in rows) if len(rows) > 1 else 0.0,
+            )
+            for metric in rows[0]
+            if all(metric in run for run in rows)
+        }
+        for name, rows in runs.items()
+    }
+
+
+def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """The metrics by |Z|: metric -> its names -> their group, in ascending order.
+
+    Example:
+        >>> set_sizes({"MML": {"em": 1.0, "em |Z|=9+": 2.0, "em |Z|=3-4": 3.0}})
+        {'em': {'em |Z|=3-4': '3-4', 'em |Z|=9+': '9+'}}
+    """
+    names = dict.fromkeys(name for scores in summary.values() for name in scores)
+    found = [name.partition(" |Z|=")[::2] for name in names if " |Z|=" in name]
+    found.sort(key=lambda pair: int(re.split(r"\D", pair[1])[0]))
+    metrics = dict.fromkeys(name.partition(" |Z|=")[0] for name in names if " |Z|=" in name)
+    return {
+        metric: {f"{metric} |Z|={group}": group for other, group in found if other == metric}
+        for metric in metrics
+    }
+
+
+def table(summary: dict[str, dict[str, tuple[float, float]]]) -> Table:
+    """Objectives as columns, metrics in percent as rows: mean and standard deviation."""
+    result = Table(title="After the last step, mean and standard deviation over seeds (%)")
+    result.add_column("metric")
+    for name in summary:
+        result.add_column(name, justify="right")
+    for metric in next(iter(summary.values())):
+        if metric in NOT_PERCENT:
+            continue
+        cells = (summary[name].get(metric, (np.nan, np.nan)) for name in summary)
+        result.add_row(metric, *(f"{mean:.1f} ± {spread:.1f}" for mean, spread in cells))
+    return result
+
+
+def _devices() -> str:
+    import jax
+
+    return f"{jax.device_count()} x {jax.devices()[0].device_kind}"

@@ -1,0 +1,187 @@
+"""Questions answered by calculation: ``train``, ``compare``, ``evaluate``, ``predict``."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from rich.console import Console
+from tyro.conf import subcommand
+
+from hardem_jax.analysis.equation_text import describe, left_out, mentions
+from hardem_jax.cli.compare import CompareCommand
+from hardem_jax.cli.evaluate import EvaluateCommand
+from hardem_jax.cli.train import Setting, TrainCommand
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import NumericExample
+from hardem_jax.data.files import json_text
+from hardem_jax.data.json_stream import read_text
+from hardem_jax.data.prepared.equations import numeric_question
+from hardem_jax.errors import InputError, printable
+from hardem_jax.lazy import LazyModule
+from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.solutions.equations.enumeration import execute_equation, format_number
+from hardem_jax.tasks.config import EquationInference, NAQANetModelConfig, Normalize, TaggerConfig
+from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.fingerprint import may_change
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from hardem_jax.tasks import base
+    from hardem_jax.tasks import equation_models as models
+    from hardem_jax.tasks import equations as tasks
+else:  # imports jax, which help does not need
+    base, models = (
+        LazyModule("hardem_jax.tasks.base"),
+        LazyModule("hardem_jax.tasks.equation_models"),
+    )
+    tasks = LazyModule("hardem_jax.tasks.equations")
+
+_Tagger = Annotated[TaggerConfig, subcommand("tagger")]
+_NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EquationSetting(Setting):
+    """Everything about a run but its objective.
+
+    Attributes:
+        data: prepared training split.
+        dev: prepared split to evaluate on, made with the same rules.
+        batches: shapes of the batches; there are no negatives here.
+    """
+
+    data: Path = may_change("identified by contents")
+    dev: Path = may_change("identified by contents")
+    model: _Tagger | _NAQANet = TaggerConfig()
+    batches: BatchConfig = BatchConfig(
+        batch_size=14, buckets=(128, 192, 256, 320, 384, 448, 512), negatives=0
+    )
+    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="em")
+    inference: EquationInference = EquationInference()
+
+    def open_data(self) -> models.NumericQuestions:
+        return models.NumericQuestions.open(self.data)
+
+    def open_dev(self, count: int | None) -> models.NumericQuestions:
+        return models.NumericQuestions.open(self.dev).first(count)
+
+    def task(self, data: Any, dev: Any) -> tasks.EquationTask:
+        del dev
+        return tasks.EquationTask(self.inference, data.rules, data.numbers)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(EquationSetting, TrainCommand):
+    """Train a model, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which equations are trusted.
+    """
+
+    objective: AnyObjective = HardEM()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(EquationSetting, CompareCommand):
+    """Train First-only, MML and hard EM, and tabulate them."""
+
+    TRAIN = Train
+    CURVES = {"loss": "training loss over Z", "em": "exact match (%)"}
+
+    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="em", patience=None)
+
+    def trained(self, run_dir: Path) -> base.Trained[tasks.EquationTask]:
+        return _trained(run_dir, "last", batch_size=self.inference.batch_size)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(EvaluateCommand):
+    """Score a trained model with the official metric.
+
+    Attributes:
+        predictions: write the answers here, as one JSON list in the order of the questions.
+        decoding: how answers are read off, if not as in the run.
+        normalize: what P(z | x) adds up to 1 over, if not that of the run. Answers do not depend
+            on it, the shares of improbable solutions do.
+    """
+
+    predictions: Path | None = None
+    decoding: Literal["equation", "tags"] | None = None
+    normalize: Normalize | None = None
+
+    def open(self) -> models.NumericQuestions:
+        return models.NumericQuestions.open(self.data)
+
+    def trained(self, mesh: Mesh) -> base.Trained[tasks.EquationTask]:
+        changes: dict[str, Any] = {} if self.decoding is None else {"decoding": self.decoding}
+        if self.normalize is not None:
+            changes |= {"model": {"normalize": self.normalize}}
+        return _trained(
+            self.run_dir, self.checkpoint, mesh=mesh, batch_size=self.batch_size, **changes
+        )
+
+    def predictions_text(self, data: Any, answers: Any) -> str:
+        rows = [
+            {"id": question.id, "question": question.question, "answer": answer}
+            for question, answer in zip(data.questions, answers, strict=True)
+        ]
+        return json_text(rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict:
+    """Ask a trained model a question about a passage of your own.
+
+    Attributes:
+        run_dir: folder of the run.
+        passage: text file.
+        question: the question.
+        checkpoint: "best" or "last".
+    """
+
+    run_dir: Path
+    passage: Path
+    question: str
+    checkpoint: Literal["best", "last"] = "best"
+
+    def run(self) -> None:
+        if not self.question.strip():
+            raise InputError("--question: expected a question, found only blanks")
+        text = read_text(self.passage)
+        if not text.strip():
+            raise InputError(f"{self.passage}: expected text, found an empty document")
+        trained = _trained(self.run_dir, self.checkpoint, batch_size=1)
+        task = trained.task
+        example = NumericExample("question", str(self.passage), text, self.question, None, ())
+        question = numeric_question(example, task.numbers, task.rules)
+        inputs = trained.model.inputs(
+            models.NumericQuestions(questions=[question], rules=task.rules)
+        )
+        notes = list(left_out(question, inputs[0].kinds, task.numbers))
+        [(_, reading)] = trained.reader.read(trained.params, inputs)
+        if not len(reading.equations):
+            problem = f"{self.passage}: expected numbers to calculate with, found none"
+            raise InputError("; ".join([problem, *notes]))
+        for note in notes:
+            print(f"note: {printable(note)}", file=sys.stderr)
+        console = Console(highlight=False, soft_wrap=True, emoji=False)
+        values = execute_equation(reading.equations, question.table, task.rules)
+        for rank, (equation, value) in enumerate(zip(reading.equations, values, strict=True)):
+            probability = np.exp(reading.log_probs[rank])
+            answer = "too large"
+            if np.isfinite(value):
+                answer = format_number(value, task.rules.digits)
+            formula = describe(equation, question, task.rules)
+            line = printable(f"{probability:6.1%}  {answer} = {formula}")
+            console.print(line, style="bold" if rank == 0 else None, markup=False)
+            for sentence in mentions(equation, question) if rank == 0 else ():
+                console.print(f"        {printable(sentence)}", markup=False)
+
+
+def _trained(run_dir: Path, checkpoint: str, **changes: Any) -> base.Trained[tasks.EquationTask]:
+    return base.Trained(tasks.EquationTask, run_dir, checkpoint, **changes)

@@ -1,0 +1,154 @@
+"""The command ``evaluate`` of every task."""
+
+from __future__ import annotations
+
+import abc
+import collections
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from hardem_jax.checksums import MANIFEST, has_checksums
+from hardem_jax.cli.command import flags, peak_mib
+from hardem_jax.cli.devices import OnDevices
+from hardem_jax.data.files import check_writable, file_digest, write_json, write_text
+from hardem_jax.errors import InputError, require
+from hardem_jax.retrieval.progress import counted
+from hardem_jax.tasks.run_config import check_run
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from hardem_jax.tasks.base import Progress, Questions, Trained
+
+# Commands are parsed with this module: jax is imported by what runs them.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateCommand(OnDevices, abc.ABC):
+    """Score a trained model with the official metric.
+
+    Questions that were left out when the split was prepared count 0. Scores go to
+    ``scores-<split>-<digest>.json`` in the run's folder, together with the options, the split and
+    the checkpoint that they belong to. The digest is of these three, so that another evaluation
+    has another file.
+
+    Attributes:
+        run_dir: folder of the run.
+        data: prepared split.
+        checkpoint: "best" or "last".
+        predictions: write the answers here, as JSON.
+        batch_size: inputs read at once, rounded up to a multiple of the devices.
+    """
+
+    #: Options that scores do not depend on, but for rounding. All others tell evaluations apart.
+    IMMATERIAL: ClassVar[frozenset[str]] = frozenset(
+        {"run_dir", "data", "predictions", "batch_size", "num_devices", "fsdp", "distributed"}
+    )
+
+    run_dir: Path
+    data: Path
+    checkpoint: Literal["best", "last"] = "best"
+    predictions: Path | None = None
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "batch_size", at_least=1)
+
+    @abc.abstractmethod
+    def open(self) -> Questions:
+        """The questions of the split."""
+
+    @abc.abstractmethod
+    def trained(self, mesh: Mesh) -> Trained:
+        """The model of the run."""
+
+    @abc.abstractmethod
+    def predictions_text(self, data: Any, answers: Any) -> str:
+        """Content of the file of predictions."""
+
+    def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
+        """What a task writes in addition to scores and predictions."""
+        del data, answers, scores
+
+    def outputs(self) -> tuple[Path, ...]:
+        """Files to write besides the scores."""
+        return () if self.predictions is None else (self.predictions,)
+
+    def progress(self, total: int, unit: str) -> Progress:
+        """A bar on stderr, or a line where it is not a terminal."""
+        from hardem_jax.training.devices.distributed import is_primary
+
+        if not is_primary():
+            return iter
+        if not Console(stderr=True).is_terminal:
+            print(f"{self.data.name}: reading {total} {unit}", file=sys.stderr, flush=True)
+            return iter
+        return functools.partial(counted, label=f"{self.data.name}, {unit}", total=total)
+
+    def run(self) -> None:
+        from hardem_jax.training.devices.distributed import is_primary
+
+        mesh = self.mesh()
+        evaluation = self._evaluation()
+        digest = hashlib.sha256(json.dumps(evaluation, sort_keys=True).encode()).hexdigest()[:8]
+        name = self.data.absolute().name
+        file = self.run_dir / f"scores-{name}-{digest}.json"
+        for output in (file, *self.outputs()):
+            check_writable(output)
+        data = self.open()
+        scores, answers = self.trained(mesh).evaluate(data, self.progress)
+        if not is_primary():
+            return
+        table = Table(title=f"{name}: {data.count + len(data.left_out)} questions")
+        table.add_column("metric")
+        table.add_column("%", justify="right")
+        for metric, value in scores.items():
+            table.add_row(metric, f"{value:.1f}")
+        Console().print(table)
+        reasons = dict(collections.Counter(data.left_out.values()).most_common())
+        if reasons:
+            found = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
+            left_out = f"{len(data.left_out)} of them were left out of the split and count 0"
+            print(f"{left_out}: {found}")
+        print(f"peak memory: {peak_mib():.0f} MiB")
+        counts = {
+            "questions": data.count + len(data.left_out),
+            "left out": len(data.left_out),
+            "reasons": reasons,
+        }
+        evaluation["split"] |= {"path": str(self.data.resolve())}
+        write_json(file, {**evaluation, "counts": counts, "scores": scores})
+        print(f"scores: {file}")
+        if self.predictions is not None:
+            write_text(self.predictions, self.predictions_text(data, answers))
+        self.report(data, answers, scores)
+
+    def _evaluation(self) -> dict[str, Any]:
+        """What the scores depend on: options, checkpoint, split."""
+        manifest, meta = self.data / MANIFEST, self.data / "meta.json"
+        if not os.path.isfile(meta):
+            raise InputError(f"{self.data}: expected a prepared split, found no meta.json")
+        record = manifest if has_checksums(self.data) else meta
+        check_run(self.run_dir)
+        immaterial = self.IMMATERIAL | {"type"}
+        return {
+            "options": {n: value for n, value in flags(self).items() if n not in immaterial},
+            "checkpoint": {"name": self.checkpoint, "number": self._number()},
+            "split": {"name": self.data.absolute().name, "digest": file_digest(record)},
+        }
+
+    def _number(self) -> int | None:
+        """The folder of the checkpoint; None if there is none, which loading it reports."""
+        entries = (self.run_dir / self.checkpoint).glob("*")
+        return max((int(entry.name) for entry in entries if entry.name.isdigit()), default=None)

@@ -1,0 +1,237 @@
+"""Questions on tables: ``train``, ``compare``, ``evaluate``, ``predict``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from rich.console import Console
+
+from hardem_jax.analysis.query_differences import RightAnswer, differences_page
+from hardem_jax.cli.compare import CompareCommand
+from hardem_jax.cli.evaluate import EvaluateCommand
+from hardem_jax.cli.train import Setting, TrainCommand
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import TableQuestion
+from hardem_jax.data.files import json_text, write_text
+from hardem_jax.data.prepared.queries import query_question
+from hardem_jax.data.readers.csv_tables import read_csv_table
+from hardem_jax.errors import InputError, printable, require
+from hardem_jax.lazy import LazyModule
+from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.solutions.sql.enumeration import SqlRules
+from hardem_jax.tasks.config import QueryInference, SQLovaConfig
+from hardem_jax.training.config import LoopConfig, OptimizerConfig
+from hardem_jax.training.fingerprint import may_change
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from hardem_jax.tasks import base
+    from hardem_jax.tasks import queries as tasks
+else:  # imports jax, which help does not need
+    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.queries")
+
+#: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
+OPTIMIZER = OptimizerConfig(
+    learning_rate=1e-3,
+    warmup_fraction=0.0,
+    weight_decay=0.0,
+    clip_norm=None,
+    eps=1e-8,
+    rate_multipliers=(("encoder", 0.01),),
+    schedule="constant",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SqlSetting(Setting):
+    """Everything about a run of a parser but its objective.
+
+    Attributes:
+        data: prepared training split.
+        dev: prepared split to evaluate on.
+        gold: folder with the official files of ``gold_split``, whose annotated queries are
+            measured with and never trained on; None for none.
+        gold_split: official name of the split in ``dev``.
+        conditions: "sum" over the conditions of a query, which makes a probability, or
+            their "mean" as in the released code.
+    """
+
+    data: Path = may_change("identified by contents")
+    dev: Path = may_change("identified by contents")
+    gold: Path | None = None
+    gold_split: str = "dev"
+    conditions: Literal["sum", "mean"] = "sum"
+    model: SQLovaConfig = SQLovaConfig()
+    optimizer: OptimizerConfig = OPTIMIZER
+    batches: BatchConfig = BatchConfig(batch_size=10, buckets=(64, 96, 128, 180), negatives=0)
+    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy")
+    inference: QueryInference = QueryInference()
+
+    def open_data(self) -> tasks.TableQuestions:
+        return tasks.TableQuestions.open(self.data)
+
+    def open_dev(self, count: int | None) -> tasks.TableQuestions:
+        dev = tasks.TableQuestions.open(self.dev).first(count)
+        return dev.with_golds(self.gold, self.gold_split)
+
+    def task(self, data: Any, dev: Any) -> tasks.QueryTask:
+        del data
+        return tasks.QueryTask(self.inference, dev.rules, self.conditions)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(SqlSetting, TrainCommand):
+    """Train a parser, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which queries are trusted.
+    """
+
+    objective: AnyObjective = HardEM()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(SqlSetting, CompareCommand):
+    """Train First-only, MML and hard EM, and tabulate them."""
+
+    TRAIN = Train
+    CURVES = {
+        "loss": "training loss over Z",
+        "accuracy": "accuracy (%)",
+        "hit@1": "hit@1 of the annotated query in Z (%)",
+        "hit@5": "hit@5 of the annotated query in Z (%)",
+    }
+
+    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)
+
+    def trained(self, run_dir: Path) -> base.Trained[tasks.QueryTask]:
+        return _trained(run_dir, "last", batch_size=self.inference.batch_size)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(EvaluateCommand):
+    """Score a trained parser with the official metric.
+
+    Attributes:
+        predictions: write queries and results here, as one JSON list in the order of the questions.
+        gold: folder with the official files, for the scores that need annotated queries.
+        gold_split: official name of the split.
+        decoding: how answers are read off, if not as in the run.
+        differences: write a Markdown page here about correct answers by queries other than the
+            annotated ones; needs ``gold``.
+    """
+
+    predictions: Path | None = None
+    gold: Path | None = None
+    gold_split: str = "dev"
+    differences: Path | None = None
+    decoding: Literal["query", "execution-guided", "greedy"] | None = None
+
+    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"differences"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.differences is not None and self.gold is None:
+            raise InputError("differences: expected annotated queries (--gold), found none")
+
+    def outputs(self) -> tuple[Path, ...]:
+        page = () if self.differences is None else (self.differences,)
+        return (*super().outputs(), *page)
+
+    def open(self) -> tasks.TableQuestions:
+        return tasks.TableQuestions.open(self.data).with_golds(self.gold, self.gold_split)
+
+    def trained(self, mesh: Mesh) -> base.Trained[tasks.QueryTask]:
+        changes = {} if self.decoding is None else {"decoding": self.decoding}
+        return _trained(
+            self.run_dir, self.checkpoint, mesh=mesh, batch_size=self.batch_size, **changes
+        )
+
+    def predictions_text(self, data: Any, answers: Any) -> str:
+        rows = [
+            {
+                "id": question.id,
+                "question": question.question,
+                "sql": None if answer is None else tasks.official_fields(answer.query),
+                "result": None if answer is None else answer.result,
+            }
+            for question, answer in zip(data.questions, answers, strict=True)
+        ]
+        return json_text(rows)
+
+    def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
+        del scores
+        if self.differences is not None:
+            write_text(self.differences, differences_page(_right_answers(data, answers)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict:
+    """Ask a trained parser a question about a table of your own.
+
+    Attributes:
+        run_dir: folder of the run.
+        table: CSV file with a header.
+        question: the question.
+        checkpoint: "best" or "last".
+        top: queries to print.
+    """
+
+    run_dir: Path
+    table: Path
+    question: str
+    checkpoint: Literal["best", "last"] = "best"
+    top: int = 5
+
+    def __post_init__(self) -> None:
+        require(self, "top", at_least=1)
+
+    def run(self) -> None:
+        if not self.question.strip():
+            raise InputError("--question: expected a question, found only blanks")
+        table = read_csv_table(self.table)
+        if not table.header:
+            raise InputError(f"{self.table}: expected columns to select from, found none")
+        trained = _trained(self.run_dir, self.checkpoint, batch_size=1, top=self.top)
+        task = trained.task
+        asked = TableQuestion("question", self.question, table, ())
+        # Z is not needed: no query is compared with an answer.
+        question = query_question(asked, SqlRules(max_conditions=0))
+        data = tasks.TableQuestions(questions=[question], tables={table.id: table})
+        inputs = trained.model.inputs(data)
+        if inputs.cut_columns:
+            print(f"note: only the first {len(inputs[0].headers)} columns were read")
+        if inputs.cut_questions:
+            print(f"note: only the first {inputs[0].num_question_tokens} wordpieces were read")
+        [(_, reading)] = trained.reader.read(trained.params, inputs)
+        console = Console(highlight=False, soft_wrap=True, emoji=False)
+        answers = task.answers(question, table, reading)
+        for rank, (answer, log_prob) in enumerate(zip(answers, reading.log_probs, strict=False)):
+            result = (
+                "no result"
+                if answer.result is None
+                else tasks.cells_text(task.written(table, answer))
+            )
+            line = f"{np.exp(log_prob):6.1%}  {printable(answer.query.text(table.header))}"
+            console.print(line, style="bold" if rank == 0 else None, markup=False)
+            console.print(f"        {printable(result)}", markup=False)
+
+
+def _right_answers(
+    data: tasks.TableQuestions, answers: list[tasks.QueryAnswer | None]
+) -> Iterator[RightAnswer]:
+    for question, answer in zip(data.questions, answers, strict=True):
+        gold = (data.golds or {}).get(question.id)
+        if gold is not None and answer is not None and tasks.is_answer(question, answer.result):
+            header = data.tables[question.table_id].header
+            result = tasks.cells_text(question.answer)
+            yield RightAnswer(question.question, header, answer.query, gold, result)
+
+
+def _trained(run_dir: Path, checkpoint: str, **changes: Any) -> base.Trained[tasks.QueryTask]:
+    return base.Trained(tasks.QueryTask, run_dir, checkpoint, **changes)

@@ -1,0 +1,252 @@
+"""Reading documents: ``prepare`` of any layout, ``train``, ``compare``, ``evaluate``, ``predict``.
+
+The module of a data set adds its own ``prepare`` and shares everything here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich.console import Console
+
+from hardem_jax.cli.compare import CompareCommand
+from hardem_jax.cli.evaluate import EvaluateCommand
+from hardem_jax.cli.preparing import print_summary, watched
+from hardem_jax.cli.train import Setting, TrainCommand
+from hardem_jax.data.batching.grouped import Scope
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import json_text
+from hardem_jax.data.json_stream import read_text
+from hardem_jax.data.prepared.spans import prepare_split
+from hardem_jax.data.prepared.windows import WindowConfig, make_windows
+from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.errors import InputError, printable, require
+from hardem_jax.lazy import LazyModule
+from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
+from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.fingerprint import may_change
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from hardem_jax.tasks import base
+    from hardem_jax.tasks import spans as tasks
+else:  # imports jax, which help does not need
+    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.spans")
+
+
+def prepare(
+    examples: Iterator[ReadingExample],
+    out: Path,
+    *,
+    tokenizer: str,
+    windows: WindowConfig,
+    metric: str,
+    sources: Mapping[str, Any],
+    exclusions: ExclusionCounts,
+    for_training: bool,
+    force: bool,
+    processes: int | None = None,
+) -> None:
+    """Prepare a split and print its summary; the shared half of every ``prepare`` command."""
+    meta = prepare_split(
+        watched(examples),
+        out,
+        tokenizer=load_tokenizer(tokenizer),
+        config=windows,
+        metric=metric,
+        sources=sources,
+        exclusions=exclusions,
+        keep_without_mention=not for_training,
+        processes=processes,
+        replace=force,
+    )
+    print_summary(meta, exclusions)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpanSetting(Setting):
+    """Everything about a run of a reader but its objective.
+
+    Attributes:
+        data: prepared training splits; their windows are mixed.
+        dev: prepared split to evaluate on.
+        latent: what the latent variable ranges over in training; at test it is
+            ``inference.scope``.
+    """
+
+    data: tuple[Path, ...] = may_change("identified by contents")
+    dev: Path = may_change("identified by contents")
+    model: ReaderConfig = ReaderConfig()
+    batches: BatchConfig = BatchConfig()
+    latent: LatentConfig = LatentConfig()
+    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="f1")
+    inference: SpanInference = SpanInference()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.data:
+            raise InputError("data: expected at least one prepared split, found none")
+
+    def open_data(self) -> tasks.ReadingQuestions:
+        return tasks.ReadingQuestions.open(*self.data)
+
+    def open_dev(self, count: int | None) -> tasks.ReadingQuestions:
+        return self._read(self.dev, count)
+
+    def task(self, data: Any, dev: Any) -> tasks.SpanTask:
+        del data, dev
+        return tasks.SpanTask(self.inference, self.latent)
+
+    def _read(self, folder: Path, count: int | None) -> tasks.ReadingQuestions:
+        data = tasks.ReadingQuestions.open(folder).first(count)
+        return data.from_documents(self.inference.num_documents)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(SpanSetting, TrainCommand):
+    """Train a reader, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which mentions are trusted.
+    """
+
+    objective: AnyObjective = HardEM()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(SpanSetting, CompareCommand):
+    """Train First-only, MML, hard EM and the released MML, and tabulate them.
+
+    Attributes:
+        train_questions: also score the first N training questions after training (how often
+            the most likely mention is the annotated one); 0 for none.
+    """
+
+    TRAIN = Train
+    CURVES = {"span_loss": "training loss over Z", "f1": "F1 (%)", "em": "exact match (%)"}
+
+    loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="f1", patience=None)
+    objectives: tuple[str, ...] = may_change(
+        "each run has one", default=("first-only", "mml", "hard-em", "released-mml")
+    )
+    train_questions: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "train_questions", at_least=0)
+
+    def trained(self, run_dir: Path) -> base.Trained[tasks.SpanTask]:
+        return _trained(run_dir, "last", batch_size=self.inference.batch_size)
+
+    def more_scores(self, run_dir: Path) -> dict[str, float]:
+        """Scores of a run on the first training questions, by split."""
+        scores = {}
+        if self.train_questions:
+            trained = self.trained(run_dir)
+            for folder in self.data:
+                on_train, _ = trained.evaluate(self._read(folder, self.train_questions))
+                scores |= {f"{folder.name}: {name}": value for name, value in on_train.items()}
+        return scores
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(EvaluateCommand):
+    """Score a trained reader with the official metric.
+
+    Attributes:
+        predictions: write the answers here, as a JSON object from question id to answer, which
+            the evaluators of SQuAD and TriviaQA read (TriviaQA's web domain has
+            ``QuestionId--Filename`` for ids).
+        scope: what spans compete in, see `SpanInference`; None for that of the run.
+        num_documents: read only the first N documents of each question; None for all.
+        sweep: also score answers from the first N documents only, for each N given.
+    """
+
+    predictions: Path | None = None
+    scope: Scope | None = None
+    num_documents: int | None = None
+    sweep: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "num_documents", "sweep", at_least=1)
+
+    def open(self) -> tasks.ReadingQuestions:
+        return tasks.ReadingQuestions.open(self.data).from_documents(self.num_documents)
+
+    def trained(self, mesh: Mesh) -> base.Trained[tasks.SpanTask]:
+        changes: dict[str, Any] = {"num_documents": self.num_documents, "sweep": self.sweep}
+        if self.scope is not None:
+            changes |= {"scope": self.scope, "joint": False}
+        return _trained(
+            self.run_dir, self.checkpoint, mesh=mesh, batch_size=self.batch_size, **changes
+        )
+
+    def predictions_text(self, data: Any, answers: Any) -> str:
+        del data
+        return json_text({example_id: answer.text for example_id, answer in answers.items()})
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict:
+    """Ask a trained reader a question about documents of your own.
+
+    Attributes:
+        run_dir: folder of the run.
+        document: text files to read the answer from.
+        question: the question.
+        checkpoint: "best" or "last".
+        top: answers to print.
+    """
+
+    run_dir: Path
+    document: tuple[Path, ...]
+    question: str
+    checkpoint: Literal["best", "last"] = "best"
+    top: int = 5
+
+    def __post_init__(self) -> None:
+        require(self, "top", at_least=1)
+        if not self.document:
+            raise InputError("document: expected at least one file, found none")
+
+    def run(self) -> None:
+        if not self.question.strip():
+            raise InputError("--question: expected a question, found only blanks")
+        documents = tuple(Document(str(path), _read_text(path)) for path in self.document)
+        example = ReadingExample("question", self.question, documents, aliases=(), golds=())
+        trained = _trained(self.run_dir, self.checkpoint, batch_size=8)
+        windows = make_windows(example, trained.model.tokenizer, trained.task.windows)
+        if not windows:
+            names = ", ".join(map(str, self.document))
+            raise InputError(f"{names}: expected text, found no character that the model reads")
+        inputs = tasks.WindowInputs(windows)
+        readings = [r for _, r in trained.reader.read(trained.params, inputs)]
+        console = Console(highlight=False, soft_wrap=True, emoji=False)
+        for answer in trained.task.answers(readings)[: self.top]:
+            document, start, end = answer.span
+            text = documents[document].text
+            before, after = text[max(0, start - 60) : start], text[end : end + 60]
+            line = f"{answer.probability:6.1%}  {printable(answer.text)}"
+            console.print(line, style="bold", markup=False)
+            place = printable(f"{documents[document].id}, characters {start}-{end}")
+            context = " ".join(f"...{before}[{answer.text}]{after}...".split())
+            console.print(f"        {printable(context)}  ({place})", markup=False)
+
+
+def _read_text(path: Path) -> str:
+    text = read_text(path)
+    if not text.strip():
+        raise InputError(f"{path}: expected text, found an empty document")
+    return text
+
+
+def _trained(run_dir: Path, checkpoint: str, **changes: Any) -> base.Trained[tasks.SpanTask]:
+    return base.Trained(tasks.SpanTask, run_dir, checkpoint, **changes)

@@ -1,0 +1,153 @@
+"""The command ``train`` of every task.
+
+A run folder holds ``config.json`` (every flag, and what the task needs to find its model again),
+the files of the model's vocabulary, ``metrics.jsonl`` and the checkpoints ``best`` and ``last``.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hardem_jax import __version__
+from hardem_jax.checksums import write_checksums
+from hardem_jax.cli.command import flags
+from hardem_jax.cli.devices import OnDevices, say
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.files import write_json
+from hardem_jax.errors import InputError, require
+from hardem_jax.locks import LOCK_FILE
+from hardem_jax.objectives import Objective
+from hardem_jax.training.config import LoopConfig, OptimizerConfig
+from hardem_jax.training.fingerprint import may_change, settings_of
+from hardem_jax.training.writers import METRICS_FILE
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from hardem_jax.tasks.base import Questions, Start, Task
+
+# Commands are parsed with this module: jax is imported by what runs them.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting(OnDevices, abc.ABC):
+    """Everything about a run but its objective; tasks add their ``data`` and ``dev``.
+
+    Attributes:
+        out: folder to write.
+        model: the model, of a type that the task has.
+        optimizer: AdamW and its schedule.
+        batches: shapes of the batches.
+        loop: steps, evaluations, checkpoints.
+        inference: how answers are read off.
+        dev_questions: evaluate on the first ones only; None for all.
+    """
+
+    out: Path = may_change("a run may be moved")
+    model: Any
+    optimizer: OptimizerConfig = OptimizerConfig()
+    batches: BatchConfig
+    loop: LoopConfig
+    inference: Any
+    dev_questions: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "dev_questions", at_least=1)
+
+    @abc.abstractmethod
+    def open_data(self) -> Questions:
+        """The questions to train on."""
+
+    @abc.abstractmethod
+    def open_dev(self, count: int | None) -> Questions:
+        """The first ``count`` questions to evaluate on; all, with those left out, if None."""
+
+    @abc.abstractmethod
+    def task(self, data: Any, dev: Any) -> Task:
+        """The task, from these flags and what the data were prepared with."""
+
+    def start(self, objective: Objective, mesh: Mesh) -> Start:
+        """The run, ready for the training loop; see `hardem_jax.tasks.base.start`.
+
+        Raises:
+            InputError: data, model and batches do not fit one another.
+        """
+        from hardem_jax.tasks.base import start
+
+        data, dev = self.open_data(), self.open_dev(self.dev_questions)
+        return start(
+            self.task(data, dev),
+            self.model,
+            data,
+            dev,
+            objective=objective,
+            batches=self.batches,
+            num_steps=self.loop.num_steps,
+            seed=self.loop.seed,
+            mesh=mesh,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainCommand(Setting):
+    """Train a model, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which solutions are trusted.
+    """
+
+    objective: Any
+
+    def settings(self, data: Mapping[str, str]) -> dict[str, str]:
+        """All that has to be the same when the run is resumed, as text by dotted name.
+
+        Args:
+            data: see `hardem_jax.tasks.base.Start`.
+        """
+        return settings_of(self) | {f"contents of {name}": text for name, text in data.items()}
+
+    def run(self) -> None:
+        import jax
+
+        from hardem_jax.training.loop import train
+
+        mesh = self.mesh()
+        parts = self.batches.accumulate * jax.process_count()
+        if self.batches.batch_size % parts:
+            raise InputError(
+                f"--batches.batch-size: {self.batches.batch_size} items do not divide into "
+                f"{self.batches.accumulate} parts of {jax.process_count()} processes"
+            )
+        run = self.start(self.objective, mesh)
+        say(f"{run.about}; {self.objective}")
+        settings = self.settings(run.data)
+
+        def describe() -> None:
+            content = {"version": __version__, "flags": flags(self), "settings": settings}
+            write_json(self.out / "config.json", content | run.save(self.out))
+            # Of the files that stay as they are; checkpoints have checksums of their own.
+            changing = (LOCK_FILE, METRICS_FILE)
+            files = (file for file in self.out.iterdir() if file.name not in changing)
+            write_checksums(self.out, files)
+
+        result = train(
+            loss_fn=run.loss_fn,
+            params=run.params,
+            optimizer=self.optimizer,
+            batches=iter(run.batches),
+            accumulate=self.batches.accumulate,
+            examples=run.examples,
+            evaluate=run.evaluate,
+            metric_names=run.metric_names,
+            config=self.loop,
+            directory=self.out,
+            mesh=mesh,
+            fingerprint=settings,
+            on_new_run=describe,
+        )
+        say(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")

@@ -1,0 +1,310 @@
+"""What can be chosen about tasks and their models: flags, without jax."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from hardem_jax.data.batching.grouped import Scope
+from hardem_jax.data.inputs.naqanet import WordConfig
+from hardem_jax.data.inputs.tagger import NUM_SPECIAL_TOKENS
+from hardem_jax.errors import InputError, require
+from hardem_jax.models.config import Implementation, NAQANetConfig, Remat
+
+#: What the probabilities of a question add up to 1 over.
+Normalize = Literal["tags", "equations"]
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+    """A pretrained encoder.
+
+    Attributes:
+        encoder: Hugging Face name or folder of a BERT-family checkpoint.
+        num_layers: keep the first so many layers; None keeps all.
+        dtype: of the computation in the encoder; parameters and losses stay float32.
+        remat: what the backward pass computes again to save memory: nothing, the attention
+            probabilities, all but products with weights, or all of each layer.
+        scan_layers: compile one layer and loop over it, to save compile time.
+        attention: what computes it: XLA, the kernel of a GPU or TPU, or (auto) the kernel of the
+            device wherever there is no attention dropout, else XLA.
+        attention_dropout: on attention probabilities; None for the checkpoint's rate. Kernels have
+            none, so that training with one needs 0.
+    """
+
+    encoder: str = "bert-base-uncased"
+    num_layers: int | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    remat: Remat = "none"
+    scan_layers: bool = False
+    attention: Implementation = "auto"
+    attention_dropout: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.remat, bool):  # as runs of version 0.1 have it in their config.json
+            object.__setattr__(self, "remat", "layer" if self.remat else "none")
+        require(self, "num_layers", at_least=1)
+        require(self, "attention_dropout", at_least=0, below=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderConfig(EncoderConfig):
+    """The model.
+
+    Attributes:
+        softmax_over: "context" (default) or, as the paper's formula has it, all "tokens".
+    """
+
+    softmax_over: Literal["context", "tokens"] = "context"
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggerConfig(EncoderConfig):
+    """BERT that tags every number with its operator (Min et al., 2019, appendix A).
+
+    Attributes:
+        product_over: "numbers" (default), or all "tokens" as the paper's formula has it.
+        normalize: P(z | x) is a product over the "tags" of all numbers (the paper), most of whose
+            outcomes are no equation, or a softmax over all "equations" of Z_tot.
+        no_tag_bias: initial bias of a number towards no tag; 0 for heads without bias (the paper).
+        max_tokens: wordpieces of an input; longer passages are cut.
+        max_question_tokens: longer questions are cut.
+    """
+
+    product_over: Literal["numbers", "tokens"] = "numbers"
+    normalize: Normalize = "tags"
+    no_tag_bias: float = 2.0
+    max_tokens: int = 512
+    max_question_tokens: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "max_question_tokens", at_least=1)
+        require(self, "max_tokens", above=self.max_question_tokens + NUM_SPECIAL_TOKENS)
+        require(self, "no_tag_bias")
+        if self.normalize == "equations" and self.product_over == "tokens":
+            raise InputError(
+                "product_over: expected numbers, found tokens, which changes nothing where "
+                "P(z | x) is normalized over equations"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class NAQANetModelConfig:
+    """NAQANet (Dua et al., 2019) for answers that are numbers; sizes as released.
+
+    Attributes:
+        word_vectors: text file of word vectors (GloVe), which stay as they are; None learns
+            vectors with everything else. Only ``train`` needs the file.
+        word_size: width of a word vector.
+        min_words: words that occur less often in the training split are unknown; None for 1 with
+            word vectors and 2 without, so that there are unknown words to learn from.
+        min_characters: likewise for characters (released: 200).
+        max_passage_words: longer passages are cut; not above the largest of the buckets.
+        max_question_words: longer questions are cut.
+        max_word_characters: of a longer word only the first so many characters are seen.
+        character_size: width of a character embedding.
+        num_filters: filters of the character convolution.
+        filter_width: characters that a filter sees.
+        num_highway_layers: highway layers over the word features.
+        hidden_size: width of everything after the word features.
+        num_heads: heads of each self-attention.
+        num_phrase_blocks: blocks of the encoder that reads passage and question separately.
+        num_phrase_convs: convolutions in each of them.
+        phrase_width: words that one of these convolutions sees.
+        num_modelling_blocks: blocks of the encoder that reads the two together.
+        num_modelling_convs: convolutions in each of them.
+        modelling_width: words that one of these convolutions sees.
+        num_passes: times that encoder is applied.
+        dropout: probability of dropping an element.
+        layer_dropout: probability of leaving out the last sublayer of a block.
+        dtype: of activations and products; parameters, norms, softmax and heads stay float32.
+        remat: recompute activations in the backward pass, to save memory.
+        normalize: P(z | add or subtract, x) is a product over the signs ("tags") of all numbers,
+            as released, or a softmax over all "equations" of Z_tot.
+    """
+
+    word_vectors: Path | None = None
+    word_size: int = NAQANetConfig.word_size
+    min_words: int | None = None
+    min_characters: int = 1
+    max_passage_words: int = WordConfig.max_passage_words
+    max_question_words: int = WordConfig.max_question_words
+    max_word_characters: int = WordConfig.max_word_characters
+    character_size: int = NAQANetConfig.character_size
+    num_filters: int = NAQANetConfig.num_filters
+    filter_width: int = NAQANetConfig.filter_width
+    num_highway_layers: int = NAQANetConfig.num_highway_layers
+    hidden_size: int = NAQANetConfig.hidden_size
+    num_heads: int = NAQANetConfig.num_heads
+    num_phrase_blocks: int = NAQANetConfig.num_phrase_blocks
+    num_phrase_convs: int = NAQANetConfig.num_phrase_convs
+    phrase_width: int = NAQANetConfig.phrase_width
+    num_modelling_blocks: int = NAQANetConfig.num_modelling_blocks
+    num_modelling_convs: int = NAQANetConfig.num_modelling_convs
+    modelling_width: int = NAQANetConfig.modelling_width
+    num_passes: int = NAQANetConfig.num_passes
+    dropout: float = NAQANetConfig.dropout
+    layer_dropout: float = NAQANetConfig.layer_dropout
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    remat: bool = False
+    normalize: Normalize = "tags"
+
+    def __post_init__(self) -> None:
+        require(self, "min_words", "min_characters", at_least=1)
+        # Both refuse what is out of range.
+        self.sizes(num_words=1, num_characters=1)
+        assert self.reading
+
+    @property
+    def reading(self) -> WordConfig:
+        """How much of a text is read."""
+        return WordConfig(**{f.name: getattr(self, f.name) for f in dataclasses.fields(WordConfig)})
+
+    def sizes(self, *, num_words: int, num_characters: int) -> NAQANetConfig:
+        """Of the model with vocabularies of so many entries."""
+        names = {f.name for f in dataclasses.fields(NAQANetConfig)}
+        names &= {f.name for f in dataclasses.fields(self)}
+        fields = {name: getattr(self, name) for name in names}
+        return NAQANetConfig(num_words=num_words, num_characters=num_characters, **fields)
+
+
+@dataclasses.dataclass(frozen=True)
+class SQLovaConfig(EncoderConfig):
+    """SQLova (Hwang et al., 2019); sizes as released.
+
+    Attributes:
+        hidden_size: width of LSTMs and heads.
+        num_lstm_layers: of every LSTM.
+        num_target_layers: layers of the encoder that are read, from the last one down.
+        dropout: between the layers of an LSTM; the encoder has its own.
+        max_tokens: wordpieces of an input; headers, then the question, then columns are cut.
+        max_header_tokens: longer headers are cut.
+    """
+
+    hidden_size: int = 100
+    num_lstm_layers: int = 2
+    num_target_layers: int = 2
+    dropout: float = 0.3
+    max_tokens: int = 180
+    max_header_tokens: int = 24
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        counts = ("num_lstm_layers", "num_target_layers", "max_header_tokens")
+        require(self, *counts, at_least=1)
+        require(self, "hidden_size", at_least=2)
+        if self.hidden_size % 2:
+            raise InputError(
+                "hidden_size: expected an even number, half of it for each direction of an LSTM, "
+                f"found {self.hidden_size}"
+            )
+        require(self, "dropout", at_least=0, below=1)
+        require(self, "max_tokens", at_least=8)
+
+
+@dataclasses.dataclass(frozen=True)
+class LatentConfig:
+    """What the latent variable ranges over in training.
+
+    Attributes:
+        scope: windows that share one softmax and one Z: each "window" (the released code),
+            the windows of a "document", or all of a "question" (docs/reproducing.md).
+        group_size: G, windows of a document or question in a training item; of more, one with a
+            mention and G - 1 others are drawn anew in every epoch.
+        likelihood: "span": P(z) is that of a mention, P(start) * P(end). "position": start
+            and end are latent variables of their own, each over the positions where a mention
+            starts or ends (Cheng et al., 2020).
+
+    Raises:
+        InputError: ``group_size`` is below 1.
+    """
+
+    scope: Scope = "window"
+    group_size: int = 8
+    likelihood: Literal["span", "position"] = "span"
+
+    def __post_init__(self):
+        require(self, "group_size", at_least=1)
+
+    @property
+    def rows(self) -> int:
+        """Windows that share one softmax."""
+        return 1 if self.scope == "window" else self.group_size
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanInference:
+    """How answers are read off a span reader.
+
+    Attributes:
+        max_answer_tokens: longest answer, wordpieces (released code: 10).
+        top: spans kept per window.
+        batch_size: windows read at once.
+        scope: what spans compete in. "window" (the paper): the selector chooses a window, and the
+            likeliest span of it is the answer; "document": it chooses a window and thereby a
+            document, whose windows share one softmax; "question": all windows share one softmax,
+            and the selector is not asked.
+        joint: with scope "window", rank by P(window has the answer) * P(span) instead.
+        num_documents: read only the first so many documents of each question; None for all.
+        sweep: also score answers from the first so many documents alone, for each number given,
+            out of the same reading.
+
+    Raises:
+        InputError: ``joint`` with another scope, or a number below 1.
+    """
+
+    max_answer_tokens: int = 10
+    top: int = 5
+    batch_size: int = 32
+    scope: Scope = "window"
+    joint: bool = False
+    num_documents: int | None = None
+    sweep: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        counts = ("max_answer_tokens", "top", "batch_size", "num_documents", "sweep")
+        require(self, *counts, at_least=1)
+        if self.joint and self.scope != "window":
+            raise InputError(
+                f"joint: expected scope 'window', whose windows it ranks, found {self.scope!r}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class EquationInference:
+    """How answers are read off a model of equations.
+
+    Attributes:
+        decoding: "equation" takes the likeliest of all equations of Z_tot; "tags" takes the
+            likeliest tag of every number on its own and adds up whatever that gives, or the
+            likeliest count where the model likes counting better, as the original of NAQANet does.
+        top: equations kept per question.
+        batch_size: questions read at once.
+    """
+
+    decoding: Literal["equation", "tags"] = "equation"
+    top: int = 5
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        require(self, "top", "batch_size", at_least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryInference:
+    """How answers are read off a semantic parser.
+
+    Attributes:
+        decoding: "query" takes the likeliest of all well-formed queries; "execution-guided" the
+            likeliest of the ``top`` whose result is not empty; "greedy" one decision after the
+            other, as SQLova does.
+        top: queries kept per question.
+        batch_size: questions read at once.
+    """
+
+    decoding: Literal["query", "execution-guided", "greedy"] = "query"
+    top: int = 5
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        require(self, "top", "batch_size", at_least=1)

@@ -1,0 +1,431 @@
+"""Semantic parsing (Min et al., 2019, section 4.3): queries on a table.
+
+question and table -> batch -> SQLova -> P(z | x) over queries -> log P(z) of all of Z -> objective
+at test:  batch -> SQLova -> the most likely query of Z_tot -> its result on the table
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import jax
+import numpy as np
+from flax import nnx
+
+from hardem_jax.data.batching.padding import Batch, Pad
+from hardem_jax.data.batching.plans import Plan
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.inputs.sqlova import QueryInputs, pad_query_inputs
+from hardem_jax.data.prepared.queries import PreparedQueries, QueryQuestion, gold_in_solutions
+from hardem_jax.data.readers.wikisql import read_wikisql
+from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.distributions.sql import QueryDistribution
+from hardem_jax.errors import InputError
+from hardem_jax.metrics.wikisql import execution_match, logical_form_match
+from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.sqlova import SQLova
+from hardem_jax.objectives import Objective
+from hardem_jax.solutions.sql.enumeration import (
+    MAX_CONDITIONS,
+    Cell,
+    ExecutionError,
+    Query,
+    SqlRules,
+    Table,
+    execute_sql,
+)
+from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task, make_loss
+from hardem_jax.tasks.config import QueryInference, SQLovaConfig
+from hardem_jax.tasks.encoder import load_encoder, untrained_encoder
+from hardem_jax.tasks.run_config import RunConfig
+from hardem_jax.tasks.scoring import SPARSITY_THRESHOLDS, names_by_size, percentages, size_group
+
+Array = jax.Array
+#: Groups of |Z|, see `tasks.scoring.size_group`.
+SIZE_BOUNDS = (0, 1, 2, 4, 8, 16, 64, 256)
+#: Ranks at which the annotated query is looked for in Z.
+HITS = (1, 3, 5)
+#: All scores that a split can have, without and with annotated queries.
+METRIC_NAMES = frozenset(
+    [
+        *("accuracy", "non-empty accuracy", "in Z", *names_by_size("accuracy", SIZE_BOUNDS)),
+        *(f"P<{threshold:g}" for threshold in SPARSITY_THRESHOLDS),
+    ]
+)
+GOLD_METRIC_NAMES = frozenset(
+    ["logical form", "annotated if right", "gold in Z", *(f"hit@{limit}" for limit in HITS)]
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TableQuestions(Questions):
+    """Questions on tables.
+
+    Attributes:
+        tables: by id.
+        rules: Z_tot.
+        golds: annotated query by question id, to measure with; None if there are none.
+    """
+
+    questions: Sequence[QueryQuestion]
+    tables: Mapping[str, Table]
+    rules: SqlRules = SqlRules()
+    golds: Mapping[str, Query] | None = None
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """The questions of a prepared split.
+
+        Raises:
+            InputError: the folder holds no prepared split, or a file of it is damaged.
+        """
+        split = PreparedQueries(folder)
+        return cls(
+            questions=split.questions,
+            left_out=split.left_out,
+            place=str(folder),
+            meta=split.meta,
+            tables=split.tables,
+            rules=split.rules,
+        )
+
+    def with_golds(self, folder: Path | None, split: str) -> Self:
+        """With the annotated queries of the official files in a folder; as it is if None.
+
+        Raises:
+            InputError: see `annotated_queries`.
+        """
+        if folder is None:
+            return self
+        golds = annotated_queries(folder, split, self.questions)
+        return dataclasses.replace(self, golds=golds)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parser(Model):
+    """SQLova on a pretrained encoder, see `SQLovaConfig`."""
+
+    tokenizer: Wordpieces
+    config: SQLovaConfig
+    encoder: BertConfig
+
+    @classmethod
+    def start(cls, config: SQLovaConfig, data: TableQuestions, *, seed: int) -> Self:
+        """The pretrained encoder with everything else fresh."""
+        del data
+        tokenizer = load_tokenizer(config.encoder)
+        encoder = load_encoder(config, tokenizer)
+        module = _sqlova(config, encoder, seed)
+        return cls(*nnx.split(module, nnx.Param), tokenizer, config, encoder.config)
+
+    @classmethod
+    def restore(cls, config: SQLovaConfig, run: RunConfig) -> Self:
+        sizes = run.saved(BertConfig, "encoder")
+        abstract = nnx.eval_shape(lambda: _sqlova(config, untrained_encoder(config, sizes), seed=0))
+        tokenizer = load_tokenizer(run.folder)
+        return cls(*nnx.split(abstract, nnx.Param), tokenizer, config, sizes)
+
+    def inputs(self, data: TableQuestions) -> QueryInputs:
+        return QueryInputs(
+            data.questions,
+            data.tables,
+            self.tokenizer,
+            max_tokens=self.config.max_tokens,
+            max_header_tokens=self.config.max_header_tokens,
+        )
+
+    def pad(self, inputs: QueryInputs, num_solutions: int) -> Pad:
+        def pad(rows: Sequence[Any], num_tokens: int) -> Batch:
+            return pad_query_inputs(
+                rows,
+                num_tokens,
+                **inputs.shape(num_tokens),
+                num_solutions=num_solutions,
+                pad_id=self.tokenizer.pad_id,
+            )
+
+        return pad
+
+    def save(self, run_dir: Path) -> dict[str, Any]:
+        self.tokenizer.save(run_dir)
+        return {"encoder": dataclasses.asdict(self.encoder)}
+
+
+def _sqlova(config: SQLovaConfig, encoder: Bert, seed: int) -> SQLova:
+    return SQLova(
+        encoder,
+        hidden_size=config.hidden_size,
+        num_lstm_layers=config.num_lstm_layers,
+        num_target_layers=config.num_target_layers,
+        dropout=config.dropout,
+        max_conditions=MAX_CONDITIONS,
+        rngs=nnx.Rngs(seed),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryReading:
+    """What the model says about one question.
+
+    Attributes:
+        queries: ``[K, 15]`` int32, the most likely of all well-formed queries, best first.
+        log_probs: ``[K]`` float32, their log P(z | x).
+        greedy: ``[15]`` int32, what SQLova's decoding gives.
+        solutions: ``[Z]`` float32, log P(z | x) of Z, in its order.
+    """
+
+    queries: np.ndarray
+    log_probs: np.ndarray
+    greedy: np.ndarray
+    solutions: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryAnswer:
+    """A query and what it executes to; None if it cannot be executed."""
+
+    query: Query
+    result: list[Cell] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
+    """Answers are the results of queries.
+
+    Attributes:
+        inference: how answers are read off.
+        rules: Z_tot that answers are looked for in, and the engine that executes them.
+        conditions: "sum" or "mean" over the conditions of a query, see
+            `hardem_jax.distributions.sql.QueryDistribution.log_prob`.
+    """
+
+    NAME = "queries"
+    MODELS = {SQLovaConfig: Parser}
+
+    inference: QueryInference
+    rules: SqlRules = SqlRules()
+    conditions: Literal["sum", "mean"] = "sum"
+
+    @classmethod
+    def restore(cls, run: RunConfig, **inference: Any) -> Self:
+        own = run.flags("inference", QueryInference)
+        return cls(dataclasses.replace(own, **inference), run.section("rules", SqlRules))
+
+    def save(self, data: TableQuestions) -> dict[str, Any]:
+        del data
+        return {"rules": dataclasses.asdict(self.rules)}
+
+    def check(self, data: TableQuestions, model: Any, other: str) -> None:
+        """Queries of any rules can be compared with the results of others."""
+
+    def loss(self, graphdef: nnx.GraphDef, objective: Objective, plan: Plan) -> LossFn:
+        del plan
+        return make_loss(graphdef, objective, conditions=self.conditions)
+
+    def decode(self, found: QueryDistribution, batch: Mapping[str, Array]) -> dict[str, Array]:
+        queries, log_probs = found.top(self.inference.top, max_conditions=self.rules.max_conditions)
+        return {
+            "queries": queries,
+            "log_probs": log_probs,
+            "greedy": found.greedy(),
+            "solutions": found.log_prob(batch["solutions"]),
+        }
+
+    def reading(
+        self, inputs: Any, index: int, out: Mapping[str, Any], entries: Mapping[str, Any]
+    ) -> QueryReading:
+        del inputs, index
+        possible = np.isfinite(out["log_probs"])
+        return QueryReading(
+            queries=out["queries"][possible],
+            log_probs=out["log_probs"][possible],
+            greedy=out["greedy"],
+            solutions=out["solutions"][entries["solutions_where"]],
+        )
+
+    def answers(
+        self, question: QueryQuestion, table: Table, reading: QueryReading
+    ) -> Iterator[QueryAnswer]:
+        """The queries of a reading with their results, best first, executed as they are asked for.
+
+        With greedy decoding there is one.
+        """
+        greedy = self.inference.decoding == "greedy"
+        for row in reading.greedy[None] if greedy else reading.queries:
+            query = Query.from_row(row, question.question, question.words)
+            try:
+                result = execute_sql(table, query, semantics=self.rules.semantics)
+            except ExecutionError:
+                result = None
+            yield QueryAnswer(query, result)
+
+    def written(self, table: Table, answer: QueryAnswer) -> list[Cell]:
+        """The result of an answer with cells as the table holds them, to show it to people.
+
+        Raises:
+            ExecutionError: the answer's query cannot be executed; its result is None.
+        """
+        return execute_sql(table, answer.query, semantics=self.rules.semantics, as_written=True)
+
+    def answer(
+        self, question: QueryQuestion, table: Table, reading: QueryReading
+    ) -> QueryAnswer | None:
+        """The answer to a question; None if the table has no columns to select."""
+        answers = self.answers(question, table, reading)
+        first = next(answers, None)
+        if self.inference.decoding != "execution-guided" or first is None:
+            return first
+        if _is_something(first):
+            return first
+        return next(filter(_is_something, answers), first)
+
+    def score(
+        self, data: TableQuestions, readings: Iterator[tuple[int, QueryReading]]
+    ) -> tuple[dict[str, float], list[QueryAnswer | None]]:
+        """Scores of a split, and the answer to each question, in order.
+
+        Returns:
+            In percent of all questions, those left out counting 0: ``accuracy``, questions whose
+            result is the answer, by the official metric of their data set; ``non-empty accuracy``,
+            the same where the result is not empty; with golds, ``logical form``, of all questions
+            that have one. In percent of the questions read: ``accuracy |Z|=...`` by size of Z; ``in
+            Z``, questions with a Z where the most likely query is in it; ``P<0.001`` and
+            ``P<0.0001``, queries of all Z with less probability (the paper's sparsity). With golds
+            also ``annotated if right``, correct answers whose query is the annotated one; ``gold in
+            Z``; and ``hit@1`` to ``hit@5``, questions with the annotated query in Z where it ranks
+            that high.
+        """
+        answers: list[QueryAnswer | None] = [None] * len(data.questions)
+        groups = defaultdict(list)
+        for name in ("accuracy", "non-empty accuracy"):
+            groups[name] += [False] * len(data.left_out)
+        groups["logical form"] += [False] * len(set(data.left_out) & set(data.golds or ()))
+        for index, reading in readings:
+            question = data.questions[index]
+            answer = answers[index] = self.answer(question, data.tables[question.table_id], reading)
+            correct = answer is not None and is_answer(question, answer.result)
+            groups["accuracy"].append(correct)
+            groups[f"accuracy |Z|={size_group(question.num_queries, SIZE_BOUNDS)}"].append(correct)
+            something = answer is not None and bool(answer.result)
+            groups["non-empty accuracy"].append(correct and something)
+            if len(question.queries):
+                best = reading.queries[:1]
+                groups["in Z"].append((question.queries == best).all(axis=1).any())
+            for threshold in SPARSITY_THRESHOLDS:
+                groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
+            gold = None if data.golds is None else data.golds.get(question.id)
+            if gold is not None:
+                _compare_with_gold(groups, question, reading, answer, gold, correct)
+        return percentages(groups, measure="accuracy", bounds=SIZE_BOUNDS), answers
+
+    def metric_names(self, data: TableQuestions) -> frozenset[str]:
+        return METRIC_NAMES if data.golds is None else METRIC_NAMES | GOLD_METRIC_NAMES
+
+    def describe(self, data: TableQuestions, inputs: QueryInputs) -> str:
+        counts = {
+            "lost all of their solutions to cuts": inputs.lost,
+            "have shortened column names": inputs.cut_headers,
+            "are cut": inputs.cut_questions,
+            "lack columns": inputs.cut_columns,
+        }
+        usable = int((inputs.sizes[:, 1] > 0).sum())
+        cuts = "".join(f", {count} {what}" for what, count in counts.items() if count)
+        return f"{len(data.questions)} questions, {usable} with a solution{cuts}"
+
+    def shown(self, data: TableQuestions, answers: list[QueryAnswer | None]) -> list[ShownAnswer]:
+        rows = []
+        for question, answer in zip(data.questions, answers, strict=True):
+            header = data.tables[question.table_id].header
+            text = "" if answer is None else answer.query.text(header)
+            correct = answer is not None and is_answer(question, answer.result)
+            gold = cells_text(question.answer)
+            rows.append(ShownAnswer(question.question, gold, text, correct))
+        return rows
+
+
+def is_answer(question: QueryQuestion, result: Sequence[Cell] | None) -> bool:
+    """Whether a result is the answer, by the official metric of the question's data set."""
+    if question.match == "execution":
+        return execution_match(result, list(question.answer))
+    texts = [cell for cell in question.answer if isinstance(cell, str)]
+    return result is not None and Denotation(texts, question.values).matches(result)
+
+
+def _compare_with_gold(
+    groups: Any,
+    question: QueryQuestion,
+    reading: QueryReading,
+    answer: QueryAnswer | None,
+    gold: Query,
+    correct: bool,
+) -> None:
+    same = answer is not None and logical_form_match(answer.query, gold)
+    groups["logical form"].append(same)
+    if correct:
+        groups["annotated if right"].append(same)
+    place = gold_in_solutions(question, gold)
+    groups["gold in Z"].append(place >= 0)
+    # The Z of a cut input may lack queries; ranks count only where it is whole.
+    if place >= 0 and len(reading.solutions) == len(question.queries):
+        rank = int(np.sum(reading.solutions > reading.solutions[place]))
+        for limit in HITS:
+            groups[f"hit@{limit}"].append(rank < limit)
+
+
+def _is_something(answer: QueryAnswer) -> bool:
+    return bool(answer.result) and answer.result != [None]
+
+
+def annotated_queries(
+    folder: Path, split: str, questions: Sequence[QueryQuestion]
+) -> dict[str, Query]:
+    """The official files' annotated queries by question id; for measuring.
+
+    Args:
+        folder: of the official files.
+        split: name of the split there.
+        questions: what they are needed for.
+
+    Raises:
+        InputError: the split holds other questions: none of these, or another one under an id.
+    """
+    examples = read_wikisql(folder, split, skips=ExclusionCounts())
+    annotated = {example.id: example for example in examples if example.query is not None}
+    ids = [question.id for question in questions]
+    for question in questions:
+        example = annotated.get(question.id)
+        if example is not None and example.question != question.question:
+            raise InputError(
+                f"{folder}, split {split}: expected {question.question!r} as question "
+                f"{question.id}, found {example.question!r}"
+            )
+    if ids and annotated.keys().isdisjoint(ids):
+        raise InputError(
+            f"{folder}, split {split}: expected queries of questions such as {ids[0]}, found "
+            f"{f'those of {next(iter(annotated))} and others' if annotated else 'none'}"
+        )
+    return {id: example.query for id, example in annotated.items() if example.query is not None}
+
+
+def cells_text(result: Sequence[Cell]) -> str:
+    """A result for people: cells in one line, long lists cut."""
+    cells = ["-" if cell is None else _cell_text(cell) for cell in result]
+    if not cells:
+        return "(no row)"
+    return ", ".join(cells[:10]) + (f" and {len(cells) - 10} more" if len(cells) > 10 else "")
+
+
+def _cell_text(cell: str | float | int) -> str:
+    """All digits of a number, without those that say nothing."""
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e16:
+        return f"{cell:.0f}"
+    return str(cell)
+
+
+def official_fields(query: Query) -> dict[str, Any]:
+    """A query as the official evaluator reads it."""
+    conditions = [[c.column, c.operator, c.value] for c in query.conditions]
+    return {"sel": query.select, "agg": query.aggregator, "conds": conditions}

@@ -1,0 +1,420 @@
+"""Multi-mention reading (Min et al., 2019, section 4.1): spans of documents.
+
+window -> batch -> SpanReader -> SpanDistribution -> log P(z) of every mention -> objective
+at test:  windows of a question -> the one that the selector ranks first -> its best span -> text
+"""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from hardem_jax.data.batching.grouped import GroupedPlan
+from hardem_jax.data.batching.padding import BatchConfig, Chosen, Inputs, Pad
+from hardem_jax.data.batching.plans import Plan
+from hardem_jax.data.inputs.windows import pad_windows
+from hardem_jax.data.prepared.spans import PreparedSplit, Question, all_windows
+from hardem_jax.data.prepared.windows import Window, WindowConfig
+from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.distributions.span import SpanDistribution
+from hardem_jax.errors import InputError
+from hardem_jax.metrics import rouge, squad, triviaqa
+from hardem_jax.metrics.text import COUNTS
+from hardem_jax.models.encoders.bert import BertConfig
+from hardem_jax.models.encoders.packing import real_token_share
+from hardem_jax.models.span_reader import Reading, SpanReader
+from hardem_jax.objectives import Objective
+from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task
+from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
+from hardem_jax.tasks.encoder import check_lengths, load_encoder, untrained_encoder
+from hardem_jax.tasks.run_config import RunConfig
+from hardem_jax.tasks.scoring import size_group
+from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading, window_reading
+
+Array = jax.Array
+METRICS = {"squad": squad, "triviaqa": triviaqa, "rouge": rouge}
+#: Groups of |Z|, see `tasks.scoring.size_group`.
+SIZE_BOUNDS = (0, 1, 2, 4, 8)
+_PER_WINDOW = LatentConfig()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReadingQuestions(Questions):
+    """Questions with the windows of their documents.
+
+    Attributes:
+        windows: of all questions, as the inputs of a reader.
+        places: ``[N, 3]`` int32: of each window, its question, its document and its rank among the
+            windows of the question, each counted from 0.
+        metric: key of `METRICS`.
+        tokenizer: that the windows were cut with.
+        window_sizes: how they were cut.
+    """
+
+    questions: Sequence[Question]
+    windows: Inputs
+    places: np.ndarray
+    metric: str
+    tokenizer: Wordpieces
+    window_sizes: Mapping[str, Any]
+
+    @classmethod
+    def open(cls, *folders: Path) -> Self:
+        """The questions of prepared splits, one split after the other.
+
+        Raises:
+            InputError: a folder holds no prepared split, a file is damaged, or the splits were
+                prepared with different tokenizers.
+        """
+        splits = [PreparedSplit(folder) for folder in folders]
+        for split in splits[1:]:
+            if split.tokenizer.fingerprint != splits[0].tokenizer.fingerprint:
+                raise InputError(_other_tokenizer(str(split.folder), str(folders[0])))
+        windows, places = all_windows(splits)
+        metas = [split.meta for split in splits]
+        return cls(
+            questions=[question for split in splits for question in split.questions.values()],
+            left_out={id: why for split in splits for id, why in split.left_out.items()},
+            place=", ".join(map(str, folders)),
+            meta=metas if len(metas) > 1 else metas[0],
+            windows=windows,
+            places=places,
+            metric=splits[0].meta["metric"],
+            tokenizer=splits[0].tokenizer,
+            window_sizes=splits[0].meta["windows"],
+        )
+
+    def first(self, count: int | None) -> Self:
+        if count is None:
+            return self
+        return super().first(count)._where(self.places[:, 0] < count)
+
+    def from_documents(self, count: int | None) -> Self:
+        """With the windows of the first ``count`` documents of each question; all if None."""
+        return self if count is None else self._where(self.places[:, 1] < count)
+
+    def _where(self, wanted: np.ndarray) -> Self:
+        windows = Chosen(self.windows, np.flatnonzero(wanted))
+        return dataclasses.replace(self, windows=windows, places=self.places[wanted])
+
+
+class WindowInputs(tuple[Window, ...]):
+    """Windows in memory, as the inputs of a reader."""
+
+    @property
+    def sizes(self) -> np.ndarray:
+        rows = [(window.num_tokens, len(window.solutions)) for window in self]
+        return np.array(rows, np.int32).reshape(-1, 2)
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanModel(Model):
+    """A span reader on a pretrained encoder, see `ReaderConfig`."""
+
+    config: ReaderConfig
+    encoder: BertConfig
+    tokenizer: Wordpieces
+
+    @classmethod
+    def start(cls, config: ReaderConfig, data: ReadingQuestions, *, seed: int) -> Self:
+        """The pretrained encoder with fresh heads."""
+        encoder = load_encoder(config, data.tokenizer)
+        module = SpanReader(encoder, rngs=nnx.Rngs(seed), softmax_over=config.softmax_over)
+        return cls(*nnx.split(module, nnx.Param), config, encoder.config, data.tokenizer)
+
+    @classmethod
+    def restore(cls, config: ReaderConfig, run: RunConfig) -> Self:
+        sizes = run.saved(BertConfig, "encoder")
+        abstract = nnx.eval_shape(
+            lambda: SpanReader(
+                untrained_encoder(config, sizes),
+                rngs=nnx.Rngs(0),
+                softmax_over=config.softmax_over,
+            )
+        )
+        tokenizer = load_tokenizer(run.folder)
+        return cls(*nnx.split(abstract, nnx.Param), config, sizes, tokenizer)
+
+    def inputs(self, data: ReadingQuestions) -> Inputs:
+        return data.windows
+
+    def pad(self, inputs: Any, num_solutions: int) -> Pad:
+        del inputs
+        pad_id = self.tokenizer.pad_id
+        return lambda rows, num_tokens: pad_windows(
+            rows, num_tokens, num_solutions=num_solutions, pad_id=pad_id
+        )
+
+    def save(self, run_dir: Path) -> dict[str, Any]:
+        self.tokenizer.save(run_dir)
+        return {"encoder": dataclasses.asdict(self.encoder)}
+
+    def check_lengths(self, buckets: Sequence[int]) -> None:
+        check_lengths(self.config, self.encoder, buckets)
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
+    """Answers are spans of documents.
+
+    Attributes:
+        inference: how answers are read off.
+        latent: what the latent variable ranges over in training.
+        windows: how a document is cut to ask about it; prepared data are cut already.
+    """
+
+    NAME = "spans"
+    UNIT = "windows"
+    MODELS = {ReaderConfig: SpanModel}
+
+    inference: SpanInference
+    latent: LatentConfig = _PER_WINDOW
+    windows: WindowConfig = WindowConfig()
+
+    @classmethod
+    def restore(cls, run: RunConfig, **inference: Any) -> Self:
+        own = run.flags("inference", SpanInference)
+        windows = run.section("windows", WindowConfig)
+        return cls(dataclasses.replace(own, **inference), windows=windows)
+
+    def save(self, data: ReadingQuestions) -> dict[str, Any]:
+        return {"windows": data.window_sizes}
+
+    def check(self, data: ReadingQuestions, model: SpanModel, other: str) -> None:
+        if data.tokenizer.fingerprint != model.tokenizer.fingerprint:
+            raise InputError(_other_tokenizer(data.place, other))
+
+    def plan(
+        self, data: ReadingQuestions, inputs: Inputs, batches: BatchConfig, **options: Any
+    ) -> Plan:
+        if self.latent.scope == "window":
+            return super().plan(data, inputs, batches, **options)
+        scope, group_size = self.latent.scope, self.latent.group_size
+        return GroupedPlan(
+            inputs.sizes, data.places, batches, scope=scope, group_size=group_size, **options
+        )
+
+    def loss(self, graphdef: nnx.GraphDef, objective: Objective, plan: Plan) -> LossFn:
+        return make_span_loss(graphdef, objective, self.latent, negatives=plan.negatives)
+
+    def decode(self, found: Reading, batch: Mapping[str, Array]) -> dict[str, Array]:
+        spans, log_probs = found.spans.within(batch["context"]).top(
+            self.inference.top, max_length=self.inference.max_answer_tokens
+        )
+        in_z = found.spans.log_prob(batch["solutions"])
+        in_z = jnp.where(batch["solutions_where"], in_z, -jnp.inf)
+        return {
+            "answerable": jax.nn.log_softmax(found.selector_logits)[:, 1],
+            "spans": spans,
+            "log_probs": log_probs,
+            "log_partitions": found.spans.log_partitions,
+            "best_solution": jnp.argmax(in_z, axis=-1),
+        }
+
+    def reading(
+        self,
+        inputs: Sequence[Window],
+        index: int,
+        out: Mapping[str, Any],
+        entries: Mapping[str, Any],
+    ) -> WindowReading:
+        del entries
+        return window_reading(inputs[index], out)
+
+    def answers(self, readings: Iterable[WindowReading]) -> list[Answer]:
+        """The answers to one question, best first, each text once."""
+        pool = AnswerPool(self.inference)
+        for reading in readings:
+            pool.add(reading)
+        return pool.answers()
+
+    def score(
+        self, data: ReadingQuestions, readings: Iterator[tuple[int, WindowReading]]
+    ) -> tuple[dict[str, float], dict[str, Answer]]:
+        """Scores of a split, and the answer to each question that has one, by its id.
+
+        Returns:
+            The metric's own scores (``em`` and ``f1``, or ``rouge_l`` and others) in percent of all
+            questions, those left out and those without an answer counting 0. The first of them by
+            number of mentions, ``em |Z|=...``, in percent of the questions read. ``selector``,
+            percent of windows whose selector is correct. Where the true mention is annotated,
+            ``true z``, percent of windows with several mentions where the most likely is the true
+            one, and ``true z, not first``, the same where the true mention is not the first. With a
+            ``sweep``, the metric's first score from the first n documents, ``em n=...``, and
+            ``recall n=...``, percent of all questions with a mention in one of them.
+        """
+        limits = (None, *self.inference.sweep)
+        # What is kept of a question does not grow with its windows.
+        pools = defaultdict(lambda: defaultdict(lambda: AnswerPool(self.inference, keep=1)))
+        first_mention: dict[int, int] = {}
+        hits = defaultdict(list)
+        for index, reading in readings:
+            question, document = map(int, data.places[index, :2])
+            for limit in limits:
+                if limit is None or document < limit:
+                    pools[limit][data.questions[question].id].add(reading)
+            num_mentions = int(data.windows.sizes[index, 1])
+            if num_mentions:
+                first_mention[question] = min(first_mention.get(question, document), document)
+            likely = reading.log_prob_answerable > np.log(0.5)
+            hits["selector"].append(likely == bool(num_mentions))
+            if reading.true_solution >= 0 and num_mentions > 1:
+                hit = reading.best_solution == reading.true_solution
+                hits["true z"].append(hit)
+                if reading.true_solution > 0:
+                    hits["true z, not first"].append(hit)
+        answers = {limit: _first_answers(pools[limit]) for limit in limits}
+        texts = {limit: {i: a.text for i, a in found.items()} for limit, found in answers.items()}
+        golds: dict[str, Sequence[str]] = dict.fromkeys(data.left_out, ())
+        golds |= {question.id: question.golds for question in data.questions}
+        score = METRICS[data.metric].score
+        scores: dict[str, float] = {
+            name: value for name, value in score(texts[None], golds).items() if name not in COUNTS
+        }
+        main = next(iter(scores))
+        for limit in self.inference.sweep:
+            scores[f"{main} n={limit}"] = score(texts[limit], golds)[main]
+            within = sum(document < limit for document in first_mention.values())
+            scores[f"recall n={limit}"] = 100 * within / len(golds)
+        scores |= _by_set_size(texts[None], data.questions, data.metric)
+        scores |= {name: 100 * float(np.mean(hit)) for name, hit in hits.items()}
+        return scores, answers[None]
+
+    def metric_names(self, data: ReadingQuestions) -> set[str]:
+        golds = {question.id: question.golds for question in data.questions}
+        names = [name for name in METRICS[data.metric].score({}, golds) if name not in COUNTS]
+        sweep = self.inference.sweep
+        swept = [f"{name} n={limit}" for name in (names[0], "recall") for limit in sweep]
+        by_size = _by_set_size({}, data.questions, data.metric)
+        return {*names, *swept, *by_size, "selector", "true z", "true z, not first"}
+
+    def describe(self, data: ReadingQuestions, inputs: Inputs) -> str:
+        num_positives = int((inputs.sizes[:, 1] > 0).sum())
+        return (
+            f"{len(data.questions)} questions, {num_positives} windows with and "
+            f"{len(inputs) - num_positives} without a mention"
+        )
+
+    def shown(self, data: ReadingQuestions, answers: dict[str, Answer]) -> list[ShownAnswer]:
+        rows = []
+        for question in data.questions:
+            text = answers[question.id].text if question.id in answers else ""
+            score = METRICS[data.metric].score({question.id: text}, {question.id: question.golds})
+            rows.append(ShownAnswer(question.question, question.golds[0], text, score["em"] > 0))
+        return rows
+
+
+def make_span_loss(
+    graphdef: nnx.GraphDef,
+    objective: Objective,
+    latent: LatentConfig = _PER_WINDOW,
+    *,
+    negatives: int = 0,
+) -> LossFn:
+    """The loss of a training batch as a function of the reader's parameters.
+
+    An item costs the objective over its mentions plus the selector's cross-entropy on each of its
+    windows. The batch costs the mean over items.
+
+    Args:
+        graphdef: of a `SpanReader`, from `nnx.split`.
+        objective: decides which mentions are trusted.
+        latent: what they are the mentions of. Scope "window" takes rows in any order; the others
+            take items of ``group_size + negatives`` rows (`data.batching.grouped`).
+        negatives: number of trailing rows per item that only contribute to the selector loss.
+
+    Returns:
+        ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, see
+        `tasks.base.make_loss`; ``items`` counts windows or groups with a mention.
+    """
+
+    def of_groups(rows: Array) -> Array:
+        """The rows of all groups, one group after the other."""
+        if latent.scope == "window":
+            return rows
+        items = rows.reshape(-1, latent.rows + negatives, *rows.shape[1:])
+        return items[:, : latent.rows].reshape(-1, *rows.shape[1:])
+
+    def loss(
+        params: Any, batch: Mapping[str, Array], *, step: Array, key: Array, dropout_key: Array
+    ):
+        reader: SpanReader = nnx.merge(graphdef, params)
+        reading = reader(batch, rngs=nnx.Rngs(dropout=dropout_key))
+        where = of_groups(batch["solutions_where"])
+        spans = jax.tree.map(of_groups, reading.spans)
+        if latent.rows > 1:
+            spans = spans.shared(latent.rows)
+        variables = _latent_variables(
+            spans, of_groups(batch["solutions"]), where, latent.likelihood
+        )
+        span_loss, metrics = jnp.zeros(()), {}
+        for log_probs, possible in variables:
+            shape = (-1, latent.rows * log_probs.shape[-1])
+            # The same key, hence the same draw, for all of them.
+            loss_of_one, metrics = objective(
+                log_probs.reshape(shape), step=step, key=key, where=possible.reshape(shape)
+            )
+            span_loss += loss_of_one
+        answerable = jnp.any(where.reshape(-1, latent.rows * where.shape[-1]), axis=-1)
+        num_items = jnp.maximum(jnp.sum(answerable), 1)
+        selector_loss = optax.softmax_cross_entropy_with_integer_labels(
+            reading.selector_logits,
+            jnp.any(batch["solutions_where"], axis=-1).astype(jnp.int32),
+        )
+        selector_loss = jnp.sum(selector_loss, where=batch["row_where"]) / num_items
+        metrics |= {
+            "span_loss": span_loss,
+            "selector_loss": selector_loss,
+            "z_size": jnp.sum(where) / num_items,
+            "items": num_items.astype(jnp.float32),
+            "real_tokens": real_token_share(batch),
+        }
+        return span_loss + selector_loss, metrics
+
+    return loss
+
+
+def _latent_variables(
+    spans: SpanDistribution, solutions: Array, where: Array, likelihood: str
+) -> Iterator[tuple[Array, Array]]:
+    """``[R, K]`` log-probabilities and which of them are solutions, for each latent variable."""
+    if likelihood == "span":
+        yield spans.log_prob(solutions), where
+        return
+    for side, log_probs in enumerate((spans.start, spans.end)):
+        nothing = jnp.zeros(log_probs.shape, bool)
+        rows = jnp.arange(len(nothing))[:, None]
+        yield log_probs, nothing.at[rows, solutions[..., side]].max(where)
+
+
+def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
+    """The best answer to each question that has any."""
+    ranked = {example_id: pool.answers() for example_id, pool in pools.items()}
+    return {example_id: answers[0] for example_id, answers in ranked.items() if answers}
+
+
+def _by_set_size(
+    texts: Mapping[str, str], questions: Sequence[Question], metric: str
+) -> dict[str, float]:
+    """The metric's first score by |Z|, in ascending order."""
+    groups = defaultdict(dict)
+    for question in sorted(questions, key=lambda question: question.num_solutions):
+        group = size_group(question.num_solutions, SIZE_BOUNDS)
+        groups[group][question.id] = question.golds
+    scores = {}
+    for group, golds in groups.items():
+        own = {example_id: text for example_id, text in texts.items() if example_id in golds}
+        name, value = next(iter(METRICS[metric].score(own, golds).items()))
+        scores[f"{name} |Z|={group}"] = value
+    return scores
+
+
+def _other_tokenizer(place: str, other: str) -> str:
+    return f"{place}: prepared with another tokenizer than {other}"

@@ -1,0 +1,94 @@
+"""How a command ends when something is wrong."""
+
+import dataclasses
+import errno
+import signal
+
+import pytest
+
+from hardem_jax.cli.command import run_command
+from hardem_jax.errors import InputError, Stopped
+from hardem_jax.training.loop import NonFiniteLossError
+
+NAN = NonFiniteLossError(7, ["q1", "q2"], {"loss": float("nan"), "grad_norm": float("inf")})
+
+
+ERRORS = {
+    "input": InputError("a.json:\n  line 3"),
+    "nan": NAN,
+    "full": OSError(errno.ENOSPC, "No space left on device", "runs/x"),
+    "read-only": OSError(errno.EROFS, "Read-only file system"),
+    "ctrl-c": KeyboardInterrupt(),
+    "stopped": Stopped(signal.SIGTERM, "stopped by SIGTERM after step 3"),
+    "bug": KeyError("x"),
+    "missing": FileNotFoundError(errno.ENOENT, "No such file or directory", "x"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Failing:
+    """Raises.
+
+    Attributes:
+        how: which error.
+    """
+
+    how: str
+
+    def run(self) -> None:
+        if self.how == "sigterm":
+            signal.raise_signal(signal.SIGTERM)
+        raise ERRORS[self.how]
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "line"),
+    [
+        ("input", 2, "error: a.json: line 3"),
+        ("nan", 1, "error: step 7: loss nan, gradient norm inf; examples in the batch: q1, q2"),
+        ("full", 1, "error: runs/x: No space left on device"),
+        ("read-only", 1, "error: Read-only file system"),
+        ("ctrl-c", 130, "error: stopped by SIGINT"),
+        ("sigterm", 143, "error: stopped by SIGTERM"),
+        ("stopped", 143, "error: stopped by SIGTERM after step 3"),
+    ],
+)
+def test_what_a_person_can_act_on_is_one_line(how, code, line, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run_command(Failing, prog="test", argv=["--how", how])
+    assert stop.value.code == code and capsys.readouterr().err == line + "\n"
+
+
+@pytest.mark.parametrize(("how", "error"), [("bug", KeyError), ("missing", FileNotFoundError)])
+def test_a_bug_of_ours_keeps_its_traceback(how, error):
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(error):
+        run_command(Failing, prog="test", argv=["--how", how])
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_data_cannot_write_to_the_terminal_through_an_error(capsys):
+    data = "\x1b[2J\u202e\u200b\ud800" + "long " * 1000
+    with pytest.raises(SystemExit):
+        run_command(Quoting, prog="test", argv=["--data", data])
+    line = capsys.readouterr().err
+    assert line.startswith("error: file.json: expected 'id', found '\\x1b[2J\\u202e\\u200b\\ud800")
+    assert "(5027 characters)" in line and line.endswith("at line 3\n") and len(line) < 300
+
+
+def test_a_message_of_any_length_is_cut():
+    assert len(str(InputError("x" * 10_000))) == 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Quoting:
+    """Quotes.
+
+    Attributes:
+        data: what a file holds.
+    """
+
+    data: str
+
+    def run(self) -> None:
+        raise InputError(f"file.json: expected 'id', found '{self.data}' at line 3")

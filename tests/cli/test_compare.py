@@ -1,0 +1,136 @@
+"""The comparison of objectives, from prepared splits to table, figure and predictions."""
+
+import json
+import math
+
+import pytest
+
+from experiments import triviaqa
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.compare import summarize
+from tests.commands import call, fails
+from tests.tiny import write_checkpoint, write_triviaqa
+
+OBJECTIVES = ("First-only", "MML", "Hard EM, tau 2", "MML as released in 2019")
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    root = tmp_path_factory.mktemp("compare")
+    bert, qa_file = write_checkpoint(root / "bert"), write_triviaqa(root)
+    windows = ("--windows.max-tokens", "32", "--windows.stride", "8")
+    prepare = [
+        *("prepare", "--qa-file", qa_file, "--evidence", root / "evidence"),
+        *("--tokenizer", bert, "--out", root / "data", *windows),
+        *("--windows.max-question-tokens", "8"),
+    ]
+    call(triviaqa, *prepare)
+    fewer = write_triviaqa(root / "fewer", questions=20)
+    other = {
+        qa_file: fewer,
+        root / "data": root / "other",
+        root / "evidence": root / "fewer/evidence",
+    }
+    call(triviaqa, *(other.get(flag, flag) for flag in prepare))
+    flags = [
+        *("compare", "--data", root / "data", "--dev", root / "data", "--out", root / "runs"),
+        *("--model.encoder", bert, "--num-devices", 1, "--batches.batch-size", 4),
+        *("--batches.buckets", 32, "--loop.num-steps", 2, "--loop.eval-every", 1),
+        *(
+            "--loop.log-every",
+            1,
+            "--loop.no-progress",
+            "--shown",
+            5,
+            "--objectives",
+            "first-only",
+            "mml",
+            "hard-em --tau 2",
+            "released-mml",
+        ),
+        *("--seeds", 0, "--train-questions", 6),
+    ]
+    return root / "runs", [str(flag) for flag in flags]
+
+
+def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
+    out, arguments = flags
+    run_command(triviaqa.COMMANDS, prog="test", argv=arguments)
+    printed = capsys.readouterr().out
+    content = json.loads((out / "comparison.json").read_text())
+    for name in OBJECTIVES:
+        assert name in printed
+        [scores] = content["runs"][name]
+        assert content["summary"][name]["em"] == [scores["em"], 0] and "data: em" in scores
+    assert (out / "learning_curves.png").stat().st_size > 10_000
+    assert (out / "by_set_size.png").stat().st_size > 10_000
+    header, _, *rows = (out / "predictions.md").read_text().splitlines()
+    assert header == f"| question | gold | {' | '.join(OBJECTIVES)} |"
+    assert len(rows) == 5 and all(row.count("|") == 7 for row in rows)
+
+    assert (out / "by_set_size-data.png").is_file()  # the training split has a figure of its own
+
+    # Again, only two of them: runs that have ended are not repeated.
+    files = [out / folder / "metrics.jsonl" for folder in ("mml-0", "hard-em-tau-2-0")]
+    before = [file.stat().st_mtime_ns for file in files]
+    fewer = [*arguments, "--shown", "0", "--objectives", "mml", "hard-em --tau 2"]
+    run_command(triviaqa.COMMANDS, prog="test", argv=fewer)
+    rows = [line for line in capsys.readouterr().out.splitlines() if "±" in line]
+    first = [line for line in printed.splitlines() if "±" in line]
+    names = [[row.split("│")[1] for row in table] for table in (first, rows)]
+    assert names[0] == names[1]  # the same metrics in the same order
+    assert not {"step", "minutes"} & {name.strip() for name in names[0]}
+    assert [file.stat().st_mtime_ns for file in files] == before
+    assert set(json.loads((out / "comparison.json").read_text())["runs"]) == {*OBJECTIVES[1:3]}
+
+    # A run with other settings is refused, and what was measured otherwise is measured anew.
+    ended = (out / "comparison.json").read_bytes()
+    for flag, value, named in (
+        ("--loop.num-steps", 5, "loop.num_steps: 2 there, 5 here"),
+        ("--optimizer.learning-rate", 1e-3, "optimizer.learning_rate: 5e-05 there, 0.001 here"),
+        ("--latent.likelihood", "position", "latent.likelihood: span there, position here"),
+        ("--dev", out.parent / "other", "contents of dev.counts"),
+    ):
+        assert named in fails(triviaqa, capsys, *fewer, flag, value)
+        assert (out / "comparison.json").read_bytes() == ended
+    run_command(triviaqa.COMMANDS, prog="test", argv=[*fewer, "--train-questions", "0"])
+    content = json.loads((out / "comparison.json").read_text())
+    assert "data: em" not in content["summary"]["MML"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (("--seeds", 0, 0), "--seeds: expected different values, found 0 0"),
+        (
+            ("--objectives", "mml", "mml"),
+            "--objectives: expected different values, found 'MML' twice",
+        ),
+        (("--objectives", "nml"), "found 'nml' (Unrecognized options: nml)"),
+        (
+            ("--objectives", "hard-em --tau -1"),
+            "--objectives: expected what train takes after objective:, found 'hard-em --tau -1'",
+        ),
+        (
+            ("--objectives", "hard-em --tua 1"),
+            "found 'hard-em --tua 1' (Unrecognized options: --tua, 1 (perhaps you meant --tau))",
+        ),
+        (("--loop.monitor", "F1"), "loop.monitor: expected one of em,"),
+    ],
+)
+def test_what_would_fail_later_is_refused_at_once(flags, capsys, tmp_path, wrong, named):
+    _, arguments = flags
+    assert named in fails(triviaqa, capsys, *arguments, "--out", tmp_path / "new", *wrong)
+    assert not list(tmp_path.glob("new/*/metrics.jsonl"))
+
+
+def test_an_output_folder_that_is_a_file_is_named(flags, capsys, tmp_path):
+    _, arguments = flags
+    (tmp_path / "file").write_text("")
+    line = fails(triviaqa, capsys, *arguments, "--out", tmp_path / "file")
+    assert line.endswith("file: expected a folder to write to, found a file")
+
+
+def test_mean_and_spread_are_over_seeds():
+    runs = {"MML": [{"em": 1.0}, {"em": 2.0}, {"em": 6.0, "only here": 1.0}]}
+    assert summarize(runs) == {"MML": {"em": (3.0, math.sqrt((4 + 1 + 9) / 2))}}

@@ -1,0 +1,132 @@
+"""No number that a flag can hold is a traceback."""
+
+import io
+import math
+
+import pytest
+
+from experiments import build, drop, triviaqa, wikisql
+from experiments.quickstart.run import Quickstart
+from experiments.robustness.flags import numbers
+from hardem_jax.cli.command import parse
+from hardem_jax.errors import InputError
+
+NUMBERS = numbers()
+# Where 0 means something.
+MAY_BE_ZERO = {
+    *("BatchConfig.negatives", "Compare.shown", "Compare.train_questions", "HardEM.tau"),
+    *("Show.solutions", "EquationRules.max_count", "EquationRules.digits"),
+    *("OptimizerConfig.weight_decay", "OptimizerConfig.warmup_fraction", "OptimizerConfig.b1"),
+    *("OptimizerConfig.b2", "OptimizerConfig.ema_decay", "OptimizerConfig.rate_multipliers"),
+    *("SqlRules.max_conditions", "PassageConfig.k1", "PassageConfig.b"),
+    *("PassageConfig.title_weight", "RetrieverConfig.article_weight", "PlantedConfig.max_passing"),
+    *("Sql.queries", "Rouge.check", "NAQANetModelConfig.num_highway_layers"),
+    "Tempered.inverse_temperature",
+}
+RATE = ("dropout", "attention_dropout", "layer_dropout", "seed", "seeds")
+# Annealing that never ends is MML.
+MAY_BE_INFINITE = {"HardEM.tau"}
+# A bias may have either sign.
+ONLY_FINITE = {"TaggerConfig.no_tag_bias", "EquationSettings.no_tag_bias"}
+MAY_BE_HUGE = {
+    *("EquationSettings.learning_rate", *ONLY_FINITE),
+    *("HardEM.tau", "OptimizerConfig.learning_rate", "Settings.learning_rate"),
+    *("Tempered.inverse_temperature", "TopK.k"),
+    *("OptimizerConfig.weight_decay", "OptimizerConfig.clip_norm", "OptimizerConfig.eps"),
+    *("OptimizerConfig.rate_multipliers", "PassageConfig.k1", "RetrieverConfig.article_weight"),
+}
+
+
+def test_the_walk_meets_the_numbers_of_every_command():
+    assert len(NUMBERS) > 150
+    assert {"BatchConfig.buckets", "Predict.top", "TaggerConfig.max_tokens"} <= set(NUMBERS)
+    assert {"WikiTableQuestionsOptions.number", "LossCost.compare"} <= set(NUMBERS)
+
+
+@pytest.mark.parametrize("name", sorted(NUMBERS))
+def test_a_number_that_means_nothing_is_refused(name):
+    number = NUMBERS[name]
+    illegal = set() if name in ONLY_FINITE else {-1}
+    if name not in MAY_BE_ZERO | ONLY_FINITE and number.name not in RATE:
+        illegal.add(0)
+    if name not in MAY_BE_HUGE:
+        illegal.add(10**30)
+    if number.kind is float:
+        illegal |= {math.nan, -math.inf} | ({math.inf} - MAY_BE_INFINITE)
+        if name in MAY_BE_INFINITE:
+            illegal.discard(math.inf)
+    accepted = []
+    for value in illegal:
+        try:
+            number.set(number.kind(value))
+        except ValueError as error:  # objectives know no InputError
+            assert number.name in str(error) and "expected" in str(error) or "got" in str(error)
+        else:
+            accepted.append(value)
+    assert not accepted
+
+
+@pytest.mark.parametrize("name", sorted(MAY_BE_ZERO | {f"ReaderConfig.{RATE[1]}"}))
+def test_zero_is_legal_where_it_means_something(name):
+    number = NUMBERS[name]
+    assert "0" in str(getattr(number.set(0), number.name))
+
+
+TRAIN = ("train", "--dev", "d", "--out", "o")
+REFUSED = [
+    (triviaqa, "--batches.batch-size 0", "--batches.batch-size: expected at least 1, found 0"),
+    (triviaqa, "--batches.buckets 0 128", "--batches.buckets: expected at least 1, found 0"),
+    (triviaqa, "--batches.max-solutions 0", "--batches.max-solutions: expected at least 1"),
+    (triviaqa, "--dev-questions -1", "--dev-questions: expected at least 1"),
+    (triviaqa, "--loop.seed -1", "--loop.seed: expected at least 0 and less than 4294967296"),
+    (triviaqa, "--optimizer.learning-rate nan", "--optimizer.learning-rate: expected more than 0"),
+    (triviaqa, "--model.attention-dropout 1.5", "--model.attention-dropout: expected at least 0"),
+    (triviaqa, "--batches.batch-sise 1", "perhaps you meant --batches.batch-size"),
+    (triviaqa, "--batches.batch-size x", "--batches.batch-size: invalid literal"),
+    (wikisql, "--model.hidden-size 101", "--model.hidden-size: expected an even number"),
+    (wikisql, "--model.num-target-layers 0", "--model.num-target-layers: expected at least 1"),
+    (wikisql, "--model.dropout 1.5", "--model.dropout: expected at least 0 and less than 1"),
+    (drop, "--model.max-tokens 60", "--model.max-tokens: expected more than 67, found 60"),
+    (drop, "model:naqanet --model.dropout 1", "--model.dropout: expected at least 0 and less"),
+]
+
+
+@pytest.mark.parametrize(("module", "flags", "line"), REFUSED)
+def test_the_line_names_the_flag(module, flags, line):
+    with pytest.raises(InputError) as refused:
+        parse(module.COMMANDS, prog="test", argv=[*TRAIN, "--data", "t", *flags.split()])
+    message = str(refused.value)
+    assert line in message and "Config(" not in message and len(message) < 200
+
+
+@pytest.mark.parametrize(
+    ("commands", "line", "start"),
+    [
+        (triviaqa.COMMANDS, "train --dev d --out o --data", "--data: expected at least one"),
+        (triviaqa.COMMANDS, "train --dev d", "--out, --data: expected a value, found none"),
+        (
+            triviaqa.COMMANDS,
+            "prepare --qa-file q --evidence e --out o --windows.max-tokens 64",
+            "--windows.max-tokens: expected room for a document besides max_question_tokens (64)",
+        ),
+        (
+            triviaqa.COMMANDS,
+            "predict --run-dir r --document d --question q --top -1",
+            "--top: expected at least 1, found -1",
+        ),
+        (build.COMMANDS, "show --folder f --count -1", "--count: expected at least 1, found -1"),
+        (Quickstart, "--seeds -1", "--seeds: expected at least 0"),
+        (Quickstart, "--equations.largest 1", "--equations.largest: expected at least 2, found 1"),
+    ],
+)
+def test_so_does_that_of_other_commands(commands, line, start):
+    with pytest.raises(InputError) as refused:
+        parse(commands, prog="test", argv=line.split())
+    assert str(refused.value).startswith(start)
+
+
+def test_no_frame_is_left_where_stdout_is_not_utf8(monkeypatch):
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    with pytest.raises(InputError) as refused:
+        parse(triviaqa.COMMANDS, prog="test", argv=["train", "--batches.batch-size", "0" * 200])
+    assert "---" not in str(refused.value) and "--dev" in str(refused.value)

@@ -1,0 +1,368 @@
+"""The span task: its loss is the objective plus the selector, its answers are the likeliest."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax import MML, FirstOnly, HardEM
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.inputs.windows import pad_windows
+from hardem_jax.data.prepared.spans import Question
+from hardem_jax.data.prepared.windows import Window, WindowConfig
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.tasks.base import Reader
+from hardem_jax.tasks.config import LatentConfig, SpanInference
+from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading
+from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs, make_span_loss
+
+CONFIG = BertConfig(
+    vocab_size=30,
+    hidden_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=32,
+    hidden_dropout=0.0,
+    attention_dropout=0.0,
+)
+
+
+def window(example_id, context, solutions=(), true=-1, document=0):
+    """[CLS] 5 [SEP] context [SEP]; every context token is one letter of the text."""
+    text = "".join(chr(ord("a") + token - 4) for token in context)
+    places = np.arange(len(context))
+    return Window(
+        example_id=example_id,
+        document=document,
+        text=text,
+        text_start=10,
+        token_ids=np.array([2, 5, 3, *context, 3]),
+        context_start=3,
+        offsets=np.stack([places, places + 1], axis=1),
+        solutions=np.array(solutions, int).reshape(-1, 2),
+        true_solution=true,
+    )
+
+
+WINDOWS = [
+    window("q1", [6, 7, 8, 6], [(3, 3), (6, 6)], true=1),
+    window("q2", [9, 10, 11], [(4, 5)], true=0),
+    window("q1", [12, 13], document=1),
+    window("q2", [14, 15, 16, 17, 18, 19]),
+]
+
+
+@pytest.fixture(scope="module")
+def reader():
+    reader = SpanReader(Bert(CONFIG, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
+    # Larger than at initialisation, so that scores differ and ties do not hide mistakes.
+    reader.span_scores.kernel.set_value(reader.span_scores.kernel.get_value() * 50)
+    reader.selector.kernel.set_value(reader.selector.kernel.get_value() * 50)
+    return nnx.split(reader, nnx.Param)
+
+
+def arrays(windows, num_tokens=12, num_solutions=4):
+    batch = pad_windows(windows, num_tokens, num_solutions=num_solutions, pad_id=0)
+    return {name: jnp.asarray(value) for name, value in batch.items() if name != "ids"}
+
+
+def loss_of(reader, windows, objective, **sizes):
+    graphdef, params = reader
+    loss = jax.jit(make_span_loss(graphdef, objective))
+    return loss(
+        params,
+        arrays(windows, **sizes),
+        step=jnp.int32(0),
+        key=jax.random.key(0),
+        dropout_key=jax.random.key(0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("objective", "combine"),
+    [(HardEM(), np.max), (MML(), np.sum), (FirstOnly(), lambda p: p[0])],
+)
+def test_loss_is_the_mean_over_items_of_span_and_selector_costs(reader, objective, combine):
+    graphdef, params = reader
+    reading = nnx.merge(graphdef, params)(arrays(WINDOWS))
+    start, end = (np.exp(np.asarray(x)) for x in (reading.spans.start, reading.spans.end))
+    p_first = np.array([start[0, 3] * end[0, 3], start[0, 6] * end[0, 6]])
+    span = -np.log(combine(p_first)) - np.log(start[1, 4] * end[1, 5])
+    selector = np.asarray(jax.nn.log_softmax(reading.selector_logits))
+    choice = -selector[0, 1] - selector[1, 1] - selector[2, 0] - selector[3, 0]
+    loss, metrics = loss_of(reader, WINDOWS, objective)
+    np.testing.assert_allclose(loss, (span + choice) / 2, rtol=1e-5)
+    np.testing.assert_allclose(metrics["span_loss"], span / 2, rtol=1e-5)
+    np.testing.assert_allclose(metrics["z_size"], 3 / 2)
+    assert metrics.get("hard") == (1 if isinstance(objective, HardEM) else None)
+
+
+def test_padding_of_any_kind_changes_nothing(reader):
+    expected, _ = loss_of(reader, WINDOWS, MML(), num_tokens=10)
+    more_tokens, _ = loss_of(reader, WINDOWS, MML(), num_tokens=16, num_solutions=9)
+    more_rows, _ = loss_of(reader, [*WINDOWS, None, None], MML(), num_tokens=10)
+    np.testing.assert_allclose(more_tokens, expected, rtol=1e-5)
+    np.testing.assert_allclose(more_rows, expected, rtol=1e-5)
+
+
+def test_the_annotated_mention_is_never_trained_on(reader):
+    hidden = [dataclasses.replace(w, true_solution=-1) for w in WINDOWS]
+    assert loss_of(reader, WINDOWS, HardEM())[0] == loss_of(reader, hidden, HardEM())[0]
+
+
+def test_annealing_draws_once_and_adds_no_compilation(reader):
+    graphdef, params = reader
+    loss = jax.jit(make_span_loss(graphdef, HardEM(tau=10)))
+    batch = arrays(WINDOWS)
+    hard = [
+        float(
+            loss(
+                params,
+                batch,
+                step=jnp.int32(step),
+                key=jax.random.key(step),
+                dropout_key=jax.random.key(step),
+            )[1]["hard"]
+        )
+        for step in range(12)
+    ]
+    assert loss._cache_size() == 1
+    assert hard[0] == 0 and hard[10:] == [1, 1] and 0 < sum(hard) < 12
+
+
+def task(reader, **config):
+    return SpanTask(SpanInference(max_answer_tokens=3, batch_size=3, **config))
+
+
+def pad(inputs, num_solutions):
+    return functools.partial(pad_windows, num_solutions=num_solutions, pad_id=0)
+
+
+def read(reader, windows, **config):
+    """Index and reading of every window."""
+    batches = BatchConfig(buckets=(8, 12))
+    ready = Reader(task(reader, **config), reader[0], pad, batches=batches)
+    return list(ready.read(reader[1], WindowInputs(windows)))
+
+
+def evaluate(reader, windows, questions, left_out=(), **config):
+    order = list(questions)
+    places = [[order.index(w.example_id), w.document, rank] for rank, w in enumerate(windows)]
+    data = ReadingQuestions(
+        questions=list(questions.values()),
+        left_out=dict.fromkeys(left_out, "a reason"),
+        windows=WindowInputs(windows),
+        places=np.array(places),
+        metric="squad",
+        tokenizer=None,
+        window_sizes=WindowConfig(),
+    )
+    return task(reader, **config).score(data, iter(read(reader, windows, **config)))
+
+
+def test_readings_are_those_of_the_window_alone(reader):
+    """Neither batch size nor neighbours nor buckets change what is read."""
+    together = dict(read(reader, WINDOWS))
+    assert sorted(together) == [0, 1, 2, 3]
+    for i, alone in enumerate(WINDOWS):
+        [(_, reading)] = read(reader, [alone])
+        assert reading.texts == together[i].texts
+        assert reading.spans == together[i].spans
+        np.testing.assert_allclose(reading.log_probs, together[i].log_probs, rtol=1e-4)
+        for text, (document, start, end) in zip(reading.texts, reading.spans, strict=True):
+            assert document == alone.document
+            assert alone.text[start - 10 : end - 10] == text and len(text) <= 3
+
+
+def test_best_solution_is_the_likeliest_of_z(reader):
+    graphdef, params = reader
+    log_probs = nnx.merge(graphdef, params)(arrays(WINDOWS)).spans.log_prob(
+        arrays(WINDOWS)["solutions"]
+    )
+    readings = dict(read(reader, WINDOWS))
+    assert readings[0].best_solution == int(jnp.argmax(log_probs[0, :2]))
+    assert readings[1].best_solution == 0
+    assert readings[2].best_solution == -1
+
+
+def reading(answerable, *spans, document=0, sizes=(0.0, 0.0)):
+    return WindowReading(
+        answerable,
+        texts=tuple(text for text, _ in spans),
+        log_probs=tuple(score for _, score in spans),
+        spans=tuple((document, 0, len(text)) for text, _ in spans),
+        log_partitions=sizes,
+        best_solution=-1,
+    )
+
+
+def test_the_selector_chooses_the_window_unless_joint_is_asked_for(reader):
+    readings = [reading(-0.1, ("x", -5.0), ("y", -6.0)), reading(-0.2, ("z", -0.1), ("x", -1.0))]
+    paper = task(reader).answers(readings)
+    assert [answer.text for answer in paper] == ["x", "y", "z"]
+    assert paper[0].probability == pytest.approx(np.exp(-5.1))
+    joint = task(reader, joint=True).answers(readings)
+    assert [answer.text for answer in joint] == ["z", "x", "y"]
+    assert joint[1] == Answer("x", (0, 0, 1), pytest.approx(np.exp(-1.2)))
+
+
+READINGS = [
+    reading(-0.5, ("a", -0.1), ("b", -3.0), document=0, sizes=(1.0, 2.0)),
+    reading(-0.4, ("c", -0.3), document=1, sizes=(0.0, 0.5)),
+    reading(-2.0, ("a", -0.2), ("d", -0.9), document=1, sizes=(3.0, 2.0)),
+    reading(-9.0, document=2, sizes=(-np.inf, -np.inf)),
+]
+
+
+def chances(scope, readings=READINGS, keep=None):
+    pool = AnswerPool(SpanInference(scope=scope), keep)
+    for one in readings:
+        pool.add(one)
+    return {answer.text: answer.probability for answer in pool.answers()}
+
+
+def share(window, windows):
+    """Of one window among others, for start times end."""
+    sums = np.exp([READINGS[i].log_partitions for i in windows])
+    return np.prod(np.exp(READINGS[window].log_partitions) / sums.sum(axis=0))
+
+
+def test_spans_of_a_question_share_one_softmax_without_the_selector():
+    expected = {
+        "a": np.exp(-0.2) * share(2, [0, 1, 2]),
+        "d": np.exp(-0.9) * share(2, [0, 1, 2]),
+        "b": np.exp(-3.0) * share(0, [0, 1, 2]),
+        "c": np.exp(-0.3) * share(1, [0, 1, 2]),
+    }
+    got = chances("question")
+    assert got == pytest.approx(expected)
+    assert list(got) == sorted(expected, key=lambda text: -expected[text])
+
+
+def test_the_selector_chooses_a_document_and_its_windows_share_one_softmax():
+    got = chances("document")
+    expected = {
+        "a": np.exp(-0.4 - 0.2) * share(2, [1, 2]),
+        "d": np.exp(-0.4 - 0.9) * share(2, [1, 2]),
+        "c": np.exp(-0.4 - 0.3) * share(1, [1, 2]),
+        "b": np.exp(-0.5 - 3.0),
+    }
+    assert got == pytest.approx(expected) and list(got) == list(expected)
+
+
+@pytest.mark.parametrize("scope", ["window", "document", "question"])
+def test_what_a_pool_forgets_is_not_asked_for(scope):
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2]):
+        readings = [READINGS[i] for i in order]
+        whole, best = chances(scope, readings), chances(scope, readings, keep=1)
+        [(text, chance)] = best.items()
+        assert text == next(iter(whole)) and chance == pytest.approx(whole[text])
+
+
+def grouped_loss(reader, objective, **latent):
+    graphdef, params = reader
+    loss = make_span_loss(graphdef, objective, LatentConfig(group_size=2, **latent), negatives=1)
+    # Two items: the windows of q1 and a negative, those of q2 (one) and a negative.
+    windows = [WINDOWS[0], WINDOWS[2], WINDOWS[3], WINDOWS[1], None, WINDOWS[2]]
+    batch = arrays(windows)
+    # Not compiled: that would take longer than it runs.
+    value, metrics = loss(
+        params, batch, step=jnp.int32(0), key=jax.random.key(0), dropout_key=jax.random.key(0)
+    )
+    return value, metrics, nnx.merge(graphdef, params)(batch)
+
+
+@pytest.mark.parametrize(
+    ("objective", "combine"),
+    [(HardEM(), np.max), (MML(), np.sum), (FirstOnly(), lambda p: p[0])],
+)
+def test_windows_of_a_group_have_one_softmax_and_one_z(reader, objective, combine):
+    value, metrics, said = grouped_loss(reader, objective, scope="document")
+    start, end = (np.exp(np.asarray(x)) for x in (said.spans.start, said.spans.end))
+    sums = np.exp(np.asarray(said.spans.log_partitions))
+    weight = np.prod(sums[0] / (sums[0] + sums[1]))
+    p_first = weight * np.array([start[0, 3] * end[0, 3], start[0, 6] * end[0, 6]])
+    # The second window of the second item is padding, which leaves the first all of the mass.
+    span = -np.log(combine(p_first)) - np.log(start[3, 4] * end[3, 5])
+    np.testing.assert_allclose(metrics["span_loss"], span / 2, rtol=1e-5)
+    selector = np.asarray(jax.nn.log_softmax(said.selector_logits))
+    choice = -sum(selector[row, int(row in (0, 3))] for row in (0, 1, 2, 3, 5))
+    np.testing.assert_allclose(value, (span + choice) / 2, rtol=1e-5)
+    np.testing.assert_allclose(metrics["z_size"], 3 / 2)
+
+
+@pytest.mark.parametrize(("objective", "combine"), [(HardEM(), np.max), (MML(), np.sum)])
+def test_positions_are_latent_variables_of_their_own(reader, objective, combine):
+    _, metrics, said = grouped_loss(reader, objective, scope="question", likelihood="position")
+    sums = np.exp(np.asarray(said.spans.log_partitions))
+    expected = 0.0
+    for side, log_probs in enumerate((said.spans.start, said.spans.end)):
+        chance = np.exp(np.asarray(log_probs))
+        of_q1 = chance[0, [3, 6]] * sums[0, side] / (sums[0, side] + sums[1, side])
+        expected -= np.log(combine(of_q1)) + np.log(chance[3, 5 if side else 4])
+    np.testing.assert_allclose(metrics["span_loss"], expected / 2, rtol=1e-5)
+
+
+def test_positions_of_a_window_alone(reader):
+    graphdef, params = reader
+    loss = make_span_loss(graphdef, MML(), LatentConfig(likelihood="position"))
+    _, metrics = loss(
+        params,
+        arrays(WINDOWS),
+        step=jnp.int32(0),
+        key=jax.random.key(0),
+        dropout_key=jax.random.key(0),
+    )
+    said = nnx.merge(graphdef, params)(arrays(WINDOWS)).spans
+    start, end = np.exp(np.asarray(said.start)), np.exp(np.asarray(said.end))
+    first = start[0, [3, 6]].sum() * end[0, [3, 6]].sum()
+    expected = -np.log(first) - np.log(start[1, 4] * end[1, 5])
+    np.testing.assert_allclose(metrics["span_loss"], expected / 2, rtol=1e-5)
+
+
+def test_fewer_documents_are_scored_out_of_the_same_reading(reader):
+    questions = {
+        "q1": Question("q1", "?", ("x",), 2),
+        "q2": Question("q2", "?", ("x",), 1),
+        "q3": Question("q3", "no window", ("x",), 0),
+    }
+    moved = [dataclasses.replace(w, document=1 - w.document) for w in WINDOWS]
+
+    _, alone = evaluate(reader, [w for w in moved if w.document == 0], questions)
+    golds = {"q1": alone["q1"].text}
+    questions["q1"] = dataclasses.replace(questions["q1"], golds=(golds["q1"],))
+    got, answers = evaluate(reader, moved, questions, sweep=(1, 2))
+    # Only q1 has a document 0, and its mention is not there; q2's document is the second.
+    assert got["em n=1"] == pytest.approx(100 / 3) and got["recall n=1"] == 0
+    assert got["recall n=2"] == pytest.approx(200 / 3)
+    of_all, _ = evaluate(reader, moved, questions, left_out=["q4"], sweep=(1, 2))
+    assert of_all["em n=1"] == pytest.approx(25) and of_all["recall n=2"] == pytest.approx(50)
+    assert got["em n=2"] == got["em"] and answers == evaluate(reader, moved, questions)[1]
+
+
+def test_evaluation_counts_every_question(reader):
+    questions = {
+        "q1": Question("q1", "?", ("no such text",), 2),
+        "q2": Question("q2", "?", (), 1),
+        "q3": Question("q3", "no window at all", ("x",), 0),
+    }
+    scores, answers = evaluate(reader, WINDOWS, questions)
+    assert scores["em"] == 0 and set(answers) == {"q1", "q2"}
+    assert {"em |Z|=0", "em |Z|=1", "em |Z|=2"} <= set(scores)
+    questions["q1"] = dataclasses.replace(questions["q1"], golds=(answers["q1"].text,))
+    scores, _ = evaluate(reader, WINDOWS, questions)
+    assert scores["em"] == pytest.approx(100 / 3) and scores["em |Z|=2"] == 100
+    # Questions of the data set that are not in the split count 0, and have no |Z|.
+    of_all, _ = evaluate(reader, WINDOWS, questions, left_out=["q4", "q5"])
+    assert of_all["em"] == pytest.approx(100 / 5) and of_all["f1"] == pytest.approx(100 / 5)
+    assert {n: of_all[n] for n in scores if n not in ("em", "f1")} == {
+        n: scores[n] for n in scores if n not in ("em", "f1")
+    }
+    # Two windows have an annotated mention, one of them with a choice to make.
+    [(_, first)] = read(reader, WINDOWS[:1])
+    assert scores["true z"] == scores["true z, not first"] == 100 * (first.best_solution == 1)
