@@ -1,7 +1,7 @@
-"""SQuAD-layout files such as SQuAD 1.1 and Quoref, learned from answer texts alone.
+"""SQuAD-layout files such as SQuAD 1.1 and Quoref, learned from answer texts only.
 
 ``python -m experiments.squad_layout --help``. The annotated place of an answer is never
-trained on; evaluation uses it to tell how often the mention that the model likes best is
+trained on; evaluation uses it to measure how often the most likely mention is
 the true one. The released qa-hard-em files are read as well (``--layout qa-hard-em``).
 """
 

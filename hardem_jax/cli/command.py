@@ -1,4 +1,4 @@
-"""Command lines from dataclasses; what a person got wrong becomes one line and exit code 2."""
+"""Command lines from dataclasses; user errors end in one line and exit code 2."""
 
 import contextlib
 import dataclasses
@@ -16,19 +16,19 @@ import tyro
 
 from hardem_jax.errors import InputError, Stopped, one_line
 
-# Flags of an outer command may stand after those of its objective.
+# Flags of an outer command may follow those of its objective.
 _TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
-# What a box is drawn with, in UTF-8 and without.
+# Box-drawing characters, in UTF-8 and in ASCII.
 _SIDES = " \t│|"
 _RULE = re.compile("[ \\t│|]*[╭├╰]?[─-]{3,}[╮┤╯]?[ \\t│|]*")
 _TITLE = re.compile("╭─+(.*?)─+╮")
-# What tyro calls a value that has no flag of its own.
+# The name that tyro gives to a value without a flag.
 _NAMELESS = re.compile(r"(__tyro-dummy-inner__\.?)+")
 # A value that the `__post_init__` of a configuration refused, by the name of its field; a command
 # itself goes by the name of its class.
 _REFUSED = re.compile(r"Error parsing (?:[A-Z]\w*|([\w.-]*)): (\w+): (expected .*)")
 _MALFORMED = re.compile(r"Error parsing (\S+): (.*)")
-# What the machine refuses and a person can change; other system errors are defects.
+# Refusals of the machine that a person can act on; other system errors are defects.
 _REFUSALS = {
     getattr(errno, name)
     for name in ("ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EIO")
@@ -42,8 +42,8 @@ def run_command(
 
     Args:
         commands: name -> frozen dataclass whose fields are the flags and whose method ``run``
-            does the work; a program with one command gives the dataclass alone.
-        prog: how the program is called, for help texts.
+            does the work; the dataclass itself for a program with one command.
+        prog: name of the program in help texts.
         argv: the arguments; those of the process by default.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -160,7 +160,7 @@ def peak_mib() -> float:
 
 
 def _one_line(box: str) -> str:
-    """What tyro says in a framed box of several lines, as one sentence."""
+    """The message of a framed box of tyro as one sentence."""
     title, *sections = _sections(box)
     said = _NAMELESS.sub("", " ".join(sections[0])) if sections else ""
     label = " ".join(title)

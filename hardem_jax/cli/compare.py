@@ -1,10 +1,10 @@
-"""All objectives on the same data, several seeds each: the ``compare`` command of every task.
+"""The command ``compare`` of every task: all objectives on the same data, several seeds each.
 
-Every run is a ``train`` in a folder of its own below ``out``; a run that has ended is not
-repeated, one that was stopped continues, and one with other settings is refused. What is reported
-are the scores after the last step: choosing the best evaluation would flatter whoever varies most.
+Every run is a ``train`` in a folder of its own below ``out``. A run that has ended is not repeated,
+one that was stopped continues, and one with other settings is refused. Reported are the scores
+after the last step: choosing the best evaluation would favour the objective that varies most.
 The table and ``comparison.json`` hold mean and standard deviation over seeds,
-``learning_curves.png`` shows the way there, ``by_set_size.png`` scores by |Z|, and
+``learning_curves.png`` the scores during training, ``by_set_size.png`` scores by |Z|, and
 ``predictions.md`` some answers.
 """
 
@@ -36,7 +36,7 @@ from hardem_jax.training.fingerprint import may_change, settings_of
 if TYPE_CHECKING:
     from hardem_jax.tasks.base import Trained
 
-#: What a run's scores hold that is no score.
+#: Entries of a run's scores that are not scores.
 NOT_PERCENT = ("step", "minutes")
 
 
@@ -178,7 +178,7 @@ class CompareCommand(Setting):
         """The scores of one run, trained unless it has ended with the same settings."""
         train = self._train(name, objective, seed)
         folder = train.out
-        # What the scores depend on beyond the run itself, the number of training questions, say.
+        # Scores depend on more than the run itself, such as the number of training questions.
         settings = settings_of(self) | train.settings(data)
         final = folder / "final.json"
         if (scores := _recorded(final, settings)) is not None:

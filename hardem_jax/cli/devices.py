@@ -1,4 +1,4 @@
-"""What a command computes on: the devices of this machine, or of all machines of a job."""
+"""Flags that choose devices: those of this machine, or of all machines of a job."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class OnDevices:
         num_devices: devices to use; None for all.
         fsdp: devices over which parameters and optimiser state are split, a divisor of the number
             of devices; 1 for a copy on each.
-        distributed: join the other processes of the job: "auto" where a launcher or a Cloud TPU
-            tells of them, "on" always, "off" never.
+        distributed: join the other processes of the job: "auto" if a launcher or a Cloud TPU
+            announces them, "on" always, "off" never.
     """
 
     num_devices: int | None = may_change("the same run up to rounding", default=None)
@@ -35,10 +35,10 @@ class OnDevices:
         require(self, "num_devices", "fsdp", at_least=1)
 
     def mesh(self) -> Mesh:
-        """The devices; the first thing that a command asks for.
+        """The mesh of devices; must be made before anything else uses jax.
 
         Raises:
-            InputError: if there are not so many, or the other processes cannot be joined.
+            InputError: there are fewer devices, or the other processes cannot be joined.
         """
         from hardem_jax.training.devices.compilation_cache import keep_compiled_programs
         from hardem_jax.training.devices.distributed import join_processes

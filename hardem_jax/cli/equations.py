@@ -47,7 +47,7 @@ _NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EquationSetting(Setting):
-    """Everything about a run but its objective.
+    """All flags of a run except its objective.
 
     Attributes:
         data: prepared training split.
@@ -106,8 +106,8 @@ class Evaluate(EvaluateCommand):
     Attributes:
         predictions: write the answers here, as one JSON list in the order of the questions.
         decoding: how answers are read off, if not as in the run.
-        normalize: what P(z | x) adds up to 1 over, if not that of the run. Answers do not depend
-            on it, the shares of improbable solutions do.
+        normalize: what P(z | x) sums to 1 over, if not as in the run. Answers do not depend on
+            it; the shares of improbable solutions do.
     """
 
     predictions: Path | None = None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hardem_jax.tasks.base import Progress, Questions, Trained
 
-# Commands are parsed with this module: jax is imported by what runs them.
+# Parsing a command imports this module, so jax is imported only when one runs.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         batch_size: inputs read at once, rounded up to a multiple of the devices.
     """
 
-    #: Options that scores do not depend on, but for rounding. All others tell evaluations apart.
+    #: Options that change scores by rounding at most. All others distinguish evaluations.
     IMMATERIAL: ClassVar[frozenset[str]] = frozenset(
         {"run_dir", "data", "predictions", "batch_size", "num_devices", "fsdp", "distributed"}
     )
@@ -149,6 +149,6 @@ class EvaluateCommand(OnDevices, abc.ABC):
         }
 
     def _number(self) -> int | None:
-        """The folder of the checkpoint; None if there is none, which loading it reports."""
+        """The number of the checkpoint; None if it is missing, which loading reports."""
         entries = (self.run_dir / self.checkpoint).glob("*")
         return max((int(entry.name) for entry in entries if entry.name.isdigit()), default=None)

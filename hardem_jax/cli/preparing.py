@@ -1,4 +1,4 @@
-"""What every ``prepare`` command shares: the record of what determined a split, and its summary."""
+"""Shared by all ``prepare`` commands: what determined a split, and its summary."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from hardem_jax.retrieval.progress import counted
 
 T = TypeVar("T")
 
-#: Flags that do not determine what a split holds, and the tokenizer, which has a digest of its own.
+#: Flags that do not determine the content of a split, and the tokenizer, which has its own digest.
 _NOT_RECORDED = {"out", "force", "processes", "tokenizer"}
 
 
@@ -47,7 +47,7 @@ def determined_by(command: Any, **digests: Any) -> dict[str, Any]:
 
 
 def watched(examples: Iterable[T]) -> Iterator[T]:
-    """The examples with a bar that counts them."""
+    """The examples, with a progress bar."""
     return counted(examples, "questions")
 
 

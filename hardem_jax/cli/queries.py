@@ -49,7 +49,7 @@ OPTIMIZER = OptimizerConfig(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SqlSetting(Setting):
-    """Everything about a run of a parser but its objective.
+    """All flags of a parser's run except its objective.
 
     Attributes:
         data: prepared training split.

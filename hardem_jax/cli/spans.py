@@ -54,7 +54,7 @@ def prepare(
     force: bool,
     processes: int | None = None,
 ) -> None:
-    """Prepare a split and print its summary; the shared half of every ``prepare`` command."""
+    """Prepares a split and prints its summary; the shared half of all ``prepare`` commands."""
     meta = prepare_split(
         watched(examples),
         out,
@@ -72,7 +72,7 @@ def prepare(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanSetting(Setting):
-    """Everything about a run of a reader but its objective.
+    """All flags of a span reader's run except its objective.
 
     Attributes:
         data: prepared training splits; their windows are mixed.

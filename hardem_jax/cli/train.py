@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from hardem_jax.tasks.base import Questions, Start, Task
 
-# Commands are parsed with this module: jax is imported by what runs them.
+# Parsing a command imports this module, so jax is imported only when one runs.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting(OnDevices, abc.ABC):
-    """Everything about a run but its objective; tasks add their ``data`` and ``dev``.
+    """All flags of a run except its objective; tasks add their ``data`` and ``dev``.
 
     Attributes:
         out: folder to write.
@@ -104,7 +104,7 @@ class TrainCommand(Setting):
     objective: Any
 
     def settings(self, data: Mapping[str, str]) -> dict[str, str]:
-        """All that has to be the same when the run is resumed, as text by dotted name.
+        """Everything that must be the same when the run is resumed, as text by dotted name.
 
         Args:
             data: see `hardem_jax.tasks.base.Start`.
@@ -130,7 +130,7 @@ class TrainCommand(Setting):
         def describe() -> None:
             content = {"version": __version__, "flags": flags(self), "settings": settings}
             write_json(self.out / "config.json", content | run.save(self.out))
-            # Of the files that stay as they are; checkpoints have checksums of their own.
+            # For files that no longer change; checkpoints have their own checksums.
             changing = (LOCK_FILE, METRICS_FILE)
             files = (file for file in self.out.iterdir() if file.name not in changing)
             write_checksums(self.out, files)

@@ -1,4 +1,4 @@
-"""What can be chosen about tasks and their models: flags, without jax."""
+"""Configurations of tasks and their models. Importing them is cheap: no jax."""
 
 import dataclasses
 from pathlib import Path
@@ -20,15 +20,15 @@ class EncoderConfig:
 
     Attributes:
         encoder: Hugging Face name or folder of a BERT-family checkpoint.
-        num_layers: keep the first so many layers; None keeps all.
+        num_layers: keep only the first layers; None keeps all.
         dtype: of the computation in the encoder; parameters and losses stay float32.
-        remat: what the backward pass computes again to save memory: nothing, the attention
-            probabilities, all but products with weights, or all of each layer.
+        remat: what the backward pass recomputes to save memory: nothing, the attention
+            probabilities, everything but products with weights, or whole layers.
         scan_layers: compile one layer and loop over it, to save compile time.
-        attention: what computes it: XLA, the kernel of a GPU or TPU, or (auto) the kernel of the
-            device wherever there is no attention dropout, else XLA.
-        attention_dropout: on attention probabilities; None for the checkpoint's rate. Kernels have
-            none, so that training with one needs 0.
+        attention: its implementation: XLA, a kernel for GPUs or TPUs, or (auto) the kernel of the
+            device if there is no attention dropout, else XLA.
+        attention_dropout: on attention probabilities; None for the checkpoint's rate. Kernels need
+            0 in training.
     """
 
     encoder: str = "bert-base-uncased"
@@ -48,10 +48,10 @@ class EncoderConfig:
 
 @dataclasses.dataclass(frozen=True)
 class ReaderConfig(EncoderConfig):
-    """The model.
+    """A span reader on a pretrained encoder.
 
     Attributes:
-        softmax_over: "context" (default) or, as the paper's formula has it, all "tokens".
+        softmax_over: "context" (default), or all "tokens" as in the paper's formula.
     """
 
     softmax_over: Literal["context", "tokens"] = "context"
@@ -62,9 +62,9 @@ class TaggerConfig(EncoderConfig):
     """BERT that tags every number with its operator (Min et al., 2019, appendix A).
 
     Attributes:
-        product_over: "numbers" (default), or all "tokens" as the paper's formula has it.
-        normalize: P(z | x) is a product over the "tags" of all numbers (the paper), most of whose
-            outcomes are no equation, or a softmax over all "equations" of Z_tot.
+        product_over: "numbers" (default), or all "tokens" as in the paper's formula.
+        normalize: P(z | x) is a product over the "tags" of all numbers (the paper), most
+            of which are not equations, or a softmax over all "equations" of Z_tot.
         no_tag_bias: initial bias of a number towards no tag; 0 for heads without bias (the paper).
         max_tokens: wordpieces of an input; longer passages are cut.
         max_question_tokens: longer questions are cut.
@@ -101,7 +101,7 @@ class NAQANetModelConfig:
         min_characters: likewise for characters (released: 200).
         max_passage_words: longer passages are cut; not above the largest of the buckets.
         max_question_words: longer questions are cut.
-        max_word_characters: of a longer word only the first so many characters are seen.
+        max_word_characters: longer words are cut.
         character_size: width of a character embedding.
         num_filters: filters of the character convolution.
         filter_width: characters that a filter sees.
@@ -151,7 +151,7 @@ class NAQANetModelConfig:
 
     def __post_init__(self) -> None:
         require(self, "min_words", "min_characters", at_least=1)
-        # Both refuse what is out of range.
+        # Both check their ranges.
         self.sizes(num_words=1, num_characters=1)
         assert self.reading
 
@@ -161,7 +161,7 @@ class NAQANetModelConfig:
         return WordConfig(**{f.name: getattr(self, f.name) for f in dataclasses.fields(WordConfig)})
 
     def sizes(self, *, num_words: int, num_characters: int) -> NAQANetConfig:
-        """Of the model with vocabularies of so many entries."""
+        """Sizes of the model, given those of its vocabularies."""
         names = {f.name for f in dataclasses.fields(NAQANetConfig)}
         names &= {f.name for f in dataclasses.fields(self)}
         fields = {name: getattr(self, name) for name in names}
@@ -241,13 +241,13 @@ class SpanInference:
         top: spans kept per window.
         batch_size: windows read at once.
         scope: what spans compete in. "window" (the paper): the selector chooses a window, and the
-            likeliest span of it is the answer; "document": it chooses a window and thereby a
+            most likely span in it is the answer; "document": it chooses a window and thereby a
             document, whose windows share one softmax; "question": all windows share one softmax,
-            and the selector is not asked.
+            and the selector is not used.
         joint: with scope "window", rank by P(window has the answer) * P(span) instead.
-        num_documents: read only the first so many documents of each question; None for all.
-        sweep: also score answers from the first so many documents alone, for each number given,
-            out of the same reading.
+        num_documents: read only the first documents of each question; None for all.
+        sweep: also score answers from the first n documents only, for each n given, without
+            reading again.
 
     Raises:
         InputError: ``joint`` with another scope, or a number below 1.
@@ -275,9 +275,9 @@ class EquationInference:
     """How answers are read off a model of equations.
 
     Attributes:
-        decoding: "equation" takes the likeliest of all equations of Z_tot; "tags" takes the
-            likeliest tag of every number on its own and adds up whatever that gives, or the
-            likeliest count where the model likes counting better, as the original of NAQANet does.
+        decoding: "equation" takes the most likely equation of Z_tot; "tags" takes the most likely
+            tag of every number independently and adds them up, or the most likely count if the
+            model prefers counting, as the original NAQANet does.
         top: equations kept per question.
         batch_size: questions read at once.
     """
@@ -295,9 +295,9 @@ class QueryInference:
     """How answers are read off a semantic parser.
 
     Attributes:
-        decoding: "query" takes the likeliest of all well-formed queries; "execution-guided" the
-            likeliest of the ``top`` whose result is not empty; "greedy" one decision after the
-            other, as SQLova does.
+        decoding: "query" takes the most likely well-formed query; "execution-guided" the most
+            likely of the ``top`` whose result is not empty; "greedy" one decision after another, as
+            SQLova does.
         top: queries kept per question.
         batch_size: questions read at once.
     """

@@ -249,7 +249,7 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
     def answers(
         self, question: QueryQuestion, table: Table, reading: QueryReading
     ) -> Iterator[QueryAnswer]:
-        """The queries of a reading with their results, best first, executed as they are asked for.
+        """The queries of a reading with their results, best first, executed lazily.
 
         With greedy decoding there is one.
         """

@@ -61,7 +61,7 @@ class AnswerPool:
 
     Args:
         config: what is compared with what.
-        keep: answers that will be asked for; None for all. With a number, memory does not grow
+        keep: answers needed; None for all. With a number, memory does not grow
             with the windows of a question (with its documents, where these are chosen).
 
     Example:
@@ -78,7 +78,7 @@ class AnswerPool:
         self._count = 0
 
     def add(self, reading: WindowReading) -> None:
-        """One more window; one without any span says nothing."""
+        """Adds a window; one without any span is ignored."""
         if not reading.spans:
             return
         self._count += 1
@@ -115,7 +115,7 @@ class AnswerPool:
         if self._config.scope == "question":
             return (log_prob,), log_prob
         joint = group.answerable + log_prob
-        # The selector alone decides between groups, the span only within one.
+        # The selector decides between groups, span scores only within one.
         return ((joint,) if self._config.joint else (group.answerable, log_prob)), joint
 
     def _prune(self, group: _Group) -> None:
