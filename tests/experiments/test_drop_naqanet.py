@@ -232,7 +232,7 @@ def test_what_is_wrong_is_told(root, capsys, tmp_path, flag, value, culprit):
 def test_only_bert_reads_packed_rows(root, capsys, tmp_path):
     flags = train_flags(root, tmp_path / "run")
     flags[1:1] = ["--batches.packed-tokens", 32]
-    assert "only BERT reads packed rows" in fails(capsys, *flags)
+    assert "only pretrained encoders read packed rows" in fails(capsys, *flags)
 
 
 def test_defaults_are_those_of_the_model():
