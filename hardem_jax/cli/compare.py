@@ -10,7 +10,6 @@ The table and ``comparison.json`` hold mean and standard deviation over seeds,
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import json
 import re
@@ -73,9 +72,11 @@ class CompareCommand(Setting):
         require(self, "shown", at_least=0)
         self.rows()  # refuses what no objective takes
 
-    @abc.abstractmethod
     def trained(self, run_dir: Path) -> Trained:
         """The last parameters of a run."""
+        from hardem_jax.tasks.base import Trained
+
+        return Trained(self.kind(), run_dir, "last", batch_size=self.inference.batch_size)
 
     def more_scores(self, run_dir: Path) -> Mapping[str, float]:
         """What a task measures on a finished run in addition to its last evaluation."""

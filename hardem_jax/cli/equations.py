@@ -29,8 +29,6 @@ from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
-    from jax.sharding import Mesh
-
     from hardem_jax.tasks import base
     from hardem_jax.tasks import equation_models as models
     from hardem_jax.tasks import equations as tasks
@@ -56,7 +54,6 @@ class EquationSetting(Setting):
     """
 
     data: Path = may_change("identified by contents")
-    dev: Path = may_change("identified by contents")
     model: _Tagger | _NAQANet = TaggerConfig()
     batches: BatchConfig = BatchConfig(
         batch_size=14, buckets=(128, 192, 256, 320, 384, 448, 512), negatives=0
@@ -64,11 +61,8 @@ class EquationSetting(Setting):
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="em")
     inference: EquationInference = EquationInference()
 
-    def open_data(self) -> models.NumericQuestions:
-        return models.NumericQuestions.open(self.data)
-
-    def open_dev(self, count: int | None) -> models.NumericQuestions:
-        return models.NumericQuestions.open(self.dev).first(count)
+    def kind(self) -> type[tasks.EquationTask]:
+        return tasks.EquationTask
 
     def task(self, data: Any, dev: Any) -> tasks.EquationTask:
         del dev
@@ -95,9 +89,6 @@ class Compare(EquationSetting, CompareCommand):
 
     loop: LoopConfig = LoopConfig(num_steps=10_000, monitor="em", patience=None)
 
-    def trained(self, run_dir: Path) -> base.Trained[tasks.EquationTask]:
-        return _trained(run_dir, "last", batch_size=self.inference.batch_size)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate(EvaluateCommand):
@@ -114,15 +105,15 @@ class Evaluate(EvaluateCommand):
     decoding: Literal["equation", "tags"] | None = None
     normalize: Normalize | None = None
 
-    def open(self) -> models.NumericQuestions:
-        return models.NumericQuestions.open(self.data)
+    def kind(self) -> type[tasks.EquationTask]:
+        return tasks.EquationTask
 
-    def trained(self, mesh: Mesh) -> base.Trained[tasks.EquationTask]:
+    def changes(self) -> dict[str, Any]:
         changes: dict[str, Any] = {} if self.decoding is None else {"decoding": self.decoding}
-        if self.normalize is not None:
-            changes |= {"model": {"normalize": self.normalize}}
-        return _trained(
-            self.run_dir, self.checkpoint, mesh=mesh, batch_size=self.batch_size, **changes
+        return (
+            changes
+            if self.normalize is None
+            else changes | {"model": {"normalize": self.normalize}}
         )
 
     def predictions_text(self, data: Any, answers: Any) -> str:
@@ -155,7 +146,7 @@ class Predict:
         text = read_text(self.passage)
         if not text.strip():
             raise InputError(f"{self.passage}: expected text, found an empty document")
-        trained = _trained(self.run_dir, self.checkpoint, batch_size=1)
+        trained = base.Trained(tasks.EquationTask, self.run_dir, self.checkpoint, batch_size=1)
         task = trained.task
         example = NumericExample("question", str(self.passage), text, self.question, None, ())
         question = numeric_question(example, task.numbers, task.rules)
@@ -181,7 +172,3 @@ class Predict:
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             for sentence in mentions(equation, question) if rank == 0 else ():
                 console.print(f"        {printable(sentence)}", markup=False)
-
-
-def _trained(run_dir: Path, checkpoint: str, **changes: Any) -> base.Trained[tasks.EquationTask]:
-    return base.Trained(tasks.EquationTask, run_dir, checkpoint, **changes)

@@ -26,9 +26,7 @@ from hardem_jax.retrieval.progress import counted
 from hardem_jax.tasks.run_config import check_run
 
 if TYPE_CHECKING:
-    from jax.sharding import Mesh
-
-    from hardem_jax.tasks.base import Progress, Questions, Trained
+    from hardem_jax.tasks.base import Progress, Questions, Task
 
 # Parsing a command imports this module, so jax is imported only when one runs.
 
@@ -66,12 +64,16 @@ class EvaluateCommand(OnDevices, abc.ABC):
         require(self, "batch_size", at_least=1)
 
     @abc.abstractmethod
+    def kind(self) -> type[Task]:
+        """The type of the task."""
+
     def open(self) -> Questions:
         """The questions of the split."""
+        return self.kind().QUESTIONS.open(self.data)
 
-    @abc.abstractmethod
-    def trained(self, mesh: Mesh) -> Trained:
-        """The model of the run."""
+    def changes(self) -> dict[str, Any]:
+        """What differs from the run, see `hardem_jax.tasks.base.Trained`."""
+        return {}
 
     @abc.abstractmethod
     def predictions_text(self, data: Any, answers: Any) -> str:
@@ -97,6 +99,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         return functools.partial(counted, label=f"{self.data.name}, {unit}", total=total)
 
     def run(self) -> None:
+        from hardem_jax.tasks.base import Trained
         from hardem_jax.training.devices.distributed import is_primary
 
         mesh = self.mesh()
@@ -107,7 +110,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
         for output in (file, *self.outputs()):
             check_writable(output)
         data = self.open()
-        scores, answers = self.trained(mesh).evaluate(data, self.progress)
+        changes: dict[str, Any] = self.changes() | {"batch_size": self.batch_size}
+        trained = Trained(self.kind(), self.run_dir, self.checkpoint, mesh=mesh, **changes)
+        scores, answers = trained.evaluate(data, self.progress)
         if not is_primary():
             return
         table = Table(title=f"{name}: {data.count + len(data.left_out)} questions")

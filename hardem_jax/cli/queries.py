@@ -28,8 +28,6 @@ from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
-    from jax.sharding import Mesh
-
     from hardem_jax.tasks import base
     from hardem_jax.tasks import queries as tasks
 else:  # imports jax, which help does not need
@@ -62,7 +60,6 @@ class SqlSetting(Setting):
     """
 
     data: Path = may_change("identified by contents")
-    dev: Path = may_change("identified by contents")
     gold: Path | None = None
     gold_split: str = "dev"
     conditions: Literal["sum", "mean"] = "sum"
@@ -72,8 +69,8 @@ class SqlSetting(Setting):
     loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy")
     inference: QueryInference = QueryInference()
 
-    def open_data(self) -> tasks.TableQuestions:
-        return tasks.TableQuestions.open(self.data)
+    def kind(self) -> type[tasks.QueryTask]:
+        return tasks.QueryTask
 
     def open_dev(self, count: int | None) -> tasks.TableQuestions:
         dev = tasks.TableQuestions.open(self.dev).first(count)
@@ -109,9 +106,6 @@ class Compare(SqlSetting, CompareCommand):
 
     loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)
 
-    def trained(self, run_dir: Path) -> base.Trained[tasks.QueryTask]:
-        return _trained(run_dir, "last", batch_size=self.inference.batch_size)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluate(EvaluateCommand):
@@ -143,14 +137,14 @@ class Evaluate(EvaluateCommand):
         page = () if self.differences is None else (self.differences,)
         return (*super().outputs(), *page)
 
+    def kind(self) -> type[tasks.QueryTask]:
+        return tasks.QueryTask
+
     def open(self) -> tasks.TableQuestions:
         return tasks.TableQuestions.open(self.data).with_golds(self.gold, self.gold_split)
 
-    def trained(self, mesh: Mesh) -> base.Trained[tasks.QueryTask]:
-        changes = {} if self.decoding is None else {"decoding": self.decoding}
-        return _trained(
-            self.run_dir, self.checkpoint, mesh=mesh, batch_size=self.batch_size, **changes
-        )
+    def changes(self) -> dict[str, Any]:
+        return {} if self.decoding is None else {"decoding": self.decoding}
 
     def predictions_text(self, data: Any, answers: Any) -> str:
         rows = [
@@ -197,7 +191,8 @@ class Predict:
         table = read_csv_table(self.table)
         if not table.header:
             raise InputError(f"{self.table}: expected columns to select from, found none")
-        trained = _trained(self.run_dir, self.checkpoint, batch_size=1, top=self.top)
+        run_dir, checkpoint = self.run_dir, self.checkpoint
+        trained = base.Trained(tasks.QueryTask, run_dir, checkpoint, batch_size=1, top=self.top)
         task = trained.task
         asked = TableQuestion("question", self.question, table, ())
         # Z is not needed: no query is compared with an answer.
@@ -231,7 +226,3 @@ def _right_answers(
             header = data.tables[question.table_id].header
             result = tasks.cells_text(question.answer)
             yield RightAnswer(question.question, header, answer.query, gold, result)
-
-
-def _trained(run_dir: Path, checkpoint: str, **changes: Any) -> base.Trained[tasks.QueryTask]:
-    return base.Trained(tasks.QueryTask, run_dir, checkpoint, **changes)

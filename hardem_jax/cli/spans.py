@@ -33,8 +33,6 @@ from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
-    from jax.sharding import Mesh
-
     from hardem_jax.tasks import base
     from hardem_jax.tasks import spans as tasks
 else:  # imports jax, which help does not need
@@ -82,7 +80,6 @@ class SpanSetting(Setting):
     """
 
     data: tuple[Path, ...] = may_change("identified by contents")
-    dev: Path = may_change("identified by contents")
     model: ReaderConfig = ReaderConfig()
     batches: BatchConfig = BatchConfig()
     latent: LatentConfig = LatentConfig()
@@ -93,6 +90,9 @@ class SpanSetting(Setting):
         super().__post_init__()
         if not self.data:
             raise InputError("data: expected at least one prepared split, found none")
+
+    def kind(self) -> type[tasks.SpanTask]:
+        return tasks.SpanTask
 
     def open_data(self) -> tasks.ReadingQuestions:
         return tasks.ReadingQuestions.open(*self.data)
@@ -142,9 +142,6 @@ class Compare(SpanSetting, CompareCommand):
         super().__post_init__()
         require(self, "train_questions", at_least=0)
 
-    def trained(self, run_dir: Path) -> base.Trained[tasks.SpanTask]:
-        return _trained(run_dir, "last", batch_size=self.inference.batch_size)
-
     def more_scores(self, run_dir: Path) -> dict[str, float]:
         """Scores of a run on the first training questions, by split."""
         scores = {}
@@ -178,16 +175,15 @@ class Evaluate(EvaluateCommand):
         super().__post_init__()
         require(self, "num_documents", "sweep", at_least=1)
 
+    def kind(self) -> type[tasks.SpanTask]:
+        return tasks.SpanTask
+
     def open(self) -> tasks.ReadingQuestions:
         return tasks.ReadingQuestions.open(self.data).from_documents(self.num_documents)
 
-    def trained(self, mesh: Mesh) -> base.Trained[tasks.SpanTask]:
+    def changes(self) -> dict[str, Any]:
         changes: dict[str, Any] = {"num_documents": self.num_documents, "sweep": self.sweep}
-        if self.scope is not None:
-            changes |= {"scope": self.scope, "joint": False}
-        return _trained(
-            self.run_dir, self.checkpoint, mesh=mesh, batch_size=self.batch_size, **changes
-        )
+        return changes if self.scope is None else changes | {"scope": self.scope, "joint": False}
 
     def predictions_text(self, data: Any, answers: Any) -> str:
         del data
@@ -222,7 +218,7 @@ class Predict:
             raise InputError("--question: expected a question, found only blanks")
         documents = tuple(Document(str(path), _read_text(path)) for path in self.document)
         example = ReadingExample("question", self.question, documents, aliases=(), golds=())
-        trained = _trained(self.run_dir, self.checkpoint, batch_size=8)
+        trained = base.Trained(tasks.SpanTask, self.run_dir, self.checkpoint, batch_size=8)
         windows = make_windows(example, trained.model.tokenizer, trained.task.windows)
         if not windows:
             names = ", ".join(map(str, self.document))
@@ -246,7 +242,3 @@ def _read_text(path: Path) -> str:
     if not text.strip():
         raise InputError(f"{path}: expected text, found an empty document")
     return text
-
-
-def _trained(run_dir: Path, checkpoint: str, **changes: Any) -> base.Trained[tasks.SpanTask]:
-    return base.Trained(tasks.SpanTask, run_dir, checkpoint, **changes)

@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting(OnDevices, abc.ABC):
-    """All flags of a run except its objective; tasks add their ``data`` and ``dev``.
+    """All flags of a run except its objective.
 
     Attributes:
         out: folder to write.
+        data: prepared training split.
+        dev: prepared split to evaluate on.
         model: the model, of a type that the task has.
         optimizer: AdamW and its schedule.
         batches: shapes of the batches.
@@ -48,6 +50,8 @@ class Setting(OnDevices, abc.ABC):
     """
 
     out: Path = may_change("a run may be moved")
+    data: Any = may_change("identified by contents")
+    dev: Path = may_change("identified by contents")
     model: Any
     optimizer: OptimizerConfig = OptimizerConfig()
     batches: BatchConfig
@@ -60,16 +64,20 @@ class Setting(OnDevices, abc.ABC):
         require(self, "dev_questions", at_least=1)
 
     @abc.abstractmethod
-    def open_data(self) -> Questions:
-        """The questions to train on."""
-
-    @abc.abstractmethod
-    def open_dev(self, count: int | None) -> Questions:
-        """The first ``count`` questions to evaluate on; all, with those left out, if None."""
+    def kind(self) -> type[Task]:
+        """The type of the task."""
 
     @abc.abstractmethod
     def task(self, data: Any, dev: Any) -> Task:
         """The task, from these flags and what the data were prepared with."""
+
+    def open_data(self) -> Questions:
+        """The questions to train on."""
+        return self.kind().QUESTIONS.open(self.data)
+
+    def open_dev(self, count: int | None) -> Questions:
+        """The first ``count`` questions to evaluate on; all, with those left out, if None."""
+        return self.kind().QUESTIONS.open(self.dev).first(count)
 
     def start(self, objective: Objective, mesh: Mesh) -> Start:
         """The run, ready for the training loop; see `hardem_jax.tasks.base.start`.

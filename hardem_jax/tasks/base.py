@@ -58,6 +58,15 @@ class Questions:
     place: str = ""
     meta: Any = None
 
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """The questions of a prepared split.
+
+        Raises:
+            InputError: the folder holds no prepared split, or a file of it is damaged.
+        """
+        raise NotImplementedError
+
     @property
     def count(self) -> int:
         """Questions as the official metric counts them, without those left out."""
@@ -143,12 +152,14 @@ class Task(abc.ABC, Generic[D, R, A]):
     Attributes:
         NAME: of the task in ``config.json`` and in messages.
         UNIT: what inputs are called in messages.
+        QUESTIONS: the type of D.
         MODELS: type of a configuration -> the model it configures.
         inference: how answers are read off; has a ``batch_size``.
     """
 
     NAME: ClassVar[str]
     UNIT: ClassVar[str] = "questions"
+    QUESTIONS: ClassVar[type[Questions]]
     MODELS: ClassVar[Mapping[type, type[Model]]]
     inference: Any
 

@@ -55,11 +55,7 @@ class NumericQuestions(Questions):
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """The questions of a prepared split; left out are those of DROP_num, about numbers.
-
-        Raises:
-            InputError: the folder holds no prepared split, or a file of it is damaged.
-        """
+        # Left out of DROP_num are only questions about numbers.
         split = PreparedQuestions(folder)
         outside = OUTSIDE_DROP_NUM
         return cls(

@@ -85,6 +85,7 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
     """
 
     NAME = "equations"
+    QUESTIONS = NumericQuestions
     MODELS = {TaggerConfig: Tagger, NAQANetModelConfig: NAQANetModel}
 
     inference: EquationInference

@@ -77,11 +77,6 @@ class TableQuestions(Questions):
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """The questions of a prepared split.
-
-        Raises:
-            InputError: the folder holds no prepared split, or a file of it is damaged.
-        """
         split = PreparedQueries(folder)
         return cls(
             questions=split.questions,
@@ -203,6 +198,7 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
     """
 
     NAME = "queries"
+    QUESTIONS = TableQuestions
     MODELS = {SQLovaConfig: Parser}
 
     inference: QueryInference

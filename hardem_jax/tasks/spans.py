@@ -172,6 +172,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
 
     NAME = "spans"
     UNIT = "windows"
+    QUESTIONS = ReadingQuestions
     MODELS = {ReaderConfig: SpanModel}
 
     inference: SpanInference
