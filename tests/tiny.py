@@ -8,7 +8,7 @@ from flax import nnx
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hardem_jax.models.encoders.bert import Bert, BertConfig
-from hardem_jax.models.encoders.bert_weights import save_bert
+from hardem_jax.models.encoders.pretrained import save_encoder
 
 PEOPLE = ["Ada", "Bo", "Cyd", "Dov", "Eve", "Fay", "Gus", "Hal"]
 PLACES = ["Oslo", "Rome", "Lima", "Bonn", "Kyiv", "Baku", "Doha", "Riga"]
@@ -35,7 +35,7 @@ def write_checkpoint(folder: Path, *, hidden_size: int = 16) -> Path:
         intermediate_size=2 * hidden_size,
         max_position_embeddings=64,
     )
-    save_bert(Bert(config, rngs=nnx.Rngs(0)), folder)
+    save_encoder(Bert(config, rngs=nnx.Rngs(0)), folder)
     return folder
 
 

@@ -21,7 +21,7 @@ from experiments.benchmark.setting import (
 )
 from experiments.benchmark.tasks import STEPS, TASKS
 from hardem_jax.models.encoders.bert import Bert, BertConfig
-from hardem_jax.models.encoders.bert_weights import load_bert, save_bert
+from hardem_jax.models.encoders.pretrained import load_encoder, save_encoder
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
@@ -51,7 +51,7 @@ class TaskStep:
 
     def __init__(self, setting: Setting, folder: Path):
         set_precision(setting)
-        encoder = load_bert(
+        encoder = load_encoder(
             folder,
             dtype=jnp.dtype(setting.dtype),
             **setting.dropout_rates,
@@ -182,7 +182,7 @@ def write_weights(setting: Setting, folder: Path) -> None:
         return values + 1 if leaf_name(path).endswith(".scale") else values
 
     reader = nnx.merge(graphdef, jax.tree_util.tree_map_with_path(draw, shapes))
-    save_bert(reader.encoder, folder)
+    save_encoder(reader.encoder, folder)
     heads = {}
     for name in HEADS:
         heads[f"{name}.kernel"] = np.asarray(getattr(reader, name).kernel[...])

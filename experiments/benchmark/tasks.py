@@ -13,7 +13,7 @@ from experiments.benchmark.setting import Setting, random_batch, random_texts
 from hardem_jax.distributions.equation import NUM_TAGS, TagDistribution
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.distributions.sql import QueryDistribution
-from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import encode
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
@@ -50,7 +50,7 @@ class StepParts:
     """
 
     batch: Callable[[Setting], Batch]
-    model: Callable[[Bert], nnx.Module]
+    model: Callable[[Encoder], nnx.Module]
     make_loss: Callable[..., Any]
 
 
@@ -171,7 +171,7 @@ def word_batch(setting: Setting) -> Batch:
 class EncoderAlone(nnx.Module):
     """No head: what every other step costs at least."""
 
-    def __init__(self, encoder: Bert):
+    def __init__(self, encoder: Encoder):
         self.encoder = encoder
 
 

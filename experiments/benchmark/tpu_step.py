@@ -19,7 +19,8 @@ from experiments.benchmark.setting import NUM_STEPS, Setting, sizes_of
 from experiments.benchmark.tasks import STEPS
 from experiments.benchmark.tpu import CHIPS
 from hardem_jax.errors import InputError
-from hardem_jax.models.encoders.bert import Bert, Remat
+from hardem_jax.models.config import Remat
+from hardem_jax.models.encoders.bert import Bert
 from hardem_jax.models.ops.attention import Implementation
 from hardem_jax.objectives import HardEM
 from hardem_jax.training.devices.fsdp import gathering

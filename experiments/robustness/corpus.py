@@ -7,7 +7,7 @@ from flax import nnx
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hardem_jax.models.encoders.bert import Bert, BertConfig
-from hardem_jax.models.encoders.bert_weights import save_bert
+from hardem_jax.models.encoders.pretrained import save_encoder
 
 PEOPLE = ("Ada", "Bo", "Cyd", "Dov", "Eve", "Fay", "Gus", "Hal")
 PLACES = ("Oslo", "Rome", "Lima", "Bonn", "Kyiv", "Baku", "Doha", "Riga")
@@ -71,7 +71,7 @@ def _write_bert(folder: Path) -> None:
         intermediate_size=32,
         max_position_embeddings=64,
     )
-    save_bert(Bert(config, rngs=nnx.Rngs(0)), folder)
+    save_encoder(Bert(config, rngs=nnx.Rngs(0)), folder)
 
 
 def _write(file: Path, text: str) -> None:

@@ -23,8 +23,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from experiments.robustness.flags import MODULES, numbers
 from hardem_jax.cli.command import parse, peak_mib, run_command
 from hardem_jax.data.batching.padding import BatchConfig
@@ -46,6 +44,7 @@ from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import MAX_MESSAGE, InputError, printable, require
 from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.tasks.config import ReaderConfig, SpanInference
+from hardem_jax.tasks.encoder import restore_sizes
 from hardem_jax.tasks.run_config import RunConfig
 
 COMMAND_LINES = "command lines"
@@ -97,10 +96,10 @@ def _splits(read: Callable[..., Iterable[Any]], split: str) -> Callable[[Path], 
 
 def targets() -> dict[str, Target]:
     """Every reader with its files, by name."""
-    from hardem_jax.models.encoders.bert import (
-        BertConfig,  # imports jax, for which help need not wait
-    )
-    from hardem_jax.models.encoders.checkpoint_files import read_config, read_weights
+    # These import jax, which help does not need.
+    from hardem_jax.models.encoders.bert import BertConfig
+    from hardem_jax.models.encoders.checkpoint_files import read_weights
+    from hardem_jax.models.encoders.pretrained import read_config
 
     page = {"Filename": "Rome.txt"}
     trivia = {"Question": "Which city?", "QuestionId": "q1", "EntityPages": [page],
@@ -122,13 +121,14 @@ def targets() -> dict[str, Target]:
     query = {"table_id": "1-1", "question": "Who wears 42?",
              "sql": {"sel": 0, "agg": 0, "conds": [[1, 0, 42]]}}  # fmt: skip
     wikisql = {"dev.tables.jsonl": _json(table), "dev.jsonl": _json(query)}
+    bert = dataclasses.asdict(BertConfig(100, 8, 2, 2, 16))
     run = {
         "version": "0.1.0",
         "flags": {"model": {"type": "ReaderConfig", "num_layers": None, "dtype": "float32"},
                   "inference": {"type": "SpanInference", "top": 5, "sweep": [10, 20]},
                   "batches": {"type": "BatchConfig", "batch_size": 8, "buckets": [64, 128]}},
         "task": "spans",
-        "model": {"encoder": dataclasses.asdict(BertConfig(100, 8, 2, 2, 16))},
+        "model": {"encoder": {"model_type": "bert", **bert}},
         "windows": dataclasses.asdict(WindowConfig()),
     }  # fmt: skip
     pieces = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nrome\n##s\n"
@@ -139,7 +139,7 @@ def targets() -> dict[str, Target]:
         config.flags("model", ReaderConfig)
         config.flags("inference", SpanInference)
         config.flags("batches", BatchConfig)
-        config.saved(BertConfig, "encoder")
+        restore_sizes(config)
         config.section("windows", WindowConfig)
 
     def read_checkpoint(folder: Path) -> None:
@@ -228,12 +228,13 @@ def _tokenizer(pieces: bytes) -> bytes:
 
 
 def _checkpoint() -> dict[str, bytes]:
-    from hardem_jax.models.encoders.bert import BertConfig
-    from hardem_jax.models.encoders.checkpoint_files import write_checkpoint
+    from flax import nnx
+
+    from hardem_jax.models.encoders.bert import Bert, BertConfig
+    from hardem_jax.models.encoders.pretrained import save_encoder
 
     with tempfile.TemporaryDirectory() as name:
-        tensors = {"embeddings.LayerNorm.bias": np.zeros(8, np.float32)}
-        write_checkpoint(Path(name), BertConfig(100, 8, 2, 2, 16), tensors)
+        save_encoder(Bert(BertConfig(9, 2, 1, 1, 1), rngs=nnx.Rngs(0)), name)
         return {file.name: file.read_bytes() for file in Path(name).iterdir()}
 
 

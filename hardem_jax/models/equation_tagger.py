@@ -20,7 +20,7 @@ from hardem_jax.distributions.equation import (
     EquationDistribution,
     TagDistribution,
 )
-from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import encode
 from hardem_jax.models.layers import masked_max
 from hardem_jax.solutions.equations.rules import EquationRules
@@ -61,7 +61,7 @@ class EquationTagger(nnx.Module):
         ValueError: an unknown ``product_over``, or "tokens" with ``rules``, where it cancels.
 
     Example:
-        >>> from hardem_jax.models.encoders.bert import BertConfig
+        >>> from hardem_jax.models.encoders.bert import Bert, BertConfig
         >>> config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1,
         ...     num_attention_heads=2, intermediate_size=16)
         >>> tagger = EquationTagger(Bert(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
@@ -75,7 +75,7 @@ class EquationTagger(nnx.Module):
 
     def __init__(
         self,
-        encoder: Bert,
+        encoder: Encoder,
         *,
         num_special: int = 10,
         product_over: Literal["numbers", "tokens"] = "numbers",

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from hardem_jax.distributions.span import SpanDistribution
-from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import encode
 from hardem_jax.models.layers import masked_max
 
@@ -53,7 +53,7 @@ class SpanReader(nnx.Module):
     ``dropout`` turns dropout on.
 
     Example:
-        >>> from hardem_jax.models.encoders.bert import BertConfig
+        >>> from hardem_jax.models.encoders.bert import Bert, BertConfig
         >>> config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1,
         ...     num_attention_heads=2, intermediate_size=16)
         >>> reader = SpanReader(Bert(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
@@ -66,7 +66,7 @@ class SpanReader(nnx.Module):
 
     def __init__(
         self,
-        encoder: Bert,
+        encoder: Encoder,
         *,
         rngs: nnx.Rngs,
         softmax_over: Literal["context", "tokens"] = "context",

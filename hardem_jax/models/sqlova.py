@@ -27,7 +27,7 @@ from flax import nnx
 from hardem_jax import masked
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
-from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import encode_layers
 from hardem_jax.models.layers import dense
 from hardem_jax.models.lstm import BiLSTMs, last_output
@@ -63,7 +63,7 @@ class SQLova(nnx.Module):
     As in the original, the span of a value is a pair of words, each seen at its first wordpiece.
 
     Example:
-        >>> from hardem_jax.models.encoders.bert import BertConfig
+        >>> from hardem_jax.models.encoders.bert import Bert, BertConfig
         >>> config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=2,
         ...     num_attention_heads=2, intermediate_size=16)
         >>> tokens, yes = jnp.ones((1, 7), int), jnp.ones((1, 2), bool)
@@ -82,7 +82,7 @@ class SQLova(nnx.Module):
 
     def __init__(
         self,
-        encoder: Bert,
+        encoder: Encoder,
         *,
         hidden_size: int = 100,
         num_lstm_layers: int = 2,

@@ -1,24 +1,26 @@
-"""The encoder of `tasks.config.EncoderConfig`: with its pretrained weights, or as a run has it."""
+"""Makes the encoder of an `EncoderConfig`: pretrained for a new run, or as a saved run has it."""
 
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
-from flax import nnx
 
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.errors import InputError
-from hardem_jax.models.encoders.bert import Bert, BertConfig
-from hardem_jax.models.encoders.bert_weights import load_bert
-from hardem_jax.tasks.config import EncoderConfig
+from hardem_jax.models.encoders import pretrained
+from hardem_jax.models.encoders.base import Encoder, EncoderConfig
+from hardem_jax.tasks import config as configs
+from hardem_jax.tasks.run_config import RunConfig
 
 
-def load_encoder(config: EncoderConfig, tokenizer: Wordpieces) -> Bert:
-    """The encoder with its weights.
+def load_encoder(config: configs.EncoderConfig, tokenizer: Wordpieces) -> Encoder:
+    """The encoder with its pretrained weights.
 
     Raises:
-        InputError: if the checkpoint cannot be loaded or its vocabulary is too small.
+        InputError: the checkpoint cannot be loaded, or its vocabulary is too small.
     """
-    encoder = load_bert(
+    encoder = pretrained.load_encoder(
         config.encoder,
         num_layers=config.num_layers,
         dtype=jnp.dtype(config.dtype),
@@ -35,27 +37,46 @@ def load_encoder(config: EncoderConfig, tokenizer: Wordpieces) -> Bert:
     return encoder
 
 
-def untrained_encoder(config: EncoderConfig, sizes: BertConfig) -> Bert:
-    """An encoder as a run has it, with fresh weights: call it in `nnx.eval_shape`.
+def untrained_encoder(config: configs.EncoderConfig, sizes: EncoderConfig) -> Encoder:
+    """A run's encoder with random weights: call it inside `nnx.eval_shape`.
 
     Args:
         config: the run's.
-        sizes: from the run's ``config.json``.
+        sizes: from the run's ``config.json``, see `restore_sizes`.
     """
-    return Bert(
+    return pretrained.untrained_encoder(
         sizes,
-        rngs=nnx.Rngs(0),
         dtype=jnp.dtype(config.dtype),
         attention=config.attention,
         scan_layers=config.scan_layers,
     )
 
 
-def check_lengths(config: EncoderConfig, bert: BertConfig, lengths: Sequence[int]) -> None:
-    """Raises `InputError` for batches of inputs longer than the encoder has positions."""
-    positions = bert.max_position_embeddings
-    if max(lengths) > positions:
+def save_sizes(sizes: EncoderConfig) -> dict[str, Any]:
+    """What a model saves about its encoder, for `restore_sizes`."""
+    return {"encoder": {"model_type": sizes.model_type, **dataclasses.asdict(sizes)}}
+
+
+def restore_sizes(run: RunConfig) -> EncoderConfig:
+    """The sizes of a run's encoder.
+
+    Raises:
+        InputError: a field is missing, unknown or out of range.
+    """
+    fields = run.part("encoder")
+    try:
+        kind = pretrained.architecture(fields.pop("model_type", None)).config
+    except InputError as error:
+        raise InputError(f"{run.place}: model.encoder.{error}") from error
+    return run.restore(kind, fields, "model.encoder")
+
+
+def check_lengths(
+    config: configs.EncoderConfig, sizes: EncoderConfig, lengths: Sequence[int]
+) -> None:
+    """Raises `InputError` if batches are longer than the encoder has positions."""
+    if max(lengths) > sizes.max_tokens:
         raise InputError(
-            f"--batches.buckets: expected at most the {positions} positions of {config.encoder}, "
-            f"found {max(lengths)}"
+            f"--batches.buckets: expected at most the {sizes.max_tokens} positions of "
+            f"{config.encoder}, found {max(lengths)}"
         )

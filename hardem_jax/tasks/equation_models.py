@@ -18,14 +18,19 @@ from hardem_jax.data.prepared.equations import NumericQuestion, PreparedQuestion
 from hardem_jax.data.readers.drop import OUTSIDE_DROP_NUM
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError, require
-from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.encoders.base import Encoder, EncoderConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.tasks.base import Model, Questions
 from hardem_jax.tasks.config import NAQANetModelConfig, TaggerConfig
-from hardem_jax.tasks.encoder import load_encoder, untrained_encoder
+from hardem_jax.tasks.encoder import (
+    load_encoder,
+    restore_sizes,
+    save_sizes,
+    untrained_encoder,
+)
 from hardem_jax.tasks.run_config import RunConfig
 
 MAX_COUNT = NAQANetConfig.num_counts - 1
@@ -85,7 +90,7 @@ class Tagger(Model):
 
     tokenizer: Wordpieces
     config: TaggerConfig
-    encoder: BertConfig
+    encoder: EncoderConfig
     num_special: int
 
     @classmethod
@@ -105,7 +110,7 @@ class Tagger(Model):
     @classmethod
     def restore(cls, config: TaggerConfig, run: RunConfig) -> Self:
         rules = run.section("rules", EquationRules)
-        sizes = run.saved(BertConfig, "encoder")
+        sizes = restore_sizes(run)
         saved = {name: value for name, value in run.model.items() if name == "num_special"}
         num_special = run.restore(_Saved, saved, "model").num_special
         abstract = nnx.eval_shape(
@@ -133,12 +138,11 @@ class Tagger(Model):
 
     def save(self, run_dir: Path) -> dict[str, Any]:
         self.tokenizer.save(run_dir)
-        sizes = dataclasses.asdict(self.encoder)
-        return {"encoder": sizes, "num_special": self.num_special}
+        return {**save_sizes(self.encoder), "num_special": self.num_special}
 
 
 def _tagger(
-    config: TaggerConfig, encoder: Bert, num_special: int, rules: EquationRules, seed: int
+    config: TaggerConfig, encoder: Encoder, num_special: int, rules: EquationRules, seed: int
 ) -> EquationTagger:
     return EquationTagger(
         encoder,

@@ -25,7 +25,7 @@ from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikisql import execution_match, logical_form_match
 from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.encoders.base import Encoder, EncoderConfig
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.objectives import Objective
 from hardem_jax.solutions.sql.enumeration import (
@@ -39,7 +39,12 @@ from hardem_jax.solutions.sql.enumeration import (
 )
 from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task, make_loss
 from hardem_jax.tasks.config import QueryInference, SQLovaConfig
-from hardem_jax.tasks.encoder import load_encoder, untrained_encoder
+from hardem_jax.tasks.encoder import (
+    load_encoder,
+    restore_sizes,
+    save_sizes,
+    untrained_encoder,
+)
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import SPARSITY_THRESHOLDS, names_by_size, percentages, size_group
 
@@ -105,7 +110,7 @@ class Parser(Model):
 
     tokenizer: Wordpieces
     config: SQLovaConfig
-    encoder: BertConfig
+    encoder: EncoderConfig
 
     @classmethod
     def start(cls, config: SQLovaConfig, data: TableQuestions, *, seed: int) -> Self:
@@ -118,7 +123,7 @@ class Parser(Model):
 
     @classmethod
     def restore(cls, config: SQLovaConfig, run: RunConfig) -> Self:
-        sizes = run.saved(BertConfig, "encoder")
+        sizes = restore_sizes(run)
         abstract = nnx.eval_shape(lambda: _sqlova(config, untrained_encoder(config, sizes), seed=0))
         tokenizer = load_tokenizer(run.folder)
         return cls(*nnx.split(abstract, nnx.Param), tokenizer, config, sizes)
@@ -146,10 +151,10 @@ class Parser(Model):
 
     def save(self, run_dir: Path) -> dict[str, Any]:
         self.tokenizer.save(run_dir)
-        return {"encoder": dataclasses.asdict(self.encoder)}
+        return save_sizes(self.encoder)
 
 
-def _sqlova(config: SQLovaConfig, encoder: Bert, seed: int) -> SQLova:
+def _sqlova(config: SQLovaConfig, encoder: Encoder, seed: int) -> SQLova:
     return SQLova(
         encoder,
         hidden_size=config.hidden_size,

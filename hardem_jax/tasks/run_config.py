@@ -39,6 +39,7 @@ class RunConfig:
     Attributes:
         folder: as given.
         model: what the run's model saved.
+        place: the file, for messages.
 
     Raises:
         InputError: if the folder holds no run or one of another task, or a file of it is damaged.
@@ -53,7 +54,7 @@ class RunConfig:
             found = f"a run of {found}" if isinstance(found, str) else "a run of no task"
             raise InputError(f"{file}: expected a run of {task}, found {found}")
         version = self._content.get("version")
-        self._place = f"{file} (of version {version})" if version else str(file)
+        self.place = f"{file} (of version {version})" if version else str(file)
         self.folder = folder
         self.model = self._object(self._content, "model")
 
@@ -64,9 +65,9 @@ class RunConfig:
         fields = {key: value for key, value in content.items() if key != "type"}
         return self.restore(named[0], fields, f"flags.{name}")
 
-    def saved(self, kind: type[T], name: str) -> T:
-        """A configuration that the model saved."""
-        return self.restore(kind, self._object(self.model, name), f"model.{name}")
+    def part(self, name: str) -> dict[str, Any]:
+        """An object that the model saved."""
+        return dict(self._object(self.model, name))
 
     def section(self, name: str, kind: type[T]) -> T:
         """A configuration that is not among the flags."""
@@ -83,27 +84,27 @@ class RunConfig:
         for key in fields:
             if key not in known:
                 raise InputError(
-                    f"{self._place}: {name}.{key}: expected a field of {kind.__name__}, found one "
+                    f"{self.place}: {name}.{key}: expected a field of {kind.__name__}, found one "
                     "that this version does not know"
                 )
         for key, field in known.items():
             if key not in fields and field.default is field.default_factory:  # both are missing
-                raise InputError(f"{self._place}: {name}.{key}: expected a value, found none")
+                raise InputError(f"{self.place}: {name}.{key}: expected a value, found none")
         for key, value in fields.items():
             if not _fits(value, hints[key]):
                 raise InputError(
-                    f"{self._place}: {name}.{key}: expected {hints[key]}, found {value!r}"
+                    f"{self.place}: {name}.{key}: expected {hints[key]}, found {value!r}"
                 )
         values = {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
         try:
             return kind(**values)
         except InputError as error:
-            raise InputError(f"{self._place}: {name}.{error}") from error
+            raise InputError(f"{self.place}: {name}.{error}") from error
 
     def _object(self, content: Mapping[str, Any], name: str) -> dict[str, Any]:
         if not isinstance(value := content.get(name), dict):
             found = kind_of(value) if name in content else "nothing"
-            raise InputError(f"{self._place}: expected an object under {name!r}, found {found}")
+            raise InputError(f"{self.place}: expected an object under {name!r}, found {found}")
         return value
 
 
@@ -113,7 +114,9 @@ def _of_this_version(content: Mapping[str, Any]) -> Mapping[str, Any]:
         if "task" not in content and key in content:
             model = content if key == "windows" else content[key]
             if isinstance(model, dict) and "bert" in model:
-                model = {**model, "encoder": model["bert"]}
+                bert = model["bert"]
+                bert = {"model_type": "bert", **bert} if isinstance(bert, dict) else bert
+                model = {**model, "encoder": bert}
             return {**content, "task": task, "model": model}
     return content
 

@@ -27,13 +27,19 @@ from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
-from hardem_jax.models.encoders.bert import BertConfig
+from hardem_jax.models.encoders.base import EncoderConfig
 from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.models.span_reader import Reading, SpanReader
 from hardem_jax.objectives import Objective
 from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task
 from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
-from hardem_jax.tasks.encoder import check_lengths, load_encoder, untrained_encoder
+from hardem_jax.tasks.encoder import (
+    check_lengths,
+    load_encoder,
+    restore_sizes,
+    save_sizes,
+    untrained_encoder,
+)
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import size_group
 from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading, window_reading
@@ -119,7 +125,7 @@ class SpanModel(Model):
     """A span reader on a pretrained encoder, see `ReaderConfig`."""
 
     config: ReaderConfig
-    encoder: BertConfig
+    encoder: EncoderConfig
     tokenizer: Wordpieces
 
     @classmethod
@@ -131,7 +137,7 @@ class SpanModel(Model):
 
     @classmethod
     def restore(cls, config: ReaderConfig, run: RunConfig) -> Self:
-        sizes = run.saved(BertConfig, "encoder")
+        sizes = restore_sizes(run)
         abstract = nnx.eval_shape(
             lambda: SpanReader(
                 untrained_encoder(config, sizes),
@@ -154,7 +160,7 @@ class SpanModel(Model):
 
     def save(self, run_dir: Path) -> dict[str, Any]:
         self.tokenizer.save(run_dir)
-        return {"encoder": dataclasses.asdict(self.encoder)}
+        return save_sizes(self.encoder)
 
     def check_lengths(self, buckets: Sequence[int]) -> None:
         check_lengths(self.config, self.encoder, buckets)

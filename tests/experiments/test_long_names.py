@@ -12,7 +12,7 @@ from hardem_jax.data.builders import open_build
 from hardem_jax.data.prepared.spans import PreparedSplit
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.models.encoders.checkpoint_files import read_config
+from hardem_jax.models.encoders.pretrained import read_config
 from hardem_jax.retrieval.retrieve import Retriever
 from tests.commands import fails
 

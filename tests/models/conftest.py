@@ -6,7 +6,7 @@ import pytest
 from flax import nnx
 
 from hardem_jax.models.encoders.bert import Bert
-from hardem_jax.models.encoders.bert_weights import save_bert
+from hardem_jax.models.encoders.pretrained import save_encoder
 from tests.models.bert_checkpoints import CONFIG
 
 
@@ -25,6 +25,6 @@ def torch_bert():
 
 @pytest.fixture
 def folder(tmp_path):
-    """A tiny checkpoint as `save_bert` writes it."""
-    save_bert(Bert(CONFIG, rngs=nnx.Rngs(0)), tmp_path)
+    """A tiny checkpoint as `save_encoder` writes it."""
+    save_encoder(Bert(CONFIG, rngs=nnx.Rngs(0)), tmp_path)
     return tmp_path

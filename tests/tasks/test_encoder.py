@@ -1,5 +1,8 @@
 """What a person chooses about an encoder, and how a run remembers it."""
 
+import dataclasses
+import json
+
 import jax.numpy as jnp
 import pytest
 from flax import nnx
@@ -8,7 +11,14 @@ from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import BertConfig
 from hardem_jax.tasks.config import EncoderConfig, ReaderConfig
-from hardem_jax.tasks.encoder import check_lengths, load_encoder, untrained_encoder
+from hardem_jax.tasks.encoder import (
+    check_lengths,
+    load_encoder,
+    restore_sizes,
+    save_sizes,
+    untrained_encoder,
+)
+from hardem_jax.tasks.run_config import RunConfig
 from tests.tiny import write_checkpoint
 
 
@@ -41,3 +51,30 @@ def test_buckets_beyond_the_encoders_positions_are_refused():
     check_lengths(config, bert, (128, 512))
     with pytest.raises(InputError, match="--batches.buckets: .* 512 positions of tiny, found 1024"):
         check_lengths(config, bert, (128, 1024))
+
+
+def test_the_encoder_of_a_run_is_restored_whatever_wrote_it(tmp_path):
+    """Version 0.1 named it "bert", in three places."""
+    bert = BertConfig(100, 8, 2, 2, 16)
+    fields = dataclasses.asdict(bert)
+    saved = save_sizes(bert)
+    assert saved == {"encoder": {"model_type": "bert", **fields}}
+
+    def restored(content, task="queries"):
+        (tmp_path / "config.json").write_text(json.dumps(content))
+        return restore_sizes(RunConfig(tmp_path, task))
+
+    assert restored({"task": "queries", "model": saved}) == bert
+    assert restored({"parser": {"bert": fields}}) == bert
+    assert restored({"bert": fields, "windows": {}}, "spans") == bert
+    assert restored({"equation_model": {"bert": fields, "num_special": 9}}, "equations") == bert
+    for wrong, message in (
+        ({}, "expected an object under 'encoder', found nothing"),
+        ({"encoder": fields}, "model.encoder.model_type: expected one of bert, .*, found None"),
+        (
+            {"encoder": {"model_type": "bert", "vocab_size": 9}},
+            "model.encoder.hidden_size: expected a value, found none",
+        ),
+    ):
+        with pytest.raises(InputError, match=f"config.json: .*{message}"):
+            restored({"task": "queries", "model": wrong})

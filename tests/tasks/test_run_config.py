@@ -64,31 +64,6 @@ def test_a_run_of_another_task_is_named(config, content, task, message):
         config(content, task)
 
 
-BERT = {
-    "vocab_size": 9,
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 16,
-}
-
-
-@pytest.mark.parametrize(
-    ("content", "task"),
-    [
-        ({"bert": BERT, "windows": {}}, "spans"),
-        ({"equation_model": {"bert": BERT, "num_special": 10}}, "equations"),
-        ({"parser": {"bert": BERT}}, "queries"),
-    ],
-)
-def test_runs_of_version_0_1_are_read(config, content, task):
-    from hardem_jax.models.encoders.bert import BertConfig
-
-    assert (
-        config({"version": "0.1.0", **content}, task).saved(BertConfig, "encoder").vocab_size == 9
-    )
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -108,10 +83,3 @@ def test_so_is_a_flag_that_does_not_fit(config, flags, message):
     content = {"version": "9.9", "task": "spans", "model": {}} | ({"flags": flags} if flags else {})
     with pytest.raises(InputError, match=r"config.json \(of version 9.9\): " + message):
         config(content).flags("model", ReaderConfig)
-
-
-def test_a_value_that_has_no_default_is_asked_for(config):
-    from hardem_jax.models.encoders.bert import BertConfig
-
-    with pytest.raises(InputError, match="model.encoder.hidden_size: expected a value, found none"):
-        config(SPAN | {"model": {"encoder": {"vocab_size": 9}}}).saved(BertConfig, "encoder")

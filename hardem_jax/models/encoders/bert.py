@@ -1,39 +1,107 @@
-"""BERT encoder (Devlin et al., 2019) as NNX modules: post-LN, no pooler, weights in float32.
-
-The module holds parameters and nothing else (`nnx.split(model, nnx.Param)` leaves no rest), so it
-is used functionally: dropout keys arrive with the call, and `nnx.merge` works inside plain
-`jax.jit` and `jax.value_and_grad`. Inside, tokens are one flat axis [B*T, D]: dense layers are
-then two-dimensional products, which every backend runs fastest.
-"""
+"""BERT (Devlin et al., 2019): sizes, embeddings, a layer, and where its weights are."""
 
 from __future__ import annotations
 
-from typing import Any, get_args
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hardem_jax.errors import InputError
-from hardem_jax.models.config import Implementation, Remat
-from hardem_jax.models.encoders.bert_layers import BertConfig, BertEmbeddings, BertLayer
+from hardem_jax.errors import LARGEST, InputError
+from hardem_jax.models.config import Remat
+from hardem_jax.models.encoders.base import Architecture
+from hardem_jax.models.encoders.transformer import TransformerEncoder
+from hardem_jax.models.encoders.weights import WeightTable, dense, embedding, layer_norm
+from hardem_jax.models.layers import LayerNorm, Linear
+from hardem_jax.models.ops.attention import Implementation, attention, check_attention
+from hardem_jax.models.ops.dropout import dropout, dropout_seeds
+from hardem_jax.models.ops.fused import ACTIVATIONS
+
+# Standard deviation of the initial kernels and embeddings (Devlin et al., 2019, released code).
+INIT_STDDEV = 0.02
+_SIZES = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"),
+    *("intermediate_size", "max_position_embeddings", "type_vocab_size"),
+)
+_RATES = ("layer_norm_eps", "hidden_dropout", "attention_dropout")
 
 
-class Bert(nnx.Module):
-    """BERT encoder: token ids to the activations of the last layer.
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+    """Sizes and constants of a BERT encoder; `hidden_act` is a key of `ACTIVATIONS`.
+
+    Raises:
+        InputError: a size is not a positive integer, the heads do not divide the hidden size,
+            the activation is unknown or a dropout rate is outside `0 <= rate < 1`.
+
+    Example:
+        >>> BertConfig(30522, 768, 12, 12, 3072).head_size
+        64
+    """
+
+    model_type: ClassVar[str] = "bert"
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+    hidden_act: str = "gelu"
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        faults = list(self._faults())
+        if faults:
+            raise InputError(f"{type(self).__name__}: " + "; ".join(faults))
+
+    def _faults(self) -> Iterator[str]:
+        for name in _SIZES:
+            value = getattr(self, name)
+            if type(value) is not int or not 1 <= value <= LARGEST:
+                yield f"{name}: expected a positive integer, found {value!r}"
+        for name in _RATES:
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 <= value < 1:
+                yield f"{name}: expected a number in [0, 1), found {value!r}"
+        if not isinstance(self.hidden_act, str) or self.hidden_act not in ACTIVATIONS:
+            yield f"hidden_act: expected one of {sorted(ACTIVATIONS)}, found {self.hidden_act!r}"
+        sizes = self.hidden_size, self.num_attention_heads
+        if all(type(size) is int and size > 0 for size in sizes) and sizes[0] % sizes[1]:
+            yield f"hidden_size: expected a multiple of {sizes[1]} heads, found {sizes[0]}"
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    @property
+    def first_position(self) -> int:
+        """Row of the position table for the first token of an input."""
+        return 0
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of the longest input."""
+        return self.max_position_embeddings - self.first_position
+
+
+class Bert(TransformerEncoder):
+    """BERT encoder: post-norm, without pooler.
 
     Args:
         config: sizes, activation and dropout rates.
         rngs: source of the initial parameters (stream `params`).
-        dtype: of activations and matrix products; parameters, softmax and layer norm stay in
-            float32.
-        remat: what the backward pass computes again to save memory, in this order: `"none"`, the
-            `"attention"` probabilities, all but products with weights (`"dots"`), each `"layer"`.
-        attention: what computes it, see `models.ops.attention`; a kernel asked for by name
-            needs a config without attention dropout.
-        scan_layers: keep the parameters of all layers stacked on a leading axis and run them with
-            `jax.lax.scan`: same outputs, and compile time independent of depth.
+        dtype, remat, scan_layers: see `TransformerEncoder`.
+        attention: see `models.ops.attention`; a kernel that is asked for by name needs a config
+            without attention dropout.
 
     Example:
         >>> config = BertConfig(100, 8, 2, 2, 16)
@@ -58,15 +126,7 @@ class Bert(nnx.Module):
         attention: Implementation = "auto",
         scan_layers: bool = False,
     ):
-        if remat not in get_args(Remat):
-            names = ", ".join(get_args(Remat))
-            raise InputError(f"remat: expected one of {names}, found {remat!r}")
-        self.config = config
-        self.dtype = dtype
-        self.remat: Remat = remat
-        self.scan_layers = scan_layers
-        self.attention: Implementation = attention
-        self.embeddings = BertEmbeddings(config, rngs=rngs, dtype=dtype)
+        embeddings = BertEmbeddings(config, rngs=rngs, dtype=dtype)
         layers = [
             BertLayer(
                 config,
@@ -77,108 +137,161 @@ class Bert(nnx.Module):
             )
             for _ in range(config.num_hidden_layers)
         ]
-        # nnx.List of layers, or one layer whose parameters have a leading layer axis.
-        self.layers: Any = _stack(layers) if scan_layers else nnx.List(layers)
+        super().__init__(
+            config,
+            embeddings=embeddings,
+            layers=layers,
+            dtype=dtype,
+            remat=remat,
+            attention=attention,
+            scan_layers=scan_layers,
+        )
 
-    def __call__(
+
+class BertEmbeddings(nnx.Module):
+    """Word, position and token-type embeddings, summed and normalised."""
+
+    def __init__(self, config: BertConfig, *, rngs: nnx.Rngs, dtype: DTypeLike):
+        def table(rows: int) -> nnx.Param:
+            init = jax.nn.initializers.normal(INIT_STDDEV)
+            return nnx.Param(init(rngs.params(), (rows, config.hidden_size), jnp.float32))
+
+        self.word = table(config.vocab_size)
+        self.position = table(config.max_position_embeddings)
+        self.token_type = table(config.type_vocab_size)
+        self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.rate = config.hidden_dropout
+        self.num_types = config.type_vocab_size
+        self.first_position = config.first_position
+        self.dtype = dtype
+
+    def __call__(self, token_ids, token_type_ids, positions, key) -> jax.Array:
+        """[B, T] ids, types or `None` (all 0), positions or `None` (0, 1, ...), dropout key or
+        `None` -> [B*T, D]."""
+        x = self.word[...][token_ids]
+        if token_type_ids is None or self.num_types == 1:
+            x = x + self.token_type[...][None, :1]
+        else:
+            x = x + self.token_type[...][token_type_ids]
+        first = self.first_position
+        if positions is None:
+            x = x + self.position[...][None, first : first + token_ids.shape[1]]
+        else:
+            x = x + self.position[...][positions + first if first else positions]
+        x = self.norm(x.reshape(-1, x.shape[-1]))
+        return dropout(x, self.rate, key).astype(self.dtype)
+
+
+class BertLayer(nnx.Module):
+    """Self-attention and feed-forward blocks, each followed by add and norm."""
+
+    def __init__(
         self,
-        token_ids: jax.Array,
+        config: BertConfig,
         *,
-        where: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        positions: jax.Array | None = None,
-        segments: jax.Array | None = None,
-        rngs: nnx.Rngs | None = None,
-    ) -> jax.Array:
-        """Activations of the last layer.
+        rngs: nnx.Rngs,
+        dtype: DTypeLike,
+        attention: Implementation,
+        recompute_attention: bool,
+    ):
+        check_attention(attention, dtype=dtype, rate=config.attention_dropout)
 
-        Args:
-            token_ids: int [B, T]; without `positions`, T is at most
-                `config.max_position_embeddings`.
-            where: bool [B, T], true at real tokens; padding is attended to by no token. Outputs
-                at padding are finite but mean nothing.
-            token_type_ids: int [B, T]; `None` means all 0.
-            positions: int [B, T] below `config.max_position_embeddings`, which is not checked;
-                `None` means 0, 1, ... in every row.
-            segments: int [B, T]; a token attends only to real tokens of its own segment, so that
-                several texts share a row without seeing each other. `None` means one a row.
-            rngs: source of the dropout key (stream `dropout`); `None` turns dropout off.
+        def dense(inputs: int, outputs: int) -> Linear:
+            init = jax.nn.initializers.normal(INIT_STDDEV)
+            return Linear(inputs, outputs, kernel_init=init, dtype=dtype, rngs=rngs)
 
-        Returns:
-            [B, T, D] in the compute dtype.
+        hidden, eps = config.hidden_size, config.layer_norm_eps
+        # Three kernels rather than one fused: splitting a fused projection copies activations,
+        # and on accelerators XLA merges products that share their input by itself.
+        self.query = dense(hidden, hidden)
+        self.key = dense(hidden, hidden)
+        self.value = dense(hidden, hidden)
+        self.attention_output = dense(hidden, hidden)
+        self.attention_norm = LayerNorm(hidden, eps=eps)
+        self.intermediate = dense(hidden, config.intermediate_size)
+        self.output = dense(config.intermediate_size, hidden)
+        self.output_norm = LayerNorm(hidden, eps=eps)
+        self.config = config
+        self.attention: Implementation = attention
+        self.recompute_attention = recompute_attention
 
-        Raises:
-            InputError: without `positions`, the sequence is longer than the position table.
-        """
-        inputs = token_ids, where, token_type_ids, positions, segments
-        return self._run(*inputs, rngs, collect=False)[-1]
+    def __call__(self, x, where, segments, key) -> jax.Array:
+        """[B*T, D] activations, [B, T] bool, [B, T] segments or `None`, dropout key or `None` ->
+        [B*T, D]."""
+        config = self.config
+        keys = (None,) * 3 if key is None else jax.random.split(key, 3)
+        context = self._attend(x, where, segments, keys[0])
+        y = dropout(self.attention_output(context), config.hidden_dropout, keys[1])
+        x = self.attention_norm(x + y)
+        y = self.output(ACTIVATIONS[config.hidden_act](self.intermediate(x)))
+        return self.output_norm(x + dropout(y, config.hidden_dropout, keys[2]))
 
-    def hidden_states(
-        self,
-        token_ids: jax.Array,
-        *,
-        where: jax.Array,
-        token_type_ids: jax.Array | None = None,
-        positions: jax.Array | None = None,
-        segments: jax.Array | None = None,
-        rngs: nnx.Rngs | None = None,
-    ) -> tuple[jax.Array, ...]:
-        """Embeddings and every layer's output: L + 1 arrays [B, T, D], the last layer last.
+    def _attend(self, x, where, segments, key) -> jax.Array:
+        batch, length = where.shape
+        heads, size = self.config.num_attention_heads, self.config.head_size
 
-        Arguments and errors are those of `__call__`.
-        """
-        inputs = token_ids, where, token_type_ids, positions, segments
-        return self._run(*inputs, rngs, collect=True)
+        def by_head(y):  # [B*T, D] -> [B, T, heads, head size]
+            return y.reshape(batch, length, heads, size)
 
-    def _run(
-        self, token_ids, where, token_type_ids, positions, segments, rngs, *, collect
-    ) -> tuple[jax.Array, ...]:
-        depth, limit = self.config.num_hidden_layers, self.config.max_position_embeddings
-        batch, length = token_ids.shape
-        if positions is None and length > limit:
-            raise InputError(f"BERT input: expected at most {limit} tokens, found {length}")
-        keys = None if rngs is None else jax.random.split(rngs.dropout(), depth + 1)
-        embedding_key = None if keys is None else keys[depth]
-        x = self.embeddings(token_ids, token_type_ids, positions, embedding_key)
-        layer_keys = None if keys is None else keys[:depth]
-        run = self._scan_layers if self.scan_layers else self._loop_layers
-        states = run(x, where, segments, layer_keys, collect)
-        return tuple(state.reshape(batch, length, -1) for state in states)
-
-    def _loop_layers(self, x, where, segments, keys, collect) -> list[jax.Array]:
-        states = [x]
-        for index, layer in enumerate(self.layers):
-            graphdef, params = nnx.split(layer)
-            apply = _layer_function(graphdef, remat=self.remat, prevent_cse=True)
-            key = None if keys is None else keys[index]
-            states.append(apply(params, states[-1], where, segments, key))
-        return states if collect else states[-1:]
-
-    def _scan_layers(self, x, where, segments, keys, collect) -> list[jax.Array]:
-        graphdef, params = nnx.split(self.layers)
-        # Common subexpressions are not merged across the iterations of a scan anyway.
-        apply = _layer_function(graphdef, remat=self.remat, prevent_cse=False)
-
-        def body(x, layer):
-            y = apply(layer[0], x, where, segments, layer[1])
-            return y, y if collect else None
-
-        last, stacked = jax.lax.scan(body, x, (params, keys))
-        return [last] if stacked is None else [x, *stacked]
+        rate = 0.0 if key is None else self.config.attention_dropout
+        context = attention(
+            *(by_head(dense(x)) for dense in (self.query, self.key, self.value)),
+            where=where,
+            segments=segments,
+            seeds=None if key is None or rate == 0 else dropout_seeds(key),
+            rate=rate,
+            implementation=self.attention,
+            recompute=self.recompute_attention,
+        )
+        return context.reshape(batch * length, heads * size)
 
 
-def _stack(layers: list[BertLayer]) -> BertLayer:
-    graphdef = nnx.graphdef(layers[0])
-    states = [nnx.state(layer) for layer in layers]
-    return nnx.merge(graphdef, jax.tree.map(lambda *leaves: jnp.stack(leaves), *states))
+#: Where the tensors of BERT's Hugging Face classes go.
+TENSORS = {
+    **embedding("embeddings.word_embeddings", "embeddings.word"),
+    **embedding("embeddings.position_embeddings", "embeddings.position"),
+    **embedding("embeddings.token_type_embeddings", "embeddings.token_type"),
+    **layer_norm("embeddings.LayerNorm", "embeddings.norm"),
+    **dense("encoder.layer.#.attention.self.query", "layers.#.query"),
+    **dense("encoder.layer.#.attention.self.key", "layers.#.key"),
+    **dense("encoder.layer.#.attention.self.value", "layers.#.value"),
+    **dense("encoder.layer.#.attention.output.dense", "layers.#.attention_output"),
+    **layer_norm("encoder.layer.#.attention.output.LayerNorm", "layers.#.attention_norm"),
+    **dense("encoder.layer.#.intermediate.dense", "layers.#.intermediate"),
+    **dense("encoder.layer.#.output.dense", "layers.#.output"),
+    **layer_norm("encoder.layer.#.output.LayerNorm", "layers.#.output_norm"),
+}
 
+CONFIG_KEYS = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "num_hidden_layers": "num_hidden_layers",
+    "num_attention_heads": "num_attention_heads",
+    "intermediate_size": "intermediate_size",
+    "max_position_embeddings": "max_position_embeddings",
+    "type_vocab_size": "type_vocab_size",
+    "layer_norm_eps": "layer_norm_eps",
+    "hidden_act": "hidden_act",
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+}
 
-def _layer_function(graphdef: Any, *, remat: Remat, prevent_cse: bool):
-    def apply(params, x, where, segments, key):
-        return nnx.merge(graphdef, params)(x, where, segments, key)
-
-    if remat not in ("dots", "layer"):
-        return apply
-    # Attention's products have a batch axis, those with weights have none.
-    keep = jax.checkpoint_policies.dots_with_no_batch_dims_saveable if remat == "dots" else None
-    return jax.checkpoint(apply, prevent_cse=prevent_cse, policy=keep)
+ARCHITECTURE = Architecture(
+    class_name="BertModel",
+    config=BertConfig,
+    encoder=Bert,
+    weights=WeightTable(
+        TENSORS,
+        prefix="bert.",
+        # The pooler and the pre-training heads; the position ids are the numbers 0, 1, 2, ...
+        ignored=r"pooler\..*|cls\..*|embeddings\.position_ids",
+        old_endings={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
+    ),
+    config_keys=CONFIG_KEYS,
+    # Their defaults are those of Hugging Face.
+    optional=frozenset(
+        {"max_position_embeddings", "type_vocab_size", "layer_norm_eps", "hidden_act"}
+        | {"hidden_dropout", "attention_dropout"}
+    ),
+    required_values={"position_embedding_type": "absolute", "is_decoder": False},
+)

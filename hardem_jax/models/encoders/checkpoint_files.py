@@ -1,4 +1,4 @@
-"""The files of a BERT checkpoint: finding or downloading them, `config.json`, and the tensors."""
+"""Finds, downloads, reads and writes the files of a Hugging Face checkpoint."""
 
 from __future__ import annotations
 
@@ -15,25 +15,8 @@ import safetensors.numpy
 
 from hardem_jax.errors import InputError
 from hardem_jax.hub import download
-from hardem_jax.models.encoders.bert import BertConfig
 
-# Field of `BertConfig`: (key of config.json, whether a checkpoint must state it).
-_CONFIG_KEYS = {
-    "vocab_size": ("vocab_size", True),
-    "hidden_size": ("hidden_size", True),
-    "num_hidden_layers": ("num_hidden_layers", True),
-    "num_attention_heads": ("num_attention_heads", True),
-    "intermediate_size": ("intermediate_size", True),
-    "max_position_embeddings": ("max_position_embeddings", False),
-    "type_vocab_size": ("type_vocab_size", False),
-    "layer_norm_eps": ("layer_norm_eps", False),
-    "hidden_act": ("hidden_act", False),
-    "hidden_dropout": ("hidden_dropout_prob", False),
-    "attention_dropout": ("attention_probs_dropout_prob", False),
-}
-
-
-# --- where a checkpoint lies ---------------------------------------------------------------------
+# --- finding ------------------------------------------------------------------------------------
 
 
 def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) -> Path:
@@ -41,7 +24,7 @@ def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) ->
 
     Args:
         name_or_path: a folder, or a model name on the hub.
-        weights: whether the weights are wanted too, or `config.json` alone.
+        weights: whether the weights are needed too, or `config.json` only.
 
     Raises:
         InputError: there is neither such a folder nor a checkpoint that can be downloaded.
@@ -54,7 +37,7 @@ def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) ->
     if os.path.isdir(path):
         return path
     if os.path.isfile(path) or not isinstance(name_or_path, str) or name_or_path[:1] in "./~":
-        raise InputError(f"{name_or_path}: expected a folder with a BERT checkpoint, found none")
+        raise InputError(f"{name_or_path}: expected a folder with a checkpoint, found none")
     if not weights:
         return _download(name_or_path, ["config.json"])
     folder = _download(name_or_path, ["config.json", "model*.safetensors", "model*.index.json"])
@@ -71,11 +54,16 @@ def _download(name: str, patterns: list[str]) -> Path:
 # --- config.json ---------------------------------------------------------------------------------
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file.
+
+    Raises:
+        InputError: the file is missing, or holds something else.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
-        raise InputError(f"{path}: no such file; expected part of a BERT checkpoint") from error
+        raise InputError(f"{path}: no such file; expected part of a checkpoint") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:  # broken, not UTF-8, or nested absurdly
@@ -85,57 +73,26 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_config(folder: Path) -> BertConfig:
-    """The encoder that `config.json` describes.
-
-    Raises:
-        InputError: the file is missing or broken, lacks keys, or describes something other than a
-            BERT encoder with absolute positions.
-    """
-    path = folder / "config.json"
-    raw = _read_json(path)
-    faults = []
-    required = ["model_type", *(key for key, needed in _CONFIG_KEYS.values() if needed)]
-    if absent := [key for key in required if key not in raw]:
-        faults.append(f"missing keys {', '.join(absent)}")
-    for key, expected in {
-        "model_type": "bert",
-        "position_embedding_type": "absolute",
-        "is_decoder": False,
-    }.items():
-        if raw.get(key, expected) != expected:
-            faults.append(f"{key}: expected {expected!r}, found {raw[key]!r}")
-    if faults:
-        raise InputError(f"{path}: {'; '.join(faults)}")
-    try:
-        return BertConfig(
-            **{field: raw[key] for field, (key, _) in _CONFIG_KEYS.items() if key in raw}
-        )
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-
-
-def write_checkpoint(folder: Path, config: BertConfig, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write `config.json` and `model.safetensors`; files of an earlier checkpoint are replaced.
+def write_checkpoint(
+    folder: Path, config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
+) -> None:
+    """Writes `config.json` and `model.safetensors`; files of an earlier checkpoint are replaced.
 
     Args:
-        folder: made if absent.
-        config: of the encoder.
-        tensors: weights by the names of Hugging Face `BertModel`.
+        folder: created if absent.
+        config: content of `config.json`.
+        tensors: weights by name.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     tensors = {"embeddings.LayerNorm.bias": np.zeros(8, np.float32)}
-        ...     write_checkpoint(Path(folder), BertConfig(100, 8, 2, 2, 16), tensors)
-        ...     print(read_config(Path(folder)).head_size, *read_weights(Path(folder)))
-        4 embeddings.LayerNorm.bias
+        ...     write_checkpoint(Path(folder), {"model_type": "bert"}, {"x": np.zeros(8)})
+        ...     read_json(Path(folder, "config.json")), [*read_weights(Path(folder))]
+        ({'model_type': 'bert'}, ['x'])
     """
     folder.mkdir(parents=True, exist_ok=True)
-    content = {"architectures": ["BertModel"], "model_type": "bert"}
-    content |= {key: getattr(config, field) for field, (key, _) in _CONFIG_KEYS.items()}
-    (folder / "config.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    # safetensors writes the buffer as it lies: a transposed view would be written wrong.
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    # safetensors writes the memory of an array: a transposed view would be written wrong.
     tensors = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
     safetensors.numpy.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -150,7 +107,7 @@ def _weight_files(folder: Path) -> list[Path]:
             return [single]
         index = folder / f"{stem}.{suffix}.index.json"
         if index.is_file():
-            shards = _read_json(index).get("weight_map")
+            shards = read_json(index).get("weight_map")
             if not isinstance(shards, dict) or not shards:
                 raise InputError(f"{index}: expected a weight_map of names to files, found none")
             names = set(map(str, shards.values()))

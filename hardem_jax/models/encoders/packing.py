@@ -8,17 +8,17 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.base import Encoder
 
 Array = jax.Array
 _INPUTS = ("token_ids", "token_type_ids", "where")
 
 
-def encode(encoder: Bert, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None = None) -> Array:
+def encode(encoder: Encoder, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None = None) -> Array:
     """Activations of the encoder's last layer, at the places of the batch.
 
     Args:
-        encoder: BERT.
+        encoder: of any architecture.
         batch: ``token_ids`` and ``token_type_ids`` ``[R, T]`` int, ``where`` ``[R, T]`` bool; with
             ``packing`` ``[G, P / G, S]`` and ``unpacking`` ``[R, T]`` as well (see
             `packing_arrays`) the encoder reads P rows of S tokens. A token attends to
@@ -31,7 +31,7 @@ def encode(encoder: Bert, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None =
 
     Example:
         >>> from hardem_jax.data.batching.packing import packing_arrays
-        >>> from hardem_jax.models.encoders.bert import BertConfig
+        >>> from hardem_jax.models.encoders.bert import Bert, BertConfig
         >>> bert = Bert(BertConfig(9, 8, 1, 2, 16), rngs=nnx.Rngs(0))
         >>> ids = jnp.array([[5, 6, 7], [8, 0, 0]])
         >>> batch = {"token_ids": ids, "token_type_ids": 0 * ids, "where": ids > 0}
@@ -45,7 +45,7 @@ def encode(encoder: Bert, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None =
 
 
 def encode_layers(
-    encoder: Bert, batch: Mapping[str, Array], *, count: int, rngs: nnx.Rngs | None = None
+    encoder: Encoder, batch: Mapping[str, Array], *, count: int, rngs: nnx.Rngs | None = None
 ) -> tuple[Array, ...]:
     """The outputs of the encoder's last ``count`` layers, the last one last; see `encode`."""
     packed = "packing" in batch

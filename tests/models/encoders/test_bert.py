@@ -206,7 +206,7 @@ def test_dropout_follows_the_key_and_differs_between_layers(monkeypatch):
         seen.append(np.asarray(dropout_seeds(key)).tobytes())
         return dropout_seeds(key)
 
-    monkeypatch.setattr("hardem_jax.models.encoders.bert_layers.dropout_seeds", record)
+    monkeypatch.setattr("hardem_jax.models.encoders.bert.dropout_seeds", record)
     monkeypatch.setattr("hardem_jax.models.ops.dropout.dropout_seeds", record)
     bert(IDS, where=WHERE, rngs=nnx.Rngs(dropout=1))
     # One for the embeddings, three per layer, all different.

@@ -11,7 +11,7 @@ from flax import nnx
 
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import Bert
-from hardem_jax.models.encoders.bert_weights import load_bert, load_bert_config
+from hardem_jax.models.encoders.pretrained import load_config, load_encoder
 from tests.models.bert_checkpoints import (
     CONFIG,
     assert_same_parameters,
@@ -33,24 +33,24 @@ def test_pytorch_bin_in_half_precision(torch_bert, folder):
     (folder / "model.safetensors").unlink()
     halves = {name: torch.from_numpy(x).to(torch.bfloat16) for name, x in tensors.items()}
     torch.save(halves, folder / "pytorch_model.bin")
-    loaded = load_bert(folder)
+    loaded = load_encoder(folder)
     for x, y in zip(leaves(loaded), leaves(Bert(CONFIG, rngs=nnx.Rngs(0))), strict=True):
         assert x.dtype == jnp.float32
         np.testing.assert_array_equal(x, y.astype(jnp.bfloat16).astype(jnp.float32))
     (folder / "pytorch_model.bin").write_bytes(b"not a checkpoint")
     with pytest.raises(InputError, match="pytorch_model.bin: not a readable PyTorch checkpoint"):
-        load_bert(folder)
+        load_encoder(folder)
 
 
 def test_pytorch_bin_without_torch(folder, monkeypatch):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match="pytorch_model.bin: .*needs torch"):
-        load_bert(folder)
+        load_encoder(folder)
 
 
 def test_sharded_files(folder):
-    expected = load_bert(folder)
+    expected = load_encoder(folder)
     tensors = tensors_of(folder)
     (folder / "model.safetensors").unlink()
     names = sorted(tensors)
@@ -59,17 +59,17 @@ def test_sharded_files(folder):
         safetensors.numpy.save_file({name: tensors[name] for name in part}, folder / file)
     index = {name: file for file, part in shards.items() for name in part}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    assert_same_parameters(load_bert(folder), expected)
+    assert_same_parameters(load_encoder(folder), expected)
     (folder / "b.safetensors").unlink()
     with pytest.raises(InputError, match="index.json: names files that are missing: b.safetensors"):
-        load_bert(folder)
+        load_encoder(folder)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, jnp.bfloat16])
 def test_half_precision_becomes_float32(folder, dtype):
-    full = leaves(load_bert(folder))
+    full = leaves(load_encoder(folder))
     replace_tensors(folder, {name: x.astype(dtype) for name, x in tensors_of(folder).items()})
-    for x, y in zip(leaves(load_bert(folder)), full, strict=True):
+    for x, y in zip(leaves(load_encoder(folder)), full, strict=True):
         assert x.dtype == jnp.float32
         np.testing.assert_array_equal(x, y.astype(dtype).astype(jnp.float32))
 
@@ -77,7 +77,7 @@ def test_half_precision_becomes_float32(folder, dtype):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"model_type": "roberta"}, "model_type: expected 'bert', found 'roberta'"),
+        ({"model_type": "gpt2"}, "model_type: expected one of bert, found 'gpt2'"),
         ({"position_embedding_type": "relative_key"}, "expected 'absolute', found 'relative_key'"),
         ({"is_decoder": True}, "is_decoder: expected False, found True"),
         ({"hidden_act": "swish"}, "hidden_act: expected one of .*, found 'swish'"),
@@ -94,16 +94,16 @@ def test_half_precision_becomes_float32(folder, dtype):
 def test_wrong_configs(folder, change, message):
     edit_config(folder, **change)
     with pytest.raises(InputError, match=message):
-        load_bert_config(folder)
+        load_config(folder)
 
 
 def test_broken_and_missing_files(folder):
     (folder / "model.safetensors").write_bytes(b"not a checkpoint")
     with pytest.raises(InputError, match="model.safetensors: not a readable safetensors file"):
-        load_bert(folder)
+        load_encoder(folder)
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match="expected model.safetensors, .*found none"):
-        load_bert(folder)
+        load_encoder(folder)
     for content, message in (
         ("{", "expected JSON"),
         ("[" * 100_000, "expected JSON"),
@@ -111,13 +111,13 @@ def test_broken_and_missing_files(folder):
     ):
         (folder / "config.json").write_text(content)
         with pytest.raises(InputError, match=f"config.json: {message}"):
-            load_bert(folder)
+            load_encoder(folder)
     (folder / "config.json").unlink()
     with pytest.raises(InputError, match="config.json: no such file"):
-        load_bert_config(folder)
+        load_config(folder)
     for absent in folder / "absent", str(folder / "absent"), "./absent":
-        with pytest.raises(InputError, match="absent: expected a folder with a BERT checkpoint"):
-            load_bert(absent)
+        with pytest.raises(InputError, match="absent: expected a folder with a checkpoint"):
+            load_encoder(absent)
 
 
 def test_download(folder, monkeypatch):
@@ -133,11 +133,11 @@ def test_download(folder, monkeypatch):
         return str(folder)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
-    assert load_bert("someone/tiny-bert").config == CONFIG
+    assert load_encoder("someone/tiny-bert").config == CONFIG
     assert [name for name, _ in asked] == ["someone/tiny-bert"]
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match="found none"):
-        load_bert("someone/tiny-bert")
+        load_encoder("someone/tiny-bert")
     assert asked[-1][1] == ["config.json", "pytorch_model*"]
 
     def fail(name, *, allow_patterns, local_files_only):
@@ -145,4 +145,4 @@ def test_download(folder, monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
     with pytest.raises(InputError, match=r"someone/tiny-bert: .*\(ConnectionError: no route\)"):
-        load_bert_config("someone/tiny-bert")
+        load_config("someone/tiny-bert")

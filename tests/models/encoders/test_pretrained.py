@@ -11,7 +11,7 @@ from flax import nnx
 
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import Bert
-from hardem_jax.models.encoders.bert_weights import load_bert, load_bert_config, save_bert
+from hardem_jax.models.encoders.pretrained import load_config, load_encoder, save_encoder
 from tests.models.bert_checkpoints import (
     CONFIG,
     assert_same_parameters,
@@ -66,8 +66,8 @@ def test_minilm_equals_pytorch_at_every_level(minilm_dir, torch_bert):
     types = (np.arange(48)[None] > 10).astype(int) * where
     expected = torch_states(torch_bert, minilm_dir, ids, where, types)
     assert len(expected) == 7
-    assert_states_equal(load_bert(minilm_dir), expected, ids, where, types)
-    assert_states_equal(load_bert(minilm_dir, num_layers=2), expected[:3], ids, where, types)
+    assert_states_equal(load_encoder(minilm_dir), expected, ids, where, types)
+    assert_states_equal(load_encoder(minilm_dir, num_layers=2), expected[:3], ids, where, types)
 
 
 @pytest.mark.parametrize("act", ["gelu", "gelu_new", "gelu_pytorch_tanh", "relu"])
@@ -90,7 +90,7 @@ def test_tiny_pytorch_model(torch_bert, tmp_path, act):
         parameter.data.normal_(0, 0.5)
     model.save_pretrained(tmp_path)
     expected = torch_states(torch_bert, model, IDS, WHERE, TYPES)
-    assert_states_equal(load_bert(tmp_path), expected, IDS, WHERE, TYPES)
+    assert_states_equal(load_encoder(tmp_path), expected, IDS, WHERE, TYPES)
 
 
 @pytest.mark.parametrize("scan", [False, True])
@@ -107,10 +107,10 @@ def test_saved_checkpoint_opens_in_pytorch(torch_bert, tmp_path, scan):
             params,
         ),
     )
-    save_bert(bert, tmp_path)
+    save_encoder(bert, tmp_path)
     expected = torch_states(torch_bert, tmp_path, IDS, WHERE, TYPES)
     assert_states_equal(bert, expected, IDS, WHERE, TYPES)
-    assert_same_parameters(load_bert(tmp_path, scan_layers=scan), bert)
+    assert_same_parameters(load_encoder(tmp_path, scan_layers=scan), bert)
     _, transformers = torch_bert
     theirs = transformers.BertConfig.from_pretrained(tmp_path)
     assert (theirs.hidden_dropout_prob, theirs.attention_probs_dropout_prob) == (0.2, 0.3)
@@ -121,7 +121,7 @@ def test_saved_checkpoint_opens_in_pytorch(torch_bert, tmp_path, scan):
 
 def test_prefixed_and_old_names(folder):
     """As in the first BERT releases: `bert.`, gamma and beta, pooler and pre-training heads."""
-    expected = load_bert(folder)
+    expected = load_encoder(folder)
     old = {
         "bert."
         + name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
@@ -134,11 +134,11 @@ def test_prefixed_and_old_names(folder):
     old["cls.predictions.bias"] = np.ones(40, np.float32)
     assert any(name.endswith("gamma") for name in old)
     replace_tensors(folder, old)
-    assert_same_parameters(load_bert(folder), expected)
+    assert_same_parameters(load_encoder(folder), expected)
 
 
 def test_options_reach_the_encoder(folder):
-    bert = load_bert(
+    bert = load_encoder(
         folder,
         num_layers=2,
         dtype=jnp.bfloat16,
@@ -153,14 +153,14 @@ def test_options_reach_the_encoder(folder):
     assert (bert.config, bert.dtype, bert.remat) == (expected, jnp.bfloat16, "layer")
     assert bert.attention == "xla"
     assert bert(IDS, where=WHERE).dtype == jnp.bfloat16
-    assert load_bert_config(folder) == CONFIG
+    assert load_config(folder) == CONFIG
     for wrong in 0, 4:
         with pytest.raises(InputError, match=f"num_layers: expected 1 to 3, found {wrong}"):
-            load_bert(folder, num_layers=wrong)
+            load_encoder(folder, num_layers=wrong)
 
 
 def test_stacked_layers_hold_the_same_weights(folder):
-    plain, stacked = load_bert(folder), load_bert(folder, scan_layers=True)
+    plain, stacked = load_encoder(folder), load_encoder(folder, scan_layers=True)
     for index, layer in enumerate(plain.layers):
         for x, y in zip(leaves(layer), leaves(stacked.layers), strict=True):
             np.testing.assert_array_equal(x, y[index])
@@ -180,7 +180,7 @@ def test_all_faults_in_one_message(folder):
     tensors["classifier.weight"] = np.ones(3, np.float32)
     replace_tensors(folder, tensors)
     with pytest.raises(InputError) as caught:
-        load_bert(folder)
+        load_encoder(folder)
     message = str(caught.value)
     assert "\n" not in message and str(folder) in message and "in 7 places" in message
     for part in [

@@ -1,0 +1,219 @@
+"""Conversion between the tensors of a Hugging Face checkpoint and an encoder's parameters.
+
+Each architecture has a `WeightTable` that says where every tensor goes. Reading and writing both
+follow it. A checkpoint that does not match is refused, with all differences in one message.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hardem_jax.errors import InputError
+
+_LAYER = re.compile(r"^layers\.(\d+)\.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Where one tensor of a checkpoint goes.
+
+    Attributes:
+        paths: dotted paths of parameters. Several divide the tensor along its first axis, in
+            order; how many rows each gets follows from the parameters' shapes.
+        transpose: exchange the two axes of each part: PyTorch stores dense kernels as
+            [outputs, inputs].
+    """
+
+    paths: tuple[str, ...]
+    transpose: bool = False
+
+
+def embedding(name: str, path: str) -> dict[str, Target]:
+    """Table entry of an embedding."""
+    return {f"{name}.weight": Target((path,))}
+
+
+def dense(name: str, *paths: str, bias: bool = True) -> dict[str, Target]:
+    """Table entries of a dense layer; of a fused one if there are several paths.
+
+    Example:
+        >>> dense("attn.Wqkv", "query", "key", "value", bias=False)
+        {'attn.Wqkv.weight': Target(paths=('query.kernel', 'key.kernel', 'value.kernel'), \
+transpose=True)}
+    """
+    kernels = Target(tuple(f"{path}.kernel" for path in paths), transpose=True)
+    biases = Target(tuple(f"{path}.bias" for path in paths))
+    return {f"{name}.weight": kernels} | ({f"{name}.bias": biases} if bias else {})
+
+
+def layer_norm(name: str, path: str, *, bias: bool = True) -> dict[str, Target]:
+    """Table entries of a layer normalisation."""
+    scale = {f"{name}.weight": Target((f"{path}.scale",))}
+    return scale | ({f"{name}.bias": Target((f"{path}.bias",))} if bias else {})
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightTable:
+    """Names of a checkpoint's tensors -> parameters of an encoder.
+
+    Attributes:
+        targets: by the tensor's name. `#` in a name and in its paths is the number of a layer;
+            such paths begin with `layers.#.`.
+        prefix: which all names may have, or none: checkpoints of the whole model have it.
+        ignored: regular expression of tensors that an encoder has no use for, without prefix.
+        old_endings: ending of a name -> the ending that replaced it in later releases.
+    """
+
+    targets: Mapping[str, Target]
+    prefix: str
+    ignored: str
+    old_endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def read(
+        self, tensors: Mapping[str, np.ndarray], shapes: Mapping[str, Any], *, num_layers: int
+    ) -> dict[str, np.ndarray]:
+        """Parameters in float32, by path.
+
+        Args:
+            tensors: of the checkpoint.
+            shapes: of the parameters, by path; those of the first layers if not all are wanted.
+            num_layers: layers that the checkpoint should have.
+
+        Raises:
+            InputError: tensors are missing, doubled, of the wrong shape or unknown; one message
+                lists them all.
+
+        Example:
+            >>> table = WeightTable(dense("qkv", "q", "k", bias=False), prefix="", ignored="")
+            >>> shapes = {name: np.zeros((3, 1)) for name in ("q.kernel", "k.kernel")}
+            >>> table.read({"qkv.weight": np.arange(6).reshape(2, 3)}, shapes,
+            ...     num_layers=0)["k.kernel"].tolist()
+            [[3.0], [4.0], [5.0]]
+            >>> table.read({"qkv.bias": np.zeros(2)}, shapes, num_layers=0)
+            Traceback (most recent call last):
+            hardem_jax.errors.InputError: weights do not fit the config in 2 places: \
+not used: qkv.bias; missing: qkv.weight
+        """
+        params: dict[str, np.ndarray] = {}
+        origin: dict[str, str] = {}
+        faults: list[str] = []
+        for name, value in sorted(tensors.items()):
+            target = self._target(name)
+            if target is None:
+                if not re.fullmatch(self.ignored, name.removeprefix(self.prefix)):
+                    faults.append(f"not used: {name}")
+                continue
+            first = target.paths[0]
+            if first not in shapes:
+                # A layer that the caller does not want, or one that the config does not have.
+                if int(_layer_number(first)) >= num_layers:
+                    faults.append(f"not used: {name} (the config has {num_layers} layers)")
+                continue
+            if first in origin:
+                faults.append(f"doubled: {origin[first]} and {name}")
+                continue
+            origin |= dict.fromkeys(target.paths, name)
+            parts = [_transposed(shapes[path].shape, target) for path in target.paths]
+            expected = (sum(part[0] for part in parts), *parts[0][1:])
+            if value.shape != expected:
+                faults.append(f"misshapen: {name} expected {expected}, found {value.shape}")
+                continue
+            ends = np.cumsum([part[0] for part in parts])[:-1]
+            for path, part in zip(target.paths, np.split(value, ends), strict=True):
+                part = part.T if target.transpose else part
+                params[path] = np.ascontiguousarray(part, np.float32)
+        missing = {self._name(path)[0] for path in set(shapes) - set(origin)}
+        faults += [f"missing: {name}" for name in sorted(missing)]
+        if faults:
+            raise InputError(
+                f"weights do not fit the config in {len(faults)} places: {'; '.join(faults)}"
+            )
+        return params
+
+    def write(self, params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The tensors of a checkpoint, the inverse of `read`."""
+        tensors = {}
+        for name, target in dict(self._name(path) for path in params).items():
+            parts = [params[path] for path in target.paths]
+            tensors[name] = np.concatenate([p.T if target.transpose else p for p in parts])
+        return tensors
+
+    @functools.cached_property
+    def _patterns(self) -> list[tuple[re.Pattern[str], Target]]:
+        return [
+            (re.compile(re.escape(name).replace(re.escape("#"), r"(\d+)")), target)
+            for name, target in self.targets.items()
+        ]
+
+    @functools.cached_property
+    def _names(self) -> dict[str, str]:
+        return {path: name for name, target in self.targets.items() for path in target.paths}
+
+    def _target(self, name: str) -> Target | None:
+        """Where a tensor goes, or `None` if the table does not have it."""
+        name = name.removeprefix(self.prefix)
+        for old, new in self.old_endings.items():
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
+        for pattern, target in self._patterns:
+            if match := pattern.fullmatch(name):
+                return _numbered(target, match.group(1) if match.groups() else "")
+        return None
+
+    def _name(self, path: str) -> tuple[str, Target]:
+        """The name of the tensor that holds a parameter, and where that tensor goes."""
+        number = _layer_number(path)
+        name = self._names[_LAYER.sub("layers.#.", path)]
+        return name.replace("#", number), _numbered(self.targets[name], number)
+
+
+def _numbered(target: Target, number: str) -> Target:
+    paths = tuple(path.replace("#", number) for path in target.paths)
+    return dataclasses.replace(target, paths=paths)
+
+
+def _layer_number(path: str) -> str:
+    match = _LAYER.match(path)
+    return match.group(1) if match else ""
+
+
+def _transposed(shape: tuple[int, ...], target: Target) -> tuple[int, ...]:
+    return shape[::-1] if target.transpose else shape
+
+
+def stack_layers(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """`layers.0.x`, `layers.1.x`, ... -> `layers.x`, stacked along a new first axis.
+
+    Example:
+        >>> params = {"word": np.zeros(1), "layers.0.x": np.zeros(2), "layers.1.x": np.ones(2)}
+        >>> {path: value.shape for path, value in stack_layers(params).items()}
+        {'word': (1,), 'layers.x': (2, 2)}
+    """
+    stacked: dict[str, Any] = {}
+    for path, value in sorted(params.items(), key=lambda item: int(_layer_number(item[0]) or -1)):
+        if _LAYER.match(path):
+            stacked.setdefault(_LAYER.sub("layers.", path), []).append(value)
+        else:
+            stacked[path] = value
+    return {
+        path: np.stack(value) if isinstance(value, list) else value
+        for path, value in stacked.items()
+    }
+
+
+def unstack_layers(params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inverse of `stack_layers`."""
+    unstacked = {}
+    for path, value in params.items():
+        if path.startswith("layers."):
+            rest = path.removeprefix("layers.")
+            unstacked |= {f"layers.{number}.{rest}": part for number, part in enumerate(value)}
+        else:
+            unstacked[path] = value
+    return unstacked
