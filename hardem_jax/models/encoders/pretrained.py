@@ -29,6 +29,8 @@ from hardem_jax.models.encoders.weights import stack_layers, unstack_layers
 #: ``model_type`` of ``config.json`` -> the module of this folder with its ``ARCHITECTURE``.
 _MODULES = {
     "bert": "bert",
+    "roberta": "roberta",
+    "xlm-roberta": "roberta",
 }
 
 
@@ -178,11 +180,11 @@ def architecture(model_type: Any) -> Architecture:
         InputError: it is not supported.
 
     Example:
-        >>> architecture("bert").class_name
-        'BertModel'
+        >>> architecture("roberta").class_name
+        'RobertaModel'
         >>> architecture("gpt2")
         Traceback (most recent call last):
-        hardem_jax.errors.InputError: model_type: expected one of bert, \
+        hardem_jax.errors.InputError: model_type: expected one of bert, roberta, xlm-roberta, \
 found 'gpt2'
     """
     if not isinstance(model_type, str) or model_type not in _MODULES:
