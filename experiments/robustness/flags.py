@@ -18,19 +18,17 @@ from experiments import (
     wikisql,
 )
 from experiments.benchmark import (
-    equations,
     history,
     input_pipeline,
     loss_cost,
     packing,
     retrieval,
-    rouge,
-    sql,
     step_profile,
     tpu,
     train_step,
 )
 from experiments.quickstart.run import Quickstart
+from experiments.solution_sets import equations, rouge, sql
 
 MODULES = (
     *(build, drop, narrativeqa, nq_open, retrieve, squad_layout, triviaqa, triviaqa_open),

@@ -32,7 +32,7 @@ class EquationRules:
     questions with a solution and mean |Z| of 8.2: with it, 4,912 numeric questions of DROP give
     93.0 % and 9.1. Percentages give 93.7 % and 10.3 as terms, 93.3 % and 11.0 as factors, so
     they are off; of the two, "term" is the appendix's formula, and the closer one.
-    `python -m experiments.benchmark.equations` prints these figures for every variant.
+    `python -m experiments.solution_sets.equations` prints these figures for every variant.
 
     Attributes:
         special_numbers: numbers of S take part at all.

@@ -117,7 +117,7 @@ def _judge_cells(table, masks, bits, tests, cell, valid) -> None:
         return
     valid[..., COUNT] = counts == _as_float(cell)
     for aggregator, values in ((SUM, addends), (AVG, averages)):
-        found = _equal_sums(table, values, numbers, cell)
+        found = equal_sums(table, values, numbers, cell)
         for m, s in np.argwhere(found.uncertain).tolist():
             found.certain[m, s] = _executes_to(table.columns[s], aggregator, masks[m], cell)
         valid[..., aggregator] |= found.certain
@@ -128,7 +128,7 @@ class _Sums(NamedTuple):
     uncertain: np.ndarray
 
 
-def _equal_sums(table: TypedTable, values: np.ndarray, numbers: np.ndarray, cell: Cell) -> _Sums:
+def equal_sums(table: TypedTable, values: np.ndarray, numbers: np.ndarray, cell: Cell) -> _Sums:
     """Which of the values, added up in any order, are the cell, and which may be."""
     target, some = _as_float(cell), numbers > 0
     # Without fractions and large numbers, no order of summation rounds.

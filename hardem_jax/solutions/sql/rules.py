@@ -26,7 +26,7 @@ class SqlRules:
     of 5. On 2,376 training questions the default gives 57.5 and 6, spans that are pieces of numbers
     ("exact") 285.4 and 6; either way 99.7 % of the questions have a solution, and 99.7 % the
     annotated query, so that all that "exact" adds is spurious.
-    `python -m experiments.benchmark.sql` prints these figures for every variant.
+    `python -m experiments.solution_sets.sql` prints these figures for every variant.
 
     Attributes:
         max_conditions: 0 to 3.

@@ -1,15 +1,16 @@
 """Both engines: the official semantics by SQLite, and the same without it."""
 
 import datetime
+import gc
 import json
 import math
 import random
 import sqlite3
+import weakref
 
 import numpy as np
 import pytest
 
-from experiments.benchmark.sql_queries import compare_engines, outcome, random_query, spans_of
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.columns import SaneColumn
 from hardem_jax.solutions.sql.engine import OfficialEngine, execute_sql
@@ -40,6 +41,29 @@ def official(table, query):
         return engine.execute(table, query)
 
 
+def outcome(execute, table, query):
+    """What an engine makes of a query, so that only equal outcomes are equal: types, too."""
+    try:
+        # 0.0 and -0.0 are one number to SQLite, which keeps either.
+        return [repr(0.0 if cell == 0.0 and isinstance(cell, float) else cell)
+                for cell in execute(table, query)]  # fmt: skip
+    except ExecutionError:
+        return "no result"
+
+
+def random_query(rng, table):
+    """Any query: columns may repeat, values are mostly of the column, or else any cell."""
+    columns = range(len(table.types))
+    conditions = []
+    for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
+        column = rng.choice(columns)
+        cells = [row[column] for row in table.rows if row[column] is not None]
+        value = rng.choice(cells if cells and rng.random() < 0.7 else CELLS[1:])
+        value = str(value).upper() if rng.random() < 0.3 else value
+        conditions.append(Condition(column, rng.randrange(3), value))
+    return Query(rng.choice(columns), rng.randrange(6), tuple(conditions))
+
+
 def both(table, query):
     """The result of either engine, which has to be the same."""
     found = execute_sql(table, query)
@@ -63,21 +87,13 @@ def random_table(rng, cells=CELLS):
 @pytest.mark.parametrize("seed", range(4))
 def test_engines_agree_on_cells_of_all_kinds(seed):
     rng = random.Random(seed)
-    values = [str(cell) for cell in CELLS]
     with OfficialEngine() as engine:
         for _ in range(500):
             table = random_table(rng)
             for _ in range(8):
-                query = random_query(rng, table, values)
+                query = random_query(rng, table)
                 expected = outcome(engine.execute, table, query)
                 assert expected == outcome(execute_sql, table, query), (table, query)
-
-
-def test_engines_agree_on_real_tables(shared_dir):
-    questions = list(real_questions(shared_dir, "train"))
-    found = compare_engines(questions, 20_000, seed=0)
-    assert found["queries"] == 20_000 and found["trivial"] < 12_000
-    assert found["different"] == 0, found["differences"]
 
 
 def real_tables(shared_dir, split):
@@ -93,13 +109,6 @@ def real_tables(shared_dir, split):
         )
         for record in records
     }
-
-
-def real_questions(shared_dir, split):
-    tables = real_tables(shared_dir, split)
-    with (shared_dir / f"data/wikisql/{split}.jsonl").open(encoding="utf-8") as lines:
-        for record in map(json.loads, lines):
-            yield tables[record["table_id"]], record["question"]
 
 
 def test_vectors_of_the_official_engine(shared_dir):
@@ -186,7 +195,7 @@ def test_two_conditions_on_a_column_share_the_last_value():
     assert both(table, Query(0, NONE, (Condition(0, ABOVE, 3), Condition(0, ABOVE, 6)))) == [7.0]
     # A value that is lost still has to be a number.
     lost = Query(0, NONE, (Condition(0, ABOVE, "many"), Condition(0, ABOVE, 6)))
-    assert outcome(official, table, lost) == outcome(execute_sql, table, lost) == ("no result",)
+    assert outcome(official, table, lost) == outcome(execute_sql, table, lost) == "no result"
     assert execute_sql(table, between, semantics="sane") == [4.0, 5.0]
 
 
@@ -255,11 +264,13 @@ def test_equal_tables_with_other_cells_stay_apart():
 
 def test_many_tables_are_not_kept():
     tables = [column_of("real", float(n)) for n in range(300)]
+    alive = [weakref.ref(table) for table in tables]
     with OfficialEngine() as engine:
         for _ in range(2):
             assert [engine.execute(t, Query(0, MAX)) for t in tables] == [[n] for n in range(300)]
-        kept = engine._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    assert kept == (256,)
+        del tables
+        gc.collect()
+        assert sum(table() is not None for table in alive) == 256
 
 
 def test_official_file(tmp_path):
@@ -411,11 +422,6 @@ def test_sane_aggregates(cells, expected):
     column = SaneColumn(cells, "text")
     every = (1 << len(cells)) - 1
     assert [column.aggregate(aggregator, every) for aggregator in range(1, 6)] == expected
-
-
-def test_spans_are_cut_from_the_question():
-    assert spans_of("over $5?")[:3] == ["over", "over $", "over $5"]
-    assert spans_of("  ") == []
 
 
 @pytest.mark.parametrize("semantics", ["official", "sane"])

@@ -1,4 +1,4 @@
-"""Speed and size of Z on WikiSQL: ``python -m experiments.benchmark.sql --help``.
+"""Speed and size of Z on WikiSQL: ``python -m experiments.solution_sets.sql --help``.
 
 The paper (Min et al., 2019) reports a mean |Z| of 346.1 and a median of 5 on WikiSQL, but not which
 spans may be values, nor which conditions may be combined. Every reading of it is a row here. The
@@ -23,7 +23,7 @@ from rich.progress import track
 from rich.table import Table as Printed
 
 from experiments.benchmark.measure import machine, machine_line, wide_console
-from experiments.benchmark.sql_queries import (
+from experiments.solution_sets.sql_queries import (
     all_conditions,
     compare_engines,
     execute_all,
@@ -294,7 +294,7 @@ def lines(content: dict[str, Any]) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    run_command(Sql, prog="python -m experiments.benchmark.sql", argv=argv)
+    run_command(Sql, prog="python -m experiments.solution_sets.sql", argv=argv)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.benchmark import rouge
+from experiments.solution_sets import rouge
 from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.readers.narrativeqa import QUESTIONS, SUMMARIES
 

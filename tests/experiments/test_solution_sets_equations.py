@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiments.benchmark import equations
+from experiments.solution_sets import equations
 
 BLANK = {"number": "", "date": {"day": "", "month": "", "year": ""}, "spans": []}
 

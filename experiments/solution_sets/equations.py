@@ -1,4 +1,4 @@
-"""Speed and size of Z on DROP: ``python -m experiments.benchmark.equations --help``.
+"""Speed and size of Z on DROP: ``python -m experiments.solution_sets.equations --help``.
 
 The paper (Min et al., 2019) reports that its Z holds a solution for 93 % of the questions and
 8.2 of them in the mean, 3 in the median, but not which combinations of numbers it allows. Every
@@ -180,7 +180,7 @@ def _cells(coverage: float | None, mean: float | None, median: float | None) -> 
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    run_command(Equations, prog="python -m experiments.benchmark.equations", argv=argv)
+    run_command(Equations, prog="python -m experiments.solution_sets.equations", argv=argv)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Speed and size of Z on NarrativeQA: ``python -m experiments.benchmark.rouge --help``.
+"""Speed and size of Z on NarrativeQA: ``python -m experiments.solution_sets.rouge --help``.
 
 Z are the spans of a summary whose ROUGE-L with an answer is the best. The paper (Min et al.,
 2019) reports a mean |Z| of 4.3 and a median of 5, and 7.1 for its noisy variant; which spans it
@@ -235,7 +235,7 @@ def lines(content: dict[str, Any]) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    run_command(Rouge, prog="python -m experiments.benchmark.rouge", argv=argv)
+    run_command(Rouge, prog="python -m experiments.solution_sets.rouge", argv=argv)
 
 
 if __name__ == "__main__":
