@@ -6,11 +6,9 @@ import pytest
 from flax import nnx
 from jax.extend.core import Literal
 
-from experiments.benchmark.setting import PRESETS, Setting
-from experiments.benchmark.tasks import STEPS
 from hardem_jax import HardEM
-from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.training.tree_paths import named_leaves
+from tests.tasks.toy import TASKS, make_bert
 
 #: What moves numbers, or joins gradients, without computing with the rows of a batch.
 MOVES = {"reshape", "transpose", "squeeze", "broadcast_in_dim", "pad", "concatenate", "add_any"}
@@ -36,23 +34,20 @@ def least_precise(jaxpr, value):
     return min(floats, key=lambda dtype: jnp.finfo(dtype).bits)
 
 
-@pytest.mark.parametrize("task", STEPS)
+@pytest.mark.parametrize("task", TASKS)
 def test_gradients_of_parameters_are_not_rounded(task):
-    setting = Setting(PRESETS["tiny"], rows=4, tokens=48, solutions=3, task=task)
-    config = BertConfig(1000, 32, 2, 2, 64)
-
     def make_model():
-        return STEPS[task].model(Bert(config, rngs=nnx.Rngs(0), dtype=jnp.bfloat16))
+        return TASKS[task].model(make_bert(dtype=jnp.bfloat16))
 
     graphdef, params = nnx.split(nnx.eval_shape(make_model), nnx.Param)
-    loss_fn = STEPS[task].make_loss(graphdef, HardEM())
+    loss_fn = TASKS[task].make_loss(graphdef, HardEM())
 
     def gradient(params, batch):
         key = jax.random.key(0)
         of_step = {"step": jnp.int32(0), "key": key, "dropout_key": key}
         return jax.grad(lambda params: loss_fn(params, batch, **of_step)[0])(params)
 
-    batch = STEPS[task].batch(setting)
+    batch = TASKS[task].batch(4, 40)
     closed, shapes = jax.make_jaxpr(gradient, return_shape=True)(params, batch)
     found = zip(named_leaves(shapes), closed.jaxpr.outvars, strict=True)
     dtypes = {name: least_precise(closed.jaxpr, value) for name, value in found}

@@ -1,7 +1,5 @@
 """Parameters and optimiser state split over devices: the same run, with less on each of them."""
 
-import re
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,10 +15,10 @@ from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state, shardings_of
 from hardem_jax.training.step import compile_train_step, make_train_step
 from hardem_jax.training.tree_paths import named_leaves
+from tests.hlo import collectives
 from tests.training import toy_problem as toy
 
 OPTIMIZER = OptimizerConfig(learning_rate=1e-2, ema_decay=0.9)
-COLLECTIVE = re.compile(r"= (\(?\w+\[.*?) (all-\w+|reduce-scatter|collective-\w+)(?:-start)?\(")
 
 
 @pytest.fixture
@@ -83,13 +81,10 @@ def test_eight_devices_with_parts_of_the_parameters_train_as_one(small_arrays_to
 
 
 def compiled_collectives(mesh):
-    """(kind, shapes) of each collective in the compiled step."""
+    """Those of the compiled step."""
     state, train_step = start(mesh)
     batch = place_batch(split_ids(next(toy.batches(batch_size=24)))[1], mesh)
-    hlo = train_step.lower(state, batch).compile().as_text()
-    # Layouts, `{1,0}`, and the comments that number a tuple's entries say nothing here.
-    found = [(kind, re.sub(r"\{.*?\}|/\*.*?\*/", "", shapes)) for shapes, kind in
-             COLLECTIVE.findall(hlo)]  # fmt: skip
+    found = collectives(train_step.lower(state, batch).compile().as_text())
     assert found
     return found
 
@@ -100,9 +95,8 @@ def lengths(dims):
 
 
 def shapes_of(found, *kinds):
-    text = " ".join(shapes for kind, shapes in found if kind in kinds)
-    shapes = (map(int, dims.split(",")) for dims in re.findall(r"f32\[([\d,]+)\]", text))
-    return {lengths(shape) for shape in shapes} - {()}
+    arrays = [array for kind, arrays in found if kind in kinds for array in arrays]
+    return {lengths(shape) for dtype, shape in arrays if dtype == "f32"} - {()}
 
 
 PARAMETERS = {lengths(leaf.shape) for leaf in jax.tree.leaves(toy.init_params())} - {()}

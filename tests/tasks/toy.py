@@ -1,0 +1,150 @@
+"""Random batches and tiny models of every task, for tests of what all training steps share."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from flax import nnx
+
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.equation_tagger import EquationTagger
+from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
+from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.models.sqlova import SQLova
+from hardem_jax.solutions.equations.rules import MINUS, PASSAGE, PLUS, SPECIAL, EquationRules
+from hardem_jax.tasks import equation_qa, span_qa, sql_qa
+
+VOCABULARY = 1000
+NUM_SPECIAL, NUM_NUMBERS = 3, 6
+NUM_SOLUTIONS = 3
+WORDS = NAQANetConfig(num_words=50, num_characters=20, num_special=NUM_SPECIAL)
+
+
+def make_bert(**options: Any) -> Bert:
+    """Two layers of 32 units for at most 40 tokens.
+
+    Args:
+        **options: of `Bert`; and dropout rates, of its configuration.
+    """
+    rates = {name: options.pop(name) for name in list(options) if name.endswith("_dropout")}
+    config = BertConfig(VOCABULARY, 32, 2, 2, 64, max_position_embeddings=40, **rates)
+    return Bert(config, rngs=nnx.Rngs(0), **options)
+
+
+def texts(rng: np.random.Generator, rows: int, tokens: int) -> dict[str, np.ndarray]:
+    """Rows of at least half the length; the first quarter is of type 0."""
+    position = np.arange(tokens)[None]
+    where = position < rng.integers(tokens // 2, tokens + 1, (rows, 1))
+    ids = np.where(where, rng.integers(1, VOCABULARY, (rows, tokens)), 0)
+    types = where & (position >= tokens // 4)
+    return {"token_ids": ids.astype(np.int32), "token_type_ids": types.astype(np.int32),
+            "where": where, "row_where": np.ones(rows, bool)}  # fmt: skip
+
+
+def span_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
+    """The first half of the rows has mentions, the second none, as in training."""
+    rng = np.random.default_rng(0)
+    batch = texts(rng, rows, tokens)
+    first = rng.integers(tokens // 4, tokens // 2 - 2, (rows, NUM_SOLUTIONS))
+    solutions = np.stack([first, first + rng.integers(0, 2, first.shape)], axis=-1)
+    where = np.repeat(np.arange(rows)[:, None] < rows // 2, NUM_SOLUTIONS, axis=1)
+    return batch | {
+        "context": batch["token_type_ids"] > 0,
+        "solutions": (solutions * where[..., None]).astype(np.int32),
+        "solutions_where": where,
+    }
+
+
+def equation_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
+    """Sums and differences of two numbers."""
+    rng = np.random.default_rng(0)
+    batch = texts(rng, rows, tokens)
+    shape, slots = (rows, NUM_SOLUTIONS), NUM_SPECIAL + NUM_NUMBERS
+    first = rng.integers(0, slots - 1, shape)
+    signs = rng.choice([PLUS, MINUS], (2, *shape))
+    solutions = np.stack([first, signs[0], rng.integers(first + 1, slots), signs[1]], axis=-1)
+    numbers = np.sort(rng.integers(0, tokens // 2, (rows, NUM_NUMBERS)))
+    kinds = np.array([SPECIAL] * NUM_SPECIAL + [PASSAGE] * NUM_NUMBERS, np.int32)
+    return batch | {
+        "number_tokens": numbers.astype(np.int32),
+        "numbers_where": np.ones(numbers.shape, bool),
+        "kinds": np.tile(kinds, (rows, 1)),
+        "solutions": solutions.astype(np.int32),
+        "solutions_where": np.ones(shape, bool),
+    }
+
+
+def word_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
+    """`equation_batch` in words and characters."""
+    rng = np.random.default_rng(0)
+    read = ("number_tokens", "numbers_where", "solutions", "solutions_where", "row_where")
+    equations = equation_batch(rows, tokens)
+    batch = {name: equations[name] for name in read}
+    for text, length in {"passage": tokens, "question": tokens // 4}.items():
+        chars = rng.integers(2, WORDS.num_characters, (rows, length, 8))
+        words = rng.integers(2, WORDS.num_words, (rows, length))
+        batch[f"{text}_chars"] = chars.astype(np.int32)
+        batch[f"{text}_words"] = words.astype(np.int32)
+        batch[f"{text}_where"] = np.ones((rows, length), bool)
+    return batch
+
+
+def query_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
+    """Three columns of two tokens each behind the question; queries with one condition."""
+    rng = np.random.default_rng(0)
+    words, columns, pieces = tokens // 4, 3, 2
+    headers = words + 2 + 3 * np.arange(columns)[:, None] + np.arange(pieces)
+    shape = rows, NUM_SOLUTIONS
+    queries = np.full((*shape, 15), -1)
+    # Selected column, aggregator, number of conditions; column, operator, first and last word.
+    limits = (columns, 6, None, columns, 3, words)
+    for place, limit in enumerate(limits):
+        queries[..., place] = 1 if limit is None else rng.integers(0, limit, shape)
+    queries[..., 6] = rng.integers(queries[..., 5], words)
+    positions = np.tile(np.arange(words, dtype=np.int32), (rows, 1))
+    return texts(rng, rows, tokens) | {
+        "question_tokens": 1 + positions,
+        "question_where": np.ones((rows, words), bool),
+        "words_first": positions,
+        "words_where": np.ones((rows, words), bool),
+        "header_tokens": np.tile(headers.astype(np.int32), (rows, 1, 1)),
+        "header_where": np.ones((rows, columns, pieces), bool),
+        "columns_where": np.ones((rows, columns), bool),
+        "solutions": queries.astype(np.int32),
+        "solutions_where": np.ones(shape, bool),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class ToyTask:
+    """`batch(rows, tokens)`, `model(encoder)` and `make_loss(graphdef, objective)`."""
+
+    batch: Callable[[int, int], dict[str, np.ndarray]]
+    model: Callable[[Bert], nnx.Module]
+    make_loss: Callable[..., Any]
+
+
+def _tagger(rules: EquationRules | None) -> ToyTask:
+    def model(encoder: Bert) -> nnx.Module:
+        options = {"num_special": NUM_SPECIAL, "rules": rules, "rngs": nnx.Rngs(0)}
+        return EquationTagger(encoder, **options)
+
+    return ToyTask(equation_batch, model, equation_qa.make_loss)
+
+
+TASKS = {
+    "spans": ToyTask(
+        span_batch, lambda encoder: SpanReader(encoder, rngs=nnx.Rngs(0)), span_qa.make_loss
+    ),
+    "equations": _tagger(None),
+    "normalized-equations": _tagger(EquationRules(special_pairs=True, negative=True)),
+    "queries": ToyTask(
+        query_batch, lambda encoder: SQLova(encoder, rngs=nnx.Rngs(0)), sql_qa.make_loss
+    ),
+    "naqanet": ToyTask(
+        word_batch,
+        lambda encoder: NAQANet(WORDS, dtype=encoder.dtype, rngs=nnx.Rngs(0)),
+        equation_qa.make_loss,
+    ),
+}
