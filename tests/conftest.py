@@ -19,7 +19,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="hardem-jax-tests-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-# Tiny models run for milliseconds and compile for seconds: 30 % of the processor time saved.
+# Tiny models run for milliseconds and compile for seconds; but see `xla_optimizer`.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 import jax
@@ -28,17 +28,30 @@ import pytest
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-# Files of minutes, longest first: begun last, one of them would run with nothing beside it.
-LONG_FILES = [
-    *("test_kill_and_resume.py", "test_drop_naqanet.py", "test_benchmark.py", "test_wikisql.py"),
-    *("test_span_qa.py", "test_drop.py", "test_naqanet.py", "test_distributed.py", "test_fsdp.py"),
-]
+TESTS = Path(__file__).parent
+# What is computed here is tested as users run it, with all that XLA fuses and reorders.
+OPTIMIZED = ("distributions", "models", "tasks", "test_losses", "test_masked", "test_posteriors")
+OPTIMIZED += ("test_objectives", "test_pitfalls", "test_released_mml")
+# Folders with files of minutes: begun last, one would run with nothing beside it.
+FIRST = ("training", "experiments", "models")
 
 
 def pytest_collection_modifyitems(items):
-    """Long files begin while there is other work beside them."""
-    order = {name: place for place, name in enumerate(LONG_FILES)}
-    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+    def rank(item):
+        folder = item.path.relative_to(TESTS).parts[0]
+        return FIRST.index(folder) if folder in FIRST else len(FIRST)
+
+    items.sort(key=rank)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def xla_optimizer(request):
+    """Switches XLA's optimizer on for tests of numerics, and off for all others, to save time."""
+    name = request.path.relative_to(TESTS).parts[0]
+    off = not name.startswith(OPTIMIZED)
+    if jax.config.read("jax_disable_most_optimizations") != off:
+        jax.config.update("jax_disable_most_optimizations", off)
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

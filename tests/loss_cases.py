@@ -8,6 +8,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from hardem_jax import losses, posteriors
 
@@ -82,6 +83,17 @@ ALL_LOSSES = (
     Loss("em_uniform", em(posteriors.uniform), mean_nll),
 )
 PAPER_LOSSES = ALL_LOSSES[:3]
+#: Quick tests try the paper's losses and one E-step; slow ones the others, which share their code.
+over_all_losses = pytest.mark.parametrize(
+    "loss",
+    [
+        loss
+        if loss in PAPER_LOSSES or loss.name == "em_soft"
+        else pytest.param(loss, marks=pytest.mark.slow)
+        for loss in ALL_LOSSES
+    ],
+    ids=str,
+)
 
 
 @dataclasses.dataclass(frozen=True)

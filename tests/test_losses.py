@@ -18,11 +18,11 @@ from tests.loss_cases import (
     evaluate,
     expected_rows,
     hard_em,
+    over_all_losses,
     random_rows,
 )
 
 log = math.log
-over_all_losses = pytest.mark.parametrize("loss", ALL_LOSSES, ids=str)
 
 # Tables share one shape, so that each loss is compiled once for most of this file.
 SHAPE = (6, 5)

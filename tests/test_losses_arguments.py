@@ -10,42 +10,42 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import posteriors
 from hardem_jax.losses import check_log_probs, hard_em_loss, has_solution, mml_loss
-from tests.loss_cases import ALL_LOSSES, evaluate, random_rows
-
-over_all_losses = pytest.mark.parametrize("loss", ALL_LOSSES, ids=str)
+from tests.loss_cases import evaluate, over_all_losses, random_rows
+from tests.marks import slow
 
 MASKS = {
+    "float": lambda mask: np.where(mask, np.float32(0.5), np.float32(0.0)),
     "int": lambda mask: np.where(mask, 2, 0),
     "uint8": lambda mask: np.where(mask, np.uint8(255), np.uint8(0)),
-    "float": lambda mask: np.where(mask, np.float32(0.5), np.float32(0.0)),
     "negative": lambda mask: np.where(mask, -1, 0),
 }
+over_all_masks = pytest.mark.parametrize("mask", ["float", *slow("int", "uint8", "negative")])
 
 
 @over_all_losses
-@pytest.mark.parametrize("cast", MASKS.values(), ids=MASKS)
-def test_a_mask_of_any_dtype_is_its_truth(loss, cast):
+@over_all_masks
+def test_a_mask_of_any_dtype_is_its_truth(loss, mask):
     log_probs, where = random_rows(30)
     where[2] = False
     expected = evaluate(loss, log_probs, where=where)
-    got = evaluate(loss, log_probs, where=cast(where))
+    got = evaluate(loss, log_probs, where=MASKS[mask](where))
     assert_array_equal(got.rows, expected.rows)
     assert_array_equal(got.mean, expected.mean)
     assert_array_equal(got.gradient, expected.gradient)
 
 
 @over_all_losses
-@pytest.mark.parametrize("cast", MASKS.values(), ids=MASKS)
-def test_a_ragged_mask_of_any_dtype_is_its_truth(loss, cast):
+@over_all_masks
+def test_a_ragged_mask_of_any_dtype_is_its_truth(loss, mask):
     log_probs, where = (x.ravel() for x in random_rows(31))
     rows = {"segment_ids": np.repeat(np.arange(6), 5)[::-1].copy(), "num_segments": 6}
     expected = evaluate(loss, log_probs, where=where, **rows)
-    got = evaluate(loss, log_probs, where=cast(where), **rows)
+    got = evaluate(loss, log_probs, where=MASKS[mask](where), **rows)
     assert_array_equal(got.rows, expected.rows)
     assert_array_equal(got.gradient, expected.gradient)
 
 
-@pytest.mark.parametrize("cast", MASKS.values(), ids=MASKS)
+@over_all_masks
 @pytest.mark.parametrize(
     "posterior",
     [
@@ -57,9 +57,11 @@ def test_a_ragged_mask_of_any_dtype_is_its_truth(loss, cast):
         posteriors.TopK(2),
     ],
 )
-def test_a_posteriors_mask_of_any_dtype_is_its_truth(posterior, cast):
+def test_a_posteriors_mask_of_any_dtype_is_its_truth(posterior, mask):
     log_probs, where = random_rows(32)
-    assert_array_equal(posterior(log_probs, where=cast(where)), posterior(log_probs, where=where))
+    assert_array_equal(
+        posterior(log_probs, where=MASKS[mask](where)), posterior(log_probs, where=where)
+    )
 
 
 @over_all_losses

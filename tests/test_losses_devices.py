@@ -15,12 +15,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import HardEM
 from hardem_jax.losses import hard_em_loss, mean_over
-from tests.loss_cases import ALL_LOSSES, evaluate, random_rows
+from tests.loss_cases import evaluate, over_all_losses, random_rows
 
 DEVICES = 4
 ROWS, WIDTH, FEATURES = 12, 5, 3
 
-over_all_losses = pytest.mark.parametrize("loss", ALL_LOSSES, ids=str)
 # Before this function existed, most operations on split axes had no rule under Explicit axes.
 needs_explicit_axes = pytest.mark.skipif(
     not hasattr(jax, "set_mesh"), reason="this jax has no complete support of Explicit axes"

@@ -9,9 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax.losses import em_loss, hard_em_loss
 from hardem_jax.posteriors import soft
-from tests.loss_cases import ALL_LOSSES, INF, PAPER_LOSSES, evaluate, random_rows
-
-over_all_losses = pytest.mark.parametrize("loss", ALL_LOSSES, ids=str)
+from tests.loss_cases import ALL_LOSSES, INF, PAPER_LOSSES, evaluate, over_all_losses, random_rows
 
 
 def shuffled_ragged(seed, log_probs, where):

@@ -53,6 +53,7 @@ def flags(tmp_path_factory):
     return root / "runs", [str(flag) for flag in flags]
 
 
+@pytest.mark.slow
 def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
     out, arguments = flags
     run_command(triviaqa.COMMANDS, prog="test", argv=arguments)

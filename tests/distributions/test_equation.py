@@ -21,6 +21,7 @@ from hardem_jax.distributions.equation import (
 )
 from hardem_jax.losses import first_only_loss, hard_em_loss, mml_loss
 from hardem_jax.solutions.equations import rules as equation_rules
+from tests.marks import slow
 
 OPERATORS = (PLUS, MINUS, PERCENT)
 NOTHING = (-1, NONE, -1, NONE)
@@ -281,6 +282,7 @@ def test_a_count_the_model_does_not_have_is_impossible(abilities):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [4, 40])
 def test_top_merges_both_abilities(abilities, k):
     *_, where, distribution = abilities
@@ -413,6 +415,7 @@ def test_over_equations_is_a_softmax_over_z_tot(rules, scale):
             np.testing.assert_allclose(np.exp(got[b]).sum(), 1.0, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_over_equations_is_the_product_given_that_the_tagging_is_an_equation():
     logits = np.random.default_rng(8).normal(size=(len(KINDS), 5, 4)) * 2
     rest = jnp.array(np.random.default_rng(9).normal(size=len(KINDS)))
@@ -448,7 +451,7 @@ def test_top_of_the_softmax_is_that_of_the_tagging(rules):
     np.testing.assert_array_equal(equations.top(7, **everything)[0], rows)
 
 
-@pytest.mark.parametrize("loss", [hard_em_loss, mml_loss, first_only_loss])
+@pytest.mark.parametrize("loss", [mml_loss, *slow(hard_em_loss, first_only_loss)])
 def test_gradients_of_the_softmax_are_those_of_brute_force_and_finite(loss):
     rules, where = RULES[0], KINDS >= 0
     logits = np.random.default_rng(11).normal(size=(len(KINDS), 5, 4))

@@ -121,6 +121,7 @@ def test_rows_that_share_a_softmax_are_one_long_row(example):
     assert np.all(np.asarray(nothing.shared(2).start) == -np.inf)
 
 
+@pytest.mark.slow
 def test_gradients_through_padding_are_finite_and_those_of_one_long_row(example):
     start, end, where, _ = example
 

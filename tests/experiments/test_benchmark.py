@@ -35,6 +35,7 @@ def run(module, capsys, out, *arguments):
     return json.loads(out.read_text()), capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
     """Padded rows, two processes, one CPU each; a compiler that fails is a row, not the end."""
     pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
@@ -77,6 +78,7 @@ def test_an_encoder_alone_is_a_step_too(tmp_path):
     assert loss == pytest.approx(1, rel=0.1) and grad_norm > 0
 
 
+@pytest.mark.slow
 def test_padding_left_out_changes_no_loss(tmp_path):
     pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
     from experiments.benchmark.pytorch import ReaderStep
@@ -101,6 +103,7 @@ def test_the_released_loss_is_that_of_gathered_solutions():
     torch.testing.assert_close(one, other)
 
 
+@pytest.mark.slow
 def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('torch is away')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -108,6 +111,7 @@ def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
     assert "nothing could be measured: pytorch: ModuleNotFoundError: torch is away" in line
 
 
+@pytest.mark.slow
 def test_loss_cost(capsys, tmp_path):
     content, printed = run(
         *(loss_cost, capsys, tmp_path / "out.json", "--task", "equations"),

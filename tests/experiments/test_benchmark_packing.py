@@ -30,6 +30,7 @@ def flags(split, *more):
     return [str(x) for x in ("--data", split, *sizes, *shapes, *more)]
 
 
+@pytest.mark.slow
 def test_layouts_are_measured_in_turns_and_padding_is_counted(split, tmp_path, capsys):
     out = tmp_path / "packing.json"
     packing.main(flags(split, "--rounds", 2, "--steps", 1, "--out", out))

@@ -40,6 +40,7 @@ def test_times_of_devices_are_not_mixed_with_those_of_the_host():
     assert event_times([named, event("dot.3", 2.0), event("dot.3", 1.0, pid=7)]) == {"dot.3": 1.0}
 
 
+@pytest.mark.slow
 def test_profile_of_a_step(tmp_path, capsys):
     out = tmp_path / "profile.json"
     sizes = ["--preset", "tiny", "--layers", "1", "--rows", "4", "--tokens", "24"]

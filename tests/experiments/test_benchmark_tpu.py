@@ -55,6 +55,7 @@ def test_collectives_are_counted_once_with_their_bytes():
     }
 
 
+@pytest.mark.slow
 def test_data_parallelism_reduces_gradients_in_float32_and_nothing_else(tmp_path):
     if importlib.util.find_spec("libtpu") is None:
         pytest.skip("compiling for TPUs needs libtpu (pip install 'jax[tpu]')")

@@ -61,6 +61,7 @@ def root(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_objectives_and_annealing_are_compared(root, capsys):
     _, *flags = train_flags(root, root / "compared")
     flags = flags[: flags.index("objective:hard-em")]
@@ -160,6 +161,7 @@ def softmax_run(root):
     return root / "softmax"
 
 
+@pytest.mark.slow
 def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp_path):
     model = json.loads((softmax_run / "config.json").read_text())["flags"]["model"]
     assert (model["normalize"], model["no_tag_bias"]) == ("equations", 0)
@@ -194,6 +196,7 @@ def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp
     assert "top in Z" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_of_a_version_without_the_bias_is_refused(root, softmax_run, tmp_path):
     old = tmp_path / "old"
     shutil.copytree(softmax_run, old)
@@ -268,6 +271,7 @@ def test_the_same_command_again_finds_the_run_finished(root):
     assert (root / "run" / "metrics.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_other_rules_do_not_continue_a_run_nor_change_it(root, capsys):
     prepare(root, "train-percent", "train", "--rules.percent", "term")
     prepare(root, "dev-percent", "dev", "--rules.percent", "term")

@@ -31,6 +31,9 @@ MODEL = [word for name, size in SIZES.items() for word in (f"--model.{name}", si
 WORDS = ["yards", "and", "points", "how", "many", "more", "yards", "all", "a", "kick"]
 
 
+# Compiling NAQANet takes half a minute; quick tests have its layers and its gradient.
+pytestmark = pytest.mark.slow
+
 call = functools.partial(commands.call, drop)
 fails = functools.partial(commands.fails, drop)
 

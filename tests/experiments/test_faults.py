@@ -30,6 +30,7 @@ def bench(tmp_path_factory):
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda case: f"{case.command}, {case.fault}")
 def test_a_fault_ends_well(bench, case):
     outcome = bench.outcome(case)

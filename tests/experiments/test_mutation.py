@@ -71,6 +71,7 @@ run(mutants, ["test_boxes.py"], lambda one, result, remark: print(result, remark
 """
 
 
+@pytest.mark.slow
 def test_mutants_are_killed_survive_or_do_not_end(folder):
     made = json.dumps([dataclasses.asdict(changed(*change)) for change in CHANGES])
     # In a process of its own: this one may have started threads, with which no process can fork.
@@ -100,6 +101,7 @@ def command(folder, *arguments):
     )
 
 
+@pytest.mark.slow
 def test_the_command_lists_survivors_and_continues(folder):
     pytest.importorskip("mutmut", reason="mutmut (changes programs) is not installed")
     (folder / "boxes.py").write_text(MODULE.partition("\n\ndef count")[0])  # without a loop

@@ -93,6 +93,7 @@ def test_rules_decide_what_is_in_z(root, tmp_path, capsys):
     assert meta_of(tmp_path / "package")["solutions per question"]["mean"] == 3 + 1 + 1
 
 
+@pytest.mark.slow
 def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
     call(narrativeqa, *run_flags(root, "train"))
     assert "best rouge_l" in capsys.readouterr().out
@@ -120,6 +121,7 @@ def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
     assert "mine.txt" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_comparison_draws_rouge(root, capsys):
     # The objective of the run above, so that its step is compiled already.
     flags = run_flags(root, "compare", "--seeds", 0, "--shown", 2, "--objectives", "hard-em")

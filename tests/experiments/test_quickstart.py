@@ -15,6 +15,7 @@ def call(*arguments):
     run_command(Quickstart, prog="quickstart", argv=[str(a) for a in arguments])
 
 
+@pytest.mark.slow
 def test_prints_a_row_for_each_objective_and_saves_the_figure(tmp_path, capsys):
     # One problem of the two, which the checks of the project run in full size anyway.
     call(

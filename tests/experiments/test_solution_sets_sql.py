@@ -24,6 +24,7 @@ def real(shared_dir):
     return answered(shared_dir / "data/wikisql", "train", ExclusionCounts())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rules", "mean", "median"),
     [
@@ -51,6 +52,7 @@ def test_z_of_real_questions(real, rules, mean, median):
         assert len(np.unique(row_sum, axis=0)) == len(row_sum)
 
 
+@pytest.mark.slow
 def test_every_solution_of_real_questions_is_one(real):
     rng = random.Random(0)
     executed = 0
@@ -79,6 +81,7 @@ def test_the_command_on_a_few_questions(shared_dir, tmp_path, capsys):
     assert "times as long" in printed and out.is_file()
 
 
+@pytest.mark.slow
 def test_engines_agree_on_real_tables(real):
     found = compare_engines([(q.table, q.question) for q in real], 20_000, seed=0)
     assert found["queries"] == 20_000 and found["trivial"] < 12_000

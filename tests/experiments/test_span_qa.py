@@ -278,6 +278,7 @@ def test_other_settings_are_refused_and_leave_the_run_as_it_was(root, capsys):
     assert (root / "run" / "config.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_stopped_and_continued_equals_undisturbed(root, monkeypatch):
     """The whole data path resumes, not only the loop."""
     calls = []
@@ -301,6 +302,7 @@ def test_stopped_and_continued_equals_undisturbed(root, monkeypatch):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_packed_rows_in_two_parts_train_too(root):
     flags = train_flags(root, root / "packed", steps=2)
     more = ("--batches.packed-tokens", 64, "--batches.accumulate", 2, "--num-devices", 2)
@@ -373,6 +375,7 @@ def test_a_damaged_file_of_a_run_is_named(root, capsys, tmp_path, name):
     assert f"{name}: damaged" in fails(triviaqa, capsys, *flags)
 
 
+@pytest.mark.slow
 def test_squad_layout_runs_through_the_same_task(root, capsys, tmp_path):
     file = write_squad_layout(tmp_path / "train.json")
     for split in ("train", "dev"):

@@ -53,6 +53,7 @@ def losses(run_dir):
     return [line["loss"] for line in map(json.loads, lines) if line["kind"] == "train"]
 
 
+@pytest.mark.slow
 def test_everything_after_the_first_step_works_from_answers_alone(root, tmp_path):
     """The official files lose every query once the answers are written."""
     official = write_wikisql(tmp_path / "official", tables=NUM_TABLES)
@@ -75,6 +76,7 @@ def test_everything_after_the_first_step_works_from_answers_alone(root, tmp_path
     assert losses(tmp_path / "run") == losses(root / "run") != []
 
 
+@pytest.mark.slow
 def test_evaluation_measures_with_annotated_queries(root, capsys):
     predictions = root / "predictions.json"
     command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
@@ -113,6 +115,7 @@ def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
 
 
+@pytest.mark.slow
 def test_predict_shows_a_table_as_it_is_and_harmlessly(root, tmp_path, capsys):
     table = tmp_path / "mine.csv"
     table.write_text(f"who {OBEYED},yards\nAda {OBEYED},5\n", encoding="utf-8")
@@ -125,6 +128,7 @@ def test_predict_shows_a_table_as_it_is_and_harmlessly(root, tmp_path, capsys):
     assert all(line.isprintable() for line in lines)
 
 
+@pytest.mark.slow
 def test_a_wide_table_is_read_as_far_as_it_fits(root, tmp_path, capsys):
     table = tmp_path / "wide.csv"
     header = ",".join(f"yards {i}" for i in range(200))
@@ -173,6 +177,7 @@ def test_results_are_shown_as_the_table_has_them(root, tmp_path, capsys):
     assert cells <= known | {"0", "1", "2", "-", "(no row)", "no result"}
 
 
+@pytest.mark.slow
 def test_inputs_beyond_the_buckets_of_a_run_are_read(root, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(root / "run", run)

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_the_kernel_asked_for_computes_on_every_chip_and_holds_no_scores():
     if importlib.util.find_spec("libtpu") is None:
         pytest.skip("compiling for TPUs needs libtpu (pip install 'jax[tpu]')")

@@ -134,6 +134,7 @@ def gradients():
     return [jax.tree.map(lambda leaf, i=i: np.asarray(leaf[i]), jacobian) for i in range(3)]
 
 
+@pytest.mark.slow
 def test_every_parameter_learns_and_padding_does_not():
     grads = gradients()[0]
     words, chars = grads["words"]["word_vectors"], grads["words"]["characters"]["table"]
@@ -188,6 +189,7 @@ def test_special_numbers_come_first():
     assert not np.allclose(special[0], special[1]), "and is read with the passage"
 
 
+@pytest.mark.slow
 def test_dropout_follows_its_key():
     model = make()
     a, b, again = (run(model, make_batch(), jax.random.key(k)).ability for k in (0, 1, 0))

@@ -96,6 +96,7 @@ def softmax(x):
     return x / x.sum(axis=-1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_modules_are_those_of_the_original(parser):
     """Attention, concatenation and heads as Hwang et al. describe them, one column at a time."""
     batch = make_batch([1])
@@ -172,6 +173,7 @@ def test_the_last_two_layers_are_read(parser):
     np.testing.assert_array_equal(parser._encode(batch, None), expected)
 
 
+@pytest.mark.slow
 def test_every_parameter_learns_and_dropout_is_asked_for(parser):
     batch = make_batch([0, 1])
     z = jnp.array([[0, 1, 1, 1, 2, 0, 1] + [-1] * 8, [2, 0, 2, 0, 0, 1, 1, 1, 1, 2, 3] + [-1] * 4])

@@ -162,6 +162,7 @@ def test_recall_counts_the_first_mention():
     assert [recall.at(n) for n in (1, 2, 3, 80)] == [1 / 4, 2 / 4, 2 / 4, 2 / 4]
 
 
+@pytest.mark.slow
 def test_every_damaged_file_of_an_index_is_named(folder, tmp_path):
     files = [file.relative_to(folder) for file in folder.rglob("*") if file.is_file()]
     assert {"meta.json", "store", "articles", "bm25"} <= {file.parts[0] for file in files}

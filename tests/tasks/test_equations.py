@@ -38,6 +38,7 @@ from hardem_jax.tasks.equations import EquationTask
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
+from tests.marks import slow
 from tests.tasks.listed import Listed
 from tests.training.toy_problem import count_compilations
 
@@ -178,7 +179,7 @@ def random_input(rng):
     return make_input(f"q{rng.integers(1000)}", int(rng.integers(9, 13)), numbers, pairs)
 
 
-@pytest.mark.parametrize("objective", [FirstOnly(), MML(), HardEM(tau=3)])
+@pytest.mark.parametrize("objective", [HardEM(tau=3), *slow(FirstOnly(), MML())])
 def test_one_compilation_for_all_batches_of_a_bucket(tagger, objective, caplog):
     graphdef, params = tagger
     mesh, optimizer = data_mesh(2), optax.sgd(1e-3)

@@ -17,6 +17,7 @@ from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from hardem_jax.training.tree_paths import named_leaves
 from tests.hlo import collectives
+from tests.marks import slow
 from tests.tasks.toy import TASKS, make_bert
 
 TOKENS, ROW_TOKENS = 24, 50
@@ -61,7 +62,7 @@ def assert_same_step(one, other):
 
 # SQLova reads `encode_layers`, which is tested below; `experiments.benchmark.packing` compares its
 # losses, which take half a minute to compile.
-@pytest.mark.parametrize("task", ["spans", "equations"])
+@pytest.mark.parametrize("task", ["spans", *slow("equations")])
 def test_a_packed_step_is_the_step(task):
     batch = batch_of(task)
     assert packed(batch)["packing"].size < 0.95 * batch["where"].size

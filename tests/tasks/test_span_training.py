@@ -17,6 +17,7 @@ from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from hardem_jax.training.tree_paths import named_leaves
+from tests.marks import slow
 from tests.training.toy_problem import count_compilations
 
 CONFIG = BertConfig(
@@ -71,6 +72,7 @@ def run(objective, num_devices, **options):
 WITHOUT_GRADIENT = ("span_scores.bias", "key.bias")
 
 
+@pytest.mark.slow
 def test_one_device_and_eight_train_alike_dropout_and_annealing_included():
     one = run(HardEM(tau=3), 1)
     eight = run(HardEM(tau=3), 8)
@@ -81,7 +83,7 @@ def test_one_device_and_eight_train_alike_dropout_and_annealing_included():
             np.testing.assert_allclose(eight[2][name], expected, atol=2e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("buckets", [(16,), (16, 24)])
+@pytest.mark.parametrize("buckets", [[16, 24], *slow([16])])
 def test_one_compilation_per_bucket_and_none_for_annealing(buckets, caplog):
     with jax.log_compiles():
         _, hard, _ = run(HardEM(tau=3), 2, buckets=buckets)

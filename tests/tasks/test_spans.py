@@ -20,6 +20,7 @@ from hardem_jax.tasks.base import Reader
 from hardem_jax.tasks.config import LatentConfig, SpanInference
 from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading
 from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs, make_span_loss
+from tests.marks import slow
 
 CONFIG = BertConfig(
     vocab_size=30,
@@ -279,7 +280,7 @@ def grouped_loss(reader, objective, **latent):
 
 @pytest.mark.parametrize(
     ("objective", "combine"),
-    [(HardEM(), np.max), (MML(), np.sum), (FirstOnly(), lambda p: p[0])],
+    [(MML(), np.sum), *slow((HardEM(), np.max), (FirstOnly(), lambda p: p[0]))],
 )
 def test_windows_of_a_group_have_one_softmax_and_one_z(reader, objective, combine):
     value, metrics, said = grouped_loss(reader, objective, scope="document")

@@ -18,6 +18,7 @@ from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.tree_paths import named_leaves
+from tests.marks import slow
 from tests.training import toy_problem as toy
 
 SETTINGS = {"learning_rate": "5e-05", "data": "train.json"}
@@ -70,7 +71,7 @@ def test_the_average_is_loaded_where_a_state_holds_one(tmp_path):
     assert_same(loaded, average)
 
 
-@pytest.mark.parametrize("num_devices", [1, 8])
+@pytest.mark.parametrize("num_devices", [8, *slow(1)])
 def test_state_position_and_progress_come_back(tmp_path, num_devices):
     # A state with no zeros left in it, so that a missed array would show.
     state = make_state(seed=7)

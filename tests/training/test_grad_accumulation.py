@@ -147,6 +147,7 @@ def test_arrays_without_the_axis_of_parts_are_named(shape):
         place_batch({"x": np.zeros(shape)}, data_mesh(1), accumulate=2)
 
 
+@pytest.mark.slow
 def test_the_loop_accumulates(tmp_path):
     class Parts(type(toy.batches())):
         """The same rows, as two parts of a batch."""

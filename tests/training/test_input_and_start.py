@@ -88,6 +88,7 @@ def test_the_share_of_waiting_leaves_out_evaluations_and_the_first_step(tmp_path
                      "compiled_ahead": 2.0, "first_step": 8.0}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_shape_is_compiled_before_the_first_step_and_never_again(tmp_path, caplog):
     main = threading.get_ident()
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = Path(__file__).with_name("kill_worker.py")
@@ -61,6 +62,7 @@ def metric_lines(folder):
     return [{k: v for k, v in line.items() if k not in timed} for line in lines]
 
 
+@pytest.mark.slow
 def test_killed_ten_times_ends_as_if_never_killed(tmp_path):
     rng = random.Random(int(os.environ.get("HARDEM_KILL_SEED", "0")))
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"

@@ -17,6 +17,7 @@ from hardem_jax.training.checkpoint import load_params
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
 from hardem_jax.training.optimizer import OptimizerConfig, averaged_params
+from tests.marks import slow
 from tests.training import toy_problem as toy
 
 CONFIG = LoopConfig(
@@ -115,7 +116,7 @@ def test_log_lines_are_averages_over_their_steps(undisturbed):
 
 
 # Before the first checkpoint, on an evaluation, between two checkpoints and two log lines.
-@pytest.mark.parametrize("steps", [2, 12, 13])
+@pytest.mark.parametrize("steps", [13, *slow(2, 12)])
 def test_a_resumed_run_is_the_undisturbed_one(tmp_path, undisturbed, steps):
     folder, expected = undisturbed
     with pytest.raises(Killed):
@@ -157,6 +158,7 @@ def test_a_mismatch_with_the_average_is_told_by_name(averaged):
         load_params(averaged[0] / "last", params)
 
 
+@pytest.mark.slow
 def test_the_average_resumes_bit_for_bit(tmp_path, averaged):
     folder, expected = averaged
     with pytest.raises(Killed):
@@ -165,6 +167,7 @@ def test_the_average_resumes_bit_for_bit(tmp_path, averaged):
     assert lines(tmp_path) == lines(folder)
 
 
+@pytest.mark.slow
 def test_averaging_does_not_touch_the_training(tmp_path, averaged):
     result = run(tmp_path, optimizer=dataclasses.replace(AVERAGED, ema_decay=None))
     jax.tree.map(np.testing.assert_array_equal, result.state.params, averaged[1].state.params)
@@ -172,6 +175,7 @@ def test_averaging_does_not_touch_the_training(tmp_path, averaged):
         assert one == other
 
 
+@pytest.mark.slow
 def test_one_compilation_with_and_without_resuming(tmp_path, caplog):
     mesh = data_mesh(8)
     with jax.log_compiles():
@@ -197,6 +201,7 @@ def test_patience_stops_at_once_and_for_good(tmp_path):
     assert_same_run(again, result)
 
 
+@pytest.mark.slow
 def test_patience_counts_across_a_resumption(tmp_path):
     config = dataclasses.replace(CONFIG, num_steps=100, eval_every=10, patience=2)
     with pytest.raises(Killed):
@@ -276,7 +281,7 @@ def test_an_unknown_monitor_is_refused_before_the_first_step(tmp_path):
         run(tmp_path, config, batches=killed_after(0), metric_names={"score", "largest"})
 
 
-@pytest.mark.parametrize("step", [30, 24])
+@pytest.mark.parametrize("step", [30, *slow(24)])
 def test_a_damaged_checkpoint_costs_steps_and_nothing_else(tmp_path, capsys, undisturbed, step):
     """The run that had ended, and one that was killed: made again from the checkpoint before."""
     folder, expected = undisturbed
@@ -294,6 +299,7 @@ def test_a_damaged_checkpoint_costs_steps_and_nothing_else(tmp_path, capsys, und
     jax.tree.map(np.testing.assert_array_equal, *best)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_error_and_the_run_goes_on(tmp_path, undisturbed):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
@@ -356,7 +362,7 @@ def signalled_at(step, signum):
     return toy.observed(toy.batches(), before_next)
 
 
-@pytest.mark.parametrize(("signum", "step"), [(signal.SIGTERM, 12), (signal.SIGINT, 13)])
+@pytest.mark.parametrize(("signum", "step"), [(signal.SIGTERM, 12), *slow((signal.SIGINT, 13))])
 def test_a_signal_saves_the_step_in_flight(tmp_path, undisturbed, signum, step):
     before = signal.getsignal(signum)
     with pytest.raises(Stopped, match=f"{signum.name} after step {step}, which is saved") as stop:

@@ -155,6 +155,7 @@ def test_the_state_is_donated_and_the_callers_params_are_not():
     assert not params["body"]["kernel"].is_deleted()
 
 
+@pytest.mark.slow
 def test_nnx_params_train_functionally():
     class Model(nnx.Module):
         def __init__(self, rngs):

@@ -63,11 +63,10 @@ def batches(
 ):
     source = examples() if rows is None else rows
     dataset = grain.MapDataset.source(source).seed(seed).shuffle().repeat()
-    return iter(
-        dataset.batch(
-            batch_size, batch_fn=functools.partial(collate, shard=shard)
-        ).to_iter_dataset()
-    )
+    dataset = dataset.batch(batch_size, batch_fn=functools.partial(collate, shard=shard))
+    # Grain's own defaults start 16 threads for every run.
+    options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
+    return iter(dataset.to_iter_dataset(options))
 
 
 def observed(iterator, before_next):

@@ -166,6 +166,7 @@ builders.DropNum(folder=sys.argv[1], data_dir=sys.argv[2], shard_size=2).downloa
 """
 
 
+@pytest.mark.slow
 def test_a_build_that_is_killed_is_made_again_with_the_same_bytes(root, tmp_path):
     folder = inputs.write("drop", root)
     command = [sys.executable, "-c", KILLED, str(folder), str(tmp_path / "killed")]

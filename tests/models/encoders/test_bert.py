@@ -15,6 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.ops.dropout import dropout_seeds
+from tests.marks import slow
 
 CONFIG = BertConfig(50, 16, 2, 4, 32, max_position_embeddings=12)
 BASE = BertConfig(30522, 768, 12, 12, 3072)
@@ -70,12 +71,10 @@ def assert_trees_close(actual, expected, **tolerance):
 @pytest.mark.parametrize(
     ("options", "seed"),
     [
-        ({"remat": "layer"}, None),
-        ({"remat": "layer"}, 0),
-        ({"remat": "attention"}, 0),
-        ({"scan_layers": True}, None),
+        *slow(({"remat": "layer"}, None), ({"remat": "layer"}, 0), ({"remat": "attention"}, 0)),
+        *slow(({"scan_layers": True}, None)),
         ({"scan_layers": True}, 0),
-        ({"scan_layers": True, "remat": "layer"}, 0),
+        *slow(({"scan_layers": True, "remat": "layer"}, 0)),
         ({"scan_layers": True, "remat": "dots"}, 0),
     ],
 )
@@ -88,6 +87,7 @@ def test_remat_and_scan_change_nothing(options, seed):
     assert_trees_close(grads, expected_grads, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_what_is_computed_again_need_not_be_stored():
     """From policy to policy the memory of a step falls, and operations are what it costs."""
     ids = np.ones((8, 96), int)
@@ -165,6 +165,7 @@ def test_bfloat16_stays_close_and_keeps_float32_parameters():
         assert jnp.linalg.norm(a - b) <= 0.05 * jnp.linalg.norm(b) + 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config, millions", [(BASE, 108.9), (LARGE, 334.1)])
 @pytest.mark.parametrize("scan", [False, True])
 def test_standard_sizes_by_shape(config, millions, scan):

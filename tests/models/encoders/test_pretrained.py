@@ -59,6 +59,7 @@ def assert_states_equal(bert, expected, ids, where, types, atol=1e-5):
 # --- parity with PyTorch -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_minilm_equals_pytorch_at_every_level(minilm_dir, torch_bert):
     rng = np.random.default_rng(0)
     ids = rng.integers(1000, 30522, (4, 48))
@@ -93,6 +94,7 @@ def test_tiny_pytorch_model(torch_bert, tmp_path, act):
     assert_states_equal(load_encoder(tmp_path), expected, IDS, WHERE, TYPES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scan", [False, True])
 def test_saved_checkpoint_opens_in_pytorch(torch_bert, tmp_path, scan):
     bert = Bert(CONFIG, rngs=nnx.Rngs(1), scan_layers=scan)
@@ -137,6 +139,7 @@ def test_prefixed_and_old_names(folder):
     assert_same_parameters(load_encoder(folder), expected)
 
 
+@pytest.mark.slow
 def test_options_reach_the_encoder(folder):
     bert = load_encoder(
         folder,

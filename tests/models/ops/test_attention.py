@@ -54,6 +54,7 @@ def assert_trees_close(actual, expected):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segments", [None, SEGMENTS], ids=["whole", "segments"])
 def test_the_kernel_of_tpus_equals_xla(segments):
     inputs = Q, K, V, WHERE, WEIGHT

@@ -29,6 +29,7 @@ from hardem_jax.solutions.equations.enumeration import (
     number_table,
 )
 from hardem_jax.solutions.equations.numbers import NumberMention, find_numbers
+from tests.marks import slow
 
 FLAGS = ("special_numbers", "special_pairs", "lone_special", "lone_text", "question_numbers")
 FLAGS += ("negative", "distinct_values")
@@ -143,7 +144,7 @@ def test_equals_brute_force(seed):
     assert np.mean(np.array(sizes) > 1) > 0.4  # most problems are not trivial
 
 
-@pytest.mark.parametrize("library", [np, jnp])
+@pytest.mark.parametrize("library", [np, *slow(jnp)])
 @pytest.mark.parametrize("seed", range(20))
 def test_table_and_lone_are_all_equations(library, seed):
     rng = np.random.default_rng(seed)
@@ -325,6 +326,7 @@ def test_format_number(value, text):
     assert format_number(value) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rules", "expected"),
     [

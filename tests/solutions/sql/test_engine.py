@@ -111,6 +111,7 @@ def real_tables(shared_dir, split):
     }
 
 
+@pytest.mark.slow
 def test_vectors_of_the_official_engine(shared_dir):
     splits = {split: real_tables(shared_dir, split) for split in ("train", "dev")}
     files = {split: OfficialEngine(shared_dir / f"data/wikisql/{split}.db") for split in splits}

@@ -109,6 +109,7 @@ def losses(folder):
     return [(line["step"], line["loss"]) for line in lines if line["kind"] == "train"]
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_and_resume_after_signals(tmp_path, monkeypatch):
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
     reference = start(undisturbed)

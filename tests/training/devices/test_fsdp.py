@@ -140,6 +140,7 @@ def test_a_device_holds_its_part_of_parameters_moments_and_average():
 MESHES = [((8, 8), (1, 1)), ((8, 4), (8, 2)), ((1, 1), (8, 8)), ((4, 2), (8, 1))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("saved_on", "restored_on"), MESHES)
 def test_a_checkpoint_restores_onto_another_mesh(tmp_path, small_arrays_too, saved_on, restored_on):
     def fresh(devices, fsdp):
@@ -174,6 +175,7 @@ class Killed(Exception):
     pass
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_on_another_mesh(tmp_path, small_arrays_too):
     config = LoopConfig(
         num_steps=10, monitor="score", eval_every=5, checkpoint_every=5, progress=False
