@@ -1,6 +1,9 @@
 """Commands of the experiment modules, called as from a command line."""
 
+import contextlib
+import io
 import json
+import signal
 
 import pytest
 
@@ -21,6 +24,23 @@ def fails(module, capsys, *arguments):
     [line] = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("error: ")
     return line
+
+
+class _Terminal(io.StringIO):
+    def __init__(self, awaited):
+        super().__init__()
+        self.awaited = awaited
+
+    def write(self, text):
+        if self.awaited in text:
+            signal.raise_signal(signal.SIGINT)
+        return super().write(text)
+
+
+def stopped_at(line, module, *arguments):
+    """Runs a command whose user presses Ctrl-C when a line appears on stderr."""
+    with contextlib.redirect_stderr(_Terminal(line)), pytest.raises(SystemExit, match="130"):
+        call(module, *arguments)
 
 
 def evaluation(printed):

@@ -59,7 +59,7 @@ class SpanReader(torch.nn.Module):
                 ).last_hidden_state
         hidden = hidden.float()
         scores = self.span_scores(hidden).masked_fill(~batch["context"][..., None], -torch.inf)
-        log_probs_of = _candidate_by_candidate if self.candidate_losses else _gathered
+        log_probs_of = candidate_by_candidate if self.candidate_losses else gathered
         log_probs = log_probs_of(scores, batch["solutions"])
         in_z = log_probs.masked_fill(~batch["solutions_where"], -torch.inf)
         answerable = batch["solutions_where"].any(dim=1)
@@ -122,14 +122,14 @@ def _without_padding(batch):
     }
 
 
-def _gathered(scores, solutions):
+def gathered(scores, solutions):
     log_probs = F.log_softmax(scores, dim=1)
     start = log_probs[..., 0].gather(1, solutions[..., 0])
     end = log_probs[..., 1].gather(1, solutions[..., 1])
     return start + end
 
 
-def _candidate_by_candidate(scores, solutions):
+def candidate_by_candidate(scores, solutions):
     """As the paper's release has it: cross-entropies of one candidate after the other, stacked."""
     losses = [
         F.cross_entropy(scores[..., 0], candidate[:, 0], reduction="none")

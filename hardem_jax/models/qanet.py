@@ -133,10 +133,10 @@ class EncoderBlock(nnx.Module):
         if index < len(self.convs):
             return self.convs[index](x, where)
         if index == len(self.convs):
-            return self._attend(x, where)
+            return self.attend(x, where)
         return self.output(dropout(jax.nn.relu(self.hidden(x)), self.dropout, key))
 
-    def _attend(self, x, where) -> jax.Array:
+    def attend(self, x, where) -> jax.Array:
         def by_head(y):  # [B, T, D] -> [B, heads, T, D / heads]
             return y.reshape(*y.shape[:2], self.num_heads, -1).transpose(0, 2, 1, 3)
 

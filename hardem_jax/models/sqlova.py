@@ -124,12 +124,12 @@ class SQLova(nnx.Module):
         self, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None = None
     ) -> QueryDistribution:
         question_where, columns = batch["question_where"], batch["columns_where"]
-        tokens = self._encode(batch, rngs)
-        headers = self._read_headers(tokens, batch, rngs)
+        tokens = self.encode_tokens(batch, rngs)
+        headers = self.read_headers(tokens, batch, rngs)
         question = self.question(
             _take(self.question.project(tokens), batch["question_tokens"]),
             question_where,
-            initial=self._initial_states(headers[_NUMBER], columns),
+            initial=self.initial_states(headers[_NUMBER], columns),
             rngs=rngs,
         )
         context = {
@@ -150,12 +150,12 @@ class SQLova(nnx.Module):
             words=batch["words_where"],
         )
 
-    def _encode(self, batch: Mapping[str, Array], rngs: nnx.Rngs | None) -> Array:
+    def encode_tokens(self, batch: Mapping[str, Array], rngs: nnx.Rngs | None) -> Array:
         """``[B, T, I]`` float32: the last layers side by side, the last one first."""
         layers = encode_layers(self.encoder, batch, count=self.num_target_layers, rngs=rngs)
         return jnp.concatenate(layers[::-1], axis=-1).astype(jnp.float32)
 
-    def _read_headers(self, tokens: Array, batch: Mapping[str, Array], rngs) -> Array:
+    def read_headers(self, tokens: Array, batch: Mapping[str, Array], rngs) -> Array:
         """``[6, B, C, h]``: the LSTMs' outputs at the last wordpiece of each header."""
         places, where = batch["header_tokens"], batch["header_where"]
         rows, num_columns, length = places.shape
@@ -166,7 +166,7 @@ class SQLova(nnx.Module):
         )
         return last_output(read, flat).reshape(len(_MODULES), rows, num_columns, -1)
 
-    def _initial_states(self, headers: Array, columns: Array) -> tuple[Array, Array]:
+    def initial_states(self, headers: Array, columns: Array) -> tuple[Array, Array]:
         """States ``[L, 6, 2, B, h/2]``: zeros, but the number module's come from all headers."""
         weights = masked.softmax(self.number_header(headers)[..., 0], columns)
         pooled = jnp.einsum("bc,bch->bh", weights, headers)

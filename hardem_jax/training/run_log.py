@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import jax
@@ -22,14 +22,21 @@ class RunLog:
         config: see `LoopConfig`.
         start: updates made before this process.
         books: holds the averages, and what is known of a run that had ended.
-        began: `time.monotonic()` when the run was called for.
+        began: `clock()` when the run was called for.
+        clock: seconds from any beginning.
     """
 
     def __init__(
-        self, directory: Path, config: LoopConfig, start: int, books: Bookkeeping, began: float
+        self,
+        directory: Path,
+        config: LoopConfig,
+        start: int,
+        books: Bookkeeping,
+        began: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         primary = jax.process_index() == 0
-        self._config, self._books, self._began = config, books, began
+        self._config, self._books, self._began, self._clock = config, books, began, clock
         evaluated = books.evaluated(start)
         self._writer = None
         if primary:
@@ -41,7 +48,7 @@ class RunLog:
             self._display.say(f"{'found ended' if ended else 'resumed'} at step {start}")
 
     def _restart_clock(self) -> None:
-        self._since, self._steps, self._waited = time.monotonic(), 0, 0.0
+        self._since, self._steps, self._waited = self._clock(), 0, 0.0
 
     def first_step(self, step: int, compiling: float, first: float) -> None:
         """Says how long the start took, and starts the clock anew: no rate includes compilation.
@@ -51,7 +58,7 @@ class RunLog:
             compiling: seconds spent compiling before any batch was read.
             first: seconds of the step, from asking for its batch to its result.
         """
-        total = time.monotonic() - self._began
+        total = self._clock() - self._began
         self._display.say(
             f"time to first step: {total:.1f} s (compiled ahead {compiling:.1f} s, "
             f"the step {first:.1f} s)"
@@ -69,7 +76,7 @@ class RunLog:
         self._display.advance()
         if step % self._config.log_every and step != self._config.num_steps:
             return
-        seconds = max(time.monotonic() - self._since, 1e-9)
+        seconds = max(self._clock() - self._since, 1e-9)
         rates = {"steps_per_second": self._steps / seconds, "input_wait": self._waited / seconds}
         means = {**averager.means(), **rates}
         self._restart_clock()
@@ -88,16 +95,16 @@ class RunLog:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Keeps evaluations, checkpoints and compiling ahead out of the rates."""
-        began = time.monotonic()
+        began = self._clock()
         yield
-        self._since += time.monotonic() - began
+        self._since += self._clock() - began
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
         """Counts as waiting for input."""
-        began = time.monotonic()
+        began = self._clock()
         yield
-        self._waited += time.monotonic() - began
+        self._waited += self._clock() - began
 
     def close(self) -> None:
         """Closes file and display."""

@@ -94,11 +94,11 @@ def test_padding_left_out_changes_no_loss(tmp_path):
 
 def test_the_released_loss_is_that_of_gathered_solutions():
     torch = pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
-    from experiments.benchmark.pytorch import _candidate_by_candidate, _gathered
+    from experiments.benchmark.pytorch import candidate_by_candidate, gathered
 
     scores = torch.randn(3, 8, 2, generator=torch.Generator().manual_seed(0))
     solutions = torch.tensor([[[0, 1], [2, 7]], [[3, 3], [0, 0]], [[5, 6], [1, 4]]])
-    one, other = _gathered(scores, solutions), _candidate_by_candidate(scores, solutions)
+    one, other = gathered(scores, solutions), candidate_by_candidate(scores, solutions)
     assert one.shape == (3, 2)
     torch.testing.assert_close(one, other)
 

@@ -162,23 +162,11 @@ def test_without_a_file_vectors_are_learned(root):
     assert not module.words.frozen
 
 
-def test_stopped_and_continued_equals_undisturbed(root, monkeypatch, tmp_path):
-    from hardem_jax.training import loop
-
-    original = loop.RunLog.step
-    calls = []
-
-    def stop_at_third_step(self, step, values):
-        calls.append(step)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return original(self, step, values)
-
-    monkeypatch.setattr(loop.RunLog, "step", stop_at_third_step)
-    with pytest.raises(SystemExit, match="130"):
-        call(*train_flags(root, tmp_path / "stopped"))
-    monkeypatch.setattr(loop.RunLog, "step", original)
-    call(*train_flags(root, tmp_path / "stopped"))
+def test_stopped_and_continued_equals_undisturbed(root, tmp_path):
+    flags = train_flags(root, tmp_path / "stopped")
+    shown = [flag for flag in flags if flag != "--loop.no-progress"]
+    commands.stopped_at("step 2 evaluation", drop, *shown)
+    call(*flags)
     one, two = (Trained(EquationTask, f, "last") for f in (root / "run", tmp_path / "stopped"))
     for a, b in zip(jax.tree.leaves(one.params), jax.tree.leaves(two.params), strict=True):
         np.testing.assert_array_equal(a, b)

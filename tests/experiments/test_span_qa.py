@@ -19,7 +19,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.metrics import triviaqa as official
 from hardem_jax.tasks.base import Trained
 from hardem_jax.tasks.spans import SpanTask
-from tests.commands import OBEYED, SHOWN, call, evaluation, fails
+from tests.commands import OBEYED, SHOWN, call, evaluation, fails, stopped_at
 from tests.tiny import PEOPLE, PLACES, write_checkpoint, write_squad_layout, write_triviaqa
 
 WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
@@ -279,24 +279,12 @@ def test_other_settings_are_refused_and_leave_the_run_as_it_was(root, capsys):
 
 
 @pytest.mark.slow
-def test_stopped_and_continued_equals_undisturbed(root, monkeypatch):
+def test_stopped_and_continued_equals_undisturbed(root):
     """The whole data path resumes, not only the loop."""
-    calls = []
-
-    def stop_at_third_step(self, step, values):
-        calls.append(step)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return original(self, step, values)
-
-    from hardem_jax.training import loop
-
-    original = loop.RunLog.step
-    monkeypatch.setattr(loop.RunLog, "step", stop_at_third_step)
-    with pytest.raises(SystemExit, match="130"):
-        call(triviaqa, *train_flags(root, root / "stopped"))
-    monkeypatch.setattr(loop.RunLog, "step", original)
-    call(triviaqa, *train_flags(root, root / "stopped"))
+    flags = train_flags(root, root / "stopped")
+    shown = [flag for flag in flags if flag != "--loop.no-progress"]
+    stopped_at("step 2 evaluation", triviaqa, *shown)
+    call(triviaqa, *flags)
     one, two = (Trained(SpanTask, root / name, "last", batch_size=4) for name in ("run", "stopped"))
     for a, b in zip(tree_leaves(one.params), tree_leaves(two.params), strict=True):
         np.testing.assert_array_equal(a, b)

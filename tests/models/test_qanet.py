@@ -112,7 +112,7 @@ def test_self_attention_is_the_formula():
         scores = np.einsum("btd,bsd->bts", q[..., part], k[..., part]) / math.sqrt(size)
         context[..., part] = softmax(scores, WHERE[:, None]) @ v[..., part]
     expected = dense(module.attention_output, context)
-    np.testing.assert_allclose(module._attend(jnp.asarray(X), WHERE), expected, atol=1e-5)
+    np.testing.assert_allclose(module.attend(jnp.asarray(X), WHERE), expected, atol=1e-5)
 
 
 def torch_block(torch, module):

@@ -100,9 +100,9 @@ def softmax(x):
 def test_modules_are_those_of_the_original(parser):
     """Attention, concatenation and heads as Hwang et al. describe them, one column at a time."""
     batch = make_batch([1])
-    tokens = parser._encode(batch, None)
-    headers = np.asarray(parser._read_headers(tokens, batch, None))[:, 0]
-    states = parser._initial_states(
+    tokens = parser.encode_tokens(batch, None)
+    headers = np.asarray(parser.read_headers(tokens, batch, None))[:, 0]
+    states = parser.initial_states(
         jnp.asarray(headers)[2][:, None][None][:, :, 0], jnp.ones((1, 3), bool)
     )
     question = parser.question(
@@ -170,7 +170,7 @@ def test_the_last_two_layers_are_read(parser):
         batch["token_ids"], where=batch["where"], token_type_ids=batch["token_type_ids"]
     )
     expected = jnp.concatenate([layers[2], layers[1]], axis=-1)
-    np.testing.assert_array_equal(parser._encode(batch, None), expected)
+    np.testing.assert_array_equal(parser.encode_tokens(batch, None), expected)
 
 
 @pytest.mark.slow

@@ -4,14 +4,15 @@ import json
 import threading
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hardem_jax.training import loop, run_log
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.early_stopping import Bookkeeping
-from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
 from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.run_log import RunLog
 from tests.training import toy_problem as toy
 
 CONFIG = LoopConfig(num_steps=6, monitor="score", progress=False, log_every=2)
@@ -35,47 +36,38 @@ def written(folder, kind):
     return [line for line in map(json.loads, lines) if line["kind"] == kind]
 
 
-def test_the_next_batch_is_fetched_while_the_device_computes(tmp_path, monkeypatch):
-    """Nothing waits for the result of a step before the batch of the next one is placed."""
-    events = []
-    collect = loop._Run._collect
+@pytest.mark.parametrize(("broken", "fetched"), [(1, 1), (2, 3), (4, 5), (6, 6)])
+def test_the_next_batch_is_fetched_while_the_device_computes(tmp_path, broken, fetched):
+    """Nothing waits for the result of a step before the batch of the next one is placed.
 
-    def observed_collect(self, step, *rest):
-        events.append(("collect", step))
-        collect(self, step, *rest)
+    The first step is waited for, to tell how long it took, and so is the last.
+    """
+    drawn = []
 
-    monkeypatch.setattr(loop._Run, "_collect", observed_collect)
-    batches = toy.observed(toy.batches(), lambda drawn: events.append(("fetch", drawn + 1)))
-    run(tmp_path, batches=batches, mesh=data_mesh(1))
-    # The first step is waited for, to tell how long it took, and so is the last.
-    between = [(kind, n) for n in range(3, 6) for kind, n in (("fetch", n + 1), ("collect", n))]
-    expected = [("fetch", 1), ("collect", 1), ("fetch", 2), ("fetch", 3), ("collect", 2)]
-    assert events == [*expected, *between, ("collect", 6)]
+    def loss_fn(params, batch, *, step, **keys):
+        loss, metrics = toy.loss_fn(params, batch, step=step, **keys)
+        return jnp.where(step == broken - 1, jnp.nan, loss), metrics
+
+    batches = toy.observed(toy.batches(), lambda before: drawn.append(before + 1))
+    with pytest.raises(NonFiniteLossError, match=f"^step {broken}:"):
+        run(tmp_path, loss_fn=loss_fn, batches=batches, mesh=data_mesh(1))
+    assert drawn == [*range(1, fetched + 1)]
 
 
-class Clock:
-    """Time that passes when told to."""
-
+def test_the_share_of_waiting_leaves_out_evaluations_and_the_first_step(tmp_path):
     now = 100.0
-
-    def monotonic(self):
-        return self.now
-
-
-def test_the_share_of_waiting_leaves_out_evaluations_and_the_first_step(tmp_path, monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(run_log, "time", clock)
-    log = run_log.RunLog(tmp_path, CONFIG, 0, Bookkeeping(), began=90.0)
+    log = RunLog(tmp_path, CONFIG, 0, Bookkeeping(), began=90.0, clock=lambda: now)
 
     def spend(context, seconds):
+        nonlocal now
         with context:
-            clock.now += seconds
+            now += seconds
 
     spend(log.waiting(), 7.0)
     log.first_step(1, compiling=2.0, first=8.0)
     for step, (waiting, computing, evaluating) in enumerate([(1, 3, 50), (2, 2, 0), (0, 4, 9)]):
         spend(log.waiting(), waiting)
-        clock.now += computing
+        now += computing
         log.step(step + 1, {"loss": 1.0})
         spend(log.paused(), evaluating)
     spend(log.waiting(), 1.0)

@@ -14,7 +14,6 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import Bert, BertConfig
-from hardem_jax.models.ops.dropout import dropout_seeds
 from tests.marks import slow
 
 CONFIG = BertConfig(50, 16, 2, 4, 32, max_position_embeddings=12)
@@ -201,14 +200,13 @@ def test_dropout_follows_the_key_and_differs_between_layers(monkeypatch):
     assert np.abs(run[0] - run[2]).max() > 0.1
     np.testing.assert_array_equal(bert(IDS, where=WHERE), bert(IDS, where=WHERE))
 
-    seen = []
+    seen, bits = [], jax.random.bits
 
-    def record(key):
-        seen.append(np.asarray(dropout_seeds(key)).tobytes())
-        return dropout_seeds(key)
+    def record(key, *arguments):
+        seen.append(np.asarray(bits(key, *arguments)).tobytes())
+        return bits(key, *arguments)
 
-    monkeypatch.setattr("hardem_jax.models.encoders.bert.dropout_seeds", record)
-    monkeypatch.setattr("hardem_jax.models.ops.dropout.dropout_seeds", record)
+    monkeypatch.setattr(jax.random, "bits", record)
     bert(IDS, where=WHERE, rngs=nnx.Rngs(dropout=1))
     # One for the embeddings, three per layer, all different.
     assert len(seen) == len(set(seen)) == 1 + 3 * CONFIG.num_hidden_layers

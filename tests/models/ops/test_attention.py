@@ -91,7 +91,10 @@ def program_for(platform, implementation, *, dtype=jnp.bfloat16, rate=0.0):
 
 @pytest.fixture
 def cudnn_here(monkeypatch):
-    """JAX finds a version of cuDNN on this machine, which is enough to trace its kernels."""
+    """JAX finds a version of cuDNN on this machine, which is enough to trace its kernels.
+
+    JAX has no public way to say so, and its kernels are to be tested without a GPU.
+    """
     library = pytest.importorskip("jax._src.cudnn.fused_attention_stablehlo")
     version = types.SimpleNamespace(cudnn_get_version=lambda: 91000)
     monkeypatch.setattr(library, "cuda_versions", version)

@@ -1,7 +1,6 @@
 """Equations: Z against brute force in exact arithmetic, its order, and f."""
 
 import itertools
-import time
 from fractions import Fraction
 
 import jax.numpy as jnp
@@ -237,20 +236,17 @@ def test_percent_as_term_and_as_factor():
     assert enumerate_equations(table, 2.5, factor).tolist() == []
 
 
-def test_blocks_change_nothing(monkeypatch):
-    rng = np.random.default_rng(0)
-    table = table_of([1, 2], rng.integers(0, 9, 40), [3])
-    whole = enumerate_equations(table, 4)
-    monkeypatch.setattr("hardem_jax.solutions.equations.enumeration._MAX_ELEMENTS", 100)
-    np.testing.assert_array_equal(enumerate_equations(table, 4), whole)
-    assert len(whole) > 50
-
-
 def test_many_numbers():
     # 3,000 numbers make 13.5 million pairs; only blocks of them are in memory at once.
-    table = table_of(SPECIAL_NUMBERS, 7.0 * np.arange(2, 3002))
+    values = 7.0 * np.arange(2, 3002)
+    table = table_of(SPECIAL_NUMBERS, values)
     found = enumerate_equations(table, 7.0 * (3001 + 3000))
     assert found.tolist() == [[10 + 2998, PLUS, 10 + 2999, PLUS]]
+    # In every block there are differences of five sevens, and in the first their sum.
+    found = enumerate_equations(table, 7.0 * 5)
+    differences = [[10 + n, MINUS, 15 + n, PLUS] for n in range(2995)]
+    pairs = [row for row in found.tolist() if row[0] >= 10 and row[2] >= 10]
+    assert sorted(pairs) == sorted([*differences, [10, PLUS, 11, PLUS]])
 
 
 def test_no_numbers():
@@ -336,20 +332,18 @@ def test_format_number(value, text):
     ],
 )
 def test_every_solution_of_real_questions_is_one(shared_dir, rules, expected):
-    """f(z) = y, computed from the text again in exact arithmetic; and the speed of it all."""
+    """f(z) = y, computed from the text again in exact arithmetic."""
     examples = []
     for split in ("train", "dev"):
         file = shared_dir / f"data/drop/drop_dataset_{split}.json"
         examples += read_drop(file, skips=ExclusionCounts())
     assert len(examples) == 4170 + 742
-    started = time.process_time()
     solved = []
     for passage, group in itertools.groupby(examples, key=lambda example: example.passage):
         mentions = find_numbers(passage)
         for example in group:
             table = number_table(mentions, find_numbers(example.question))
             solved.append((example, table, enumerate_equations(table, example.answer, rules)))
-    assert time.process_time() - started < 10
     for example, table, equations in solved:
         result = execute_equation(equations, table, rules)
         assert (np.abs(result - example.answer) <= 0.5e-5).all()
