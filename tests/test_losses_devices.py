@@ -100,6 +100,7 @@ def test_shard_map_with_an_empty_device_is_one_device(loss, check_vma):
     assert_allclose(gradient, expected_gradient, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @over_all_losses
 def test_a_sum_over_devices_is_the_sum_of_their_rows(loss):
     # What a user writes without `mean_over`: sums of values and of rows, then their quotient.
@@ -136,6 +137,7 @@ def test_vmap_with_an_axis_name_is_one_device():
     assert_allclose(gradient, [expected_gradient] * DEVICES, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @needs_explicit_axes
 @over_all_losses
 @pytest.mark.parametrize("spec", [P("data"), P(None, "data"), P()], ids=str)
@@ -152,6 +154,7 @@ def test_padded_rows_on_an_explicit_mesh_are_those_on_one_device(loss, spec):
     assert_allclose(many.gradient, one.gradient, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 @needs_explicit_axes
 @over_all_losses
 def test_ragged_rows_on_an_explicit_mesh_are_those_on_one_device(loss):
@@ -168,6 +171,7 @@ def test_ragged_rows_on_an_explicit_mesh_are_those_on_one_device(loss):
     assert_allclose(many.gradient, one.gradient, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_linen_model_trained_with_pmap_is_the_one_trained_on_one_device():
     nn = pytest.importorskip("flax.linen")
     features, where = unequal_batch()
@@ -240,6 +244,7 @@ def sampled_solutions(scores, key, samples, num_rows):
     return log_probs, drawn % 3 == 0, rows
 
 
+@pytest.mark.slow
 @over_all_losses
 def test_sampled_ragged_solutions_in_shard_map_are_those_of_one_device(loss):
     scores = jnp.asarray(np.random.default_rng(23).normal(size=(8, 9)), jnp.float32)

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hardem_jax.losses import em_loss, hard_em_loss
 from hardem_jax.posteriors import soft
 from tests.loss_cases import ALL_LOSSES, INF, PAPER_LOSSES, evaluate, over_all_losses, random_rows
+from tests.marks import slow
 
 
 def shuffled_ragged(seed, log_probs, where):
@@ -114,7 +115,11 @@ def test_vmap_over_the_ragged_layout():
 
 @pytest.mark.parametrize(
     "loss, dtype",
-    [(x, jnp.bfloat16) for x in ALL_LOSSES] + [(x, jnp.float16) for x in PAPER_LOSSES],
+    [
+        *((x, jnp.bfloat16) for x in PAPER_LOSSES),
+        *slow(*((x, jnp.bfloat16) for x in ALL_LOSSES[3:])),
+        *slow(*((x, jnp.float16) for x in PAPER_LOSSES)),
+    ],
 )
 def test_low_precision_is_float32_on_the_rounded_input(loss, dtype):
     log_probs, where = random_rows(14)
@@ -129,6 +134,7 @@ def test_low_precision_is_float32_on_the_rounded_input(loss, dtype):
     assert_allclose(*gradients, rtol=float(jnp.finfo(dtype).eps))
 
 
+@pytest.mark.slow
 @over_all_losses
 def test_eight_devices_are_one_device(loss):
     mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))

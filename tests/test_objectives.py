@@ -86,6 +86,7 @@ def test_one_draw_for_the_whole_batch_with_the_right_frequency_and_the_metric_kn
     assert (np.abs(frequency - probability) <= four_deviations).all(), frequency
 
 
+@pytest.mark.slow
 def test_gradient_is_that_of_the_objective_drawn():
     gradient = jax.jit(jax.grad(lambda x, key: annealed_loss(x, step=1, key=key, tau=2)))
     seen = set()

@@ -21,6 +21,7 @@ from hardem_jax import (
     posteriors,
 )
 from hardem_jax.losses import hard_probability
+from tests.marks import slow
 
 LOSSES = [hard_em_loss, mml_loss, first_only_loss]
 
@@ -128,7 +129,7 @@ def test_tied_spans_get_one_answer_not_half_an_answer_each():
     assert_array_equal(gradient, [-1.0, 0.0, 0.0, 0.0])
 
 
-@pytest.mark.parametrize("layout", ["padded", "ragged"])
+@pytest.mark.parametrize("layout", ["padded", *slow("ragged")])
 def test_no_solution_is_cut_off_however_many_there_are(layout):
     # The likeliest stands last, where a limit on mentions in document order would drop it.
     log_probs = jnp.linspace(-9.0, -1.0, 5_000)

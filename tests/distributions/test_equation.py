@@ -144,7 +144,7 @@ def test_hard_em_pulls_at_the_tags_of_one_equation():
         np.testing.assert_array_equal(gradient[b], expected)
 
 
-@pytest.mark.parametrize("loss", [hard_em_loss, mml_loss, first_only_loss])
+@pytest.mark.parametrize("loss", [mml_loss, *slow(hard_em_loss, first_only_loss)])
 @pytest.mark.parametrize("filler", [NOTHING, (0, 0, 0, 0), (4, PLUS, 4, PLUS)])
 def test_gradients_are_finite_and_none_reaches_what_is_no_number(example, loss, filler):
     logits, where, rest, _ = example
@@ -168,7 +168,7 @@ def test_gradients_are_finite_and_none_reaches_what_is_no_number(example, loss, 
     np.testing.assert_allclose(of_rest, [-0.5, -0.5, 0.0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("num_slots", [0, 1, 2, 5])
+@pytest.mark.parametrize("num_slots", [0, 5, *slow(1, 2)])
 @pytest.mark.parametrize("ties", [False, True])
 def test_top_equals_exhaustive_search(num_slots, ties):
     batch, k = 60, 12
@@ -324,7 +324,7 @@ def test_without_numbers_only_counts_are_left_however_unlikely(abilities):
     assert mode[2].tolist() == [counts[2].argmax(), COUNT, -1, NONE]
 
 
-@pytest.mark.parametrize("loss", [hard_em_loss, mml_loss, first_only_loss])
+@pytest.mark.parametrize("loss", [mml_loss, *slow(hard_em_loss, first_only_loss)])
 def test_gradients_of_both_abilities_are_finite(abilities, loss):
     logits, where, _ = abilities
     rows = [(1, PLUS, -1, NONE), (3, COUNT, -1, NONE), NOTHING, (12, COUNT, -1, NONE)]
@@ -393,7 +393,7 @@ def over_equations(logits, rules, kinds=KINDS, **options):
 
 
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("scale", [1, 60])  # exp(120) is no float32
+@pytest.mark.parametrize("scale", [60, *slow(1)])  # exp(120) is no float32
 def test_over_equations_is_a_softmax_over_z_tot(rules, scale):
     logits = np.random.default_rng(7).normal(size=(len(KINDS), 5, 4)) * scale
     _, equations = over_equations(logits, rules)
@@ -481,6 +481,7 @@ def test_gradients_of_the_softmax_are_those_of_brute_force_and_finite(loss):
     assert np.all(np.asarray(gradient)[~where] == 0)
 
 
+@pytest.mark.slow
 def test_a_tag_without_mass_leaves_the_softmax_finite():
     logits = np.random.default_rng(12).normal(size=(1, 3, 3))  # no PERCENT
     rules = dataclasses.replace(RULES[0], percent="term")
@@ -493,6 +494,7 @@ def test_a_tag_without_mass_leaves_the_softmax_finite():
     assert np.isfinite(value) and np.all(np.isfinite(gradient)) and np.any(gradient != 0)
 
 
+@pytest.mark.slow
 def test_signs_over_equations_and_counts_add_up_to_one(abilities):
     logits, where, product = abilities
     rules = equation_rules.EquationRules(special_numbers=False, max_count=9)

@@ -97,6 +97,7 @@ def test_low_precision_logits_are_normalised_in_float32():
     np.testing.assert_allclose(np.exp(spans.start).sum(), 1.0, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_rows_that_share_a_softmax_are_one_long_row(example):
     start, end, where, _ = example
     start, end, where = (np.concatenate([x, x[::-1] / 2 if x.dtype != bool else x[::-1]])

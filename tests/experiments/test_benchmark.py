@@ -70,6 +70,7 @@ def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
         assert name in printed
 
 
+@pytest.mark.slow
 def test_an_encoder_alone_is_a_step_too(tmp_path):
     setting = Setting(Sizes(1000, 32, 1, 2, 64), rows=4, tokens=24, solutions=1, task="encoder")
     write_weights(setting, tmp_path)

@@ -231,12 +231,14 @@ def test_predict_shows_the_answer_and_where_it_comes_from(ask):
     assert answers[1 : 1 + len(sentences)] == [f"        {s}" for s in sentences]
 
 
+@pytest.mark.slow
 def test_predict_shows_a_passage_as_it_is_and_harmlessly(ask):
     answers, _ = ask(f"Ada ran 41 yards {OBEYED} then 38 {OBEYED}.")
     assert any(SHOWN in line for line in answers)
     assert all(line.isprintable() for line in answers)
 
 
+@pytest.mark.slow
 def test_predict_says_what_the_model_does_not_see(ask):
     _, notes = ask(PASSAGE + " Ada ran yards." * 5 + " Then 44 and 45.")
     assert notes == ["note: text longer than the model reads; 2 of its numbers left out"]

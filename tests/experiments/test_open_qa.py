@@ -11,6 +11,9 @@ from hardem_jax.data.prepared.spans import PreparedSplit
 from tests import commands
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
 
+# The quick tests of a reader are those of TriviaQA.
+pytestmark = pytest.mark.slow
+
 call = functools.partial(commands.call, nq_open)
 fails = functools.partial(commands.fails, nq_open)
 

@@ -9,6 +9,7 @@ from experiments.quickstart.run import Quickstart
 from experiments.quickstart.starting_values import start_by_matching
 from hardem_jax.cli.command import run_command
 from hardem_jax.models.encoders.bert import Bert, BertConfig
+from tests.marks import slow
 
 
 def call(*arguments):
@@ -46,7 +47,7 @@ def test_what_a_person_got_wrong_is_one_line(flags, culprit, capsys):
     assert culprit in line
 
 
-@pytest.mark.parametrize("look", [1, -1])
+@pytest.mark.parametrize("look", [1, *slow(-1)])
 def test_heads_start_by_looking_for_the_same_word_and_at_a_neighbour(look):
     encoder = Bert(BertConfig(40, 64, 2, 2, 128, 32), rngs=nnx.Rngs(0))
     start_by_matching(encoder, seed=0, look=look)

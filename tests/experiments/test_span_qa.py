@@ -218,6 +218,7 @@ def evaluate_flags(root, *more):
     ]
 
 
+@pytest.mark.slow
 def test_other_evaluations_have_other_files(root, tmp_path, capsys):
     call(
         triviaqa,

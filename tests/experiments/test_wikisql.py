@@ -100,6 +100,7 @@ def test_evaluation_measures_with_annotated_queries(root, capsys):
     assert set(rows[0]["sql"]) == {"sel", "agg", "conds"}
 
 
+@pytest.mark.slow
 def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     table = tmp_path / "mine.csv"
     table.write_text('who,"lives in",yards\nAda,"Oslo\'; DROP TABLE t; --",5\nBo,Rome,7\n')

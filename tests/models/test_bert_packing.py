@@ -8,6 +8,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from tests.hlo import collectives
+from tests.marks import slow
 
 # Rows of 14 tokens, more than the position table has.
 CONFIG = BertConfig(50, 16, 2, 4, 32, max_position_embeddings=9)
@@ -60,7 +61,7 @@ def assert_same_gradients(actual, expected):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("scan", [True, *slow(False)])
 def test_texts_that_share_a_row_are_as_if_alone(scan):
     step, params = step_of(Bert(CONFIG, rngs=nnx.Rngs(0), scan_layers=scan))
     step = jax.jit(step)

@@ -64,6 +64,7 @@ def test_numbers_are_tagged_at_their_wordpiece_and_special_ones_from_the_pooled_
     assert np.all(np.isfinite(tags.tags[:, :NUM_SPECIAL]))
 
 
+@pytest.mark.slow
 def test_the_two_products_differ_by_the_words_that_say_none(batch):
     numbers, tokens = make()(batch), make(product_over="tokens")(batch)
     tagger = make()
@@ -178,6 +179,7 @@ def with_kinds(batch):
     return batch | {"kinds": jnp.array(np.concatenate([special, kinds], axis=1))}
 
 
+@pytest.mark.slow
 def test_with_rules_the_equations_of_z_tot_add_up_to_one(batch):
     rules = EquationRules()
     batch = with_kinds(batch)

@@ -73,6 +73,7 @@ def test_outputs_are_those_of_lstms_one_by_one(lstms, x, from_zero):
     np.testing.assert_array_equal(last_output(found, jnp.asarray(WHERE)), np.stack(at_the_end, 1))
 
 
+@pytest.mark.slow
 def test_padding_is_not_read(lstms, x):
     spoiled = np.where(WHERE[..., None], x, 1e3)
     one, other = (lstms(lstms.project(y), jnp.asarray(WHERE)) for y in (x, spoiled))

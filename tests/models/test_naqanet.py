@@ -91,6 +91,7 @@ def logits(equations):
     return equations.ability, signs, equations.counts
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing():
     out = run(make(), pad(make_batch(), words=5, chars=4, numbers=2))
     extra, signs = np.asarray(out.signs.tags[:, 3:]), out.signs
@@ -101,6 +102,7 @@ def test_padding_changes_nothing():
         np.testing.assert_allclose(padded, alone, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_examples_of_a_batch_do_not_meet():
     batch = {name: array[1:2] for name, array in make_batch().items()}
     for one, many in zip(logits(run(make(), batch)), logits(plain()), strict=True):
@@ -159,6 +161,7 @@ def test_heads_read_what_they_should():
         assert all(np.all(leaf == 0) for leaf in jax.tree.leaves(signs[unused])), unused
 
 
+@pytest.mark.slow
 def test_number_of_passes_reaches_signs_but_not_counts():
     once = run(make(dataclasses.replace(CONFIG, num_passes=1)), make_batch())
     np.testing.assert_allclose(once.counts, plain().counts, atol=1e-5)
@@ -174,6 +177,7 @@ def test_a_number_is_read_at_its_word():
     assert not np.allclose(swapped[0, :3], swapped[1, :3], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_special_numbers_come_first():
     model = make(dataclasses.replace(CONFIG, num_special=4))
     signs = run(model, make_batch()).signs
@@ -198,6 +202,7 @@ def test_dropout_follows_its_key():
     assert not np.allclose(a, plain().ability, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_bfloat16_keeps_heads_and_probabilities_in_float32():
     model = make(dtype=jnp.bfloat16)
     for head in model.ability, model.signs, model.counts:

@@ -50,6 +50,7 @@ def test_selector_pools_over_real_tokens_alone(batch):
     assert np.all(np.isfinite(logits))
 
 
+@pytest.mark.slow
 def test_padding_gets_no_gradient_from_any_head(batch):
     graphdef, params = nnx.split(make(), nnx.Param)
 

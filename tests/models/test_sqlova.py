@@ -74,6 +74,7 @@ def test_shapes_and_masks(parser):
     assert np.all(queries.first[0, :, :, 3] == -np.inf)
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing(parser):
     """Alone and tight, or beside another and in a larger batch full of junk."""
     read = jax.jit(parser)

@@ -8,6 +8,7 @@ from flax import nnx
 
 from hardem_jax.errors import InputError
 from hardem_jax.models.word_encoder import CharacterCNN, Highway, WordEncoder
+from tests.marks import slow
 
 RNG = np.random.default_rng(0)
 WIDTH, FILTERS = 3, 7
@@ -40,7 +41,7 @@ def test_character_convolution_is_the_formula():
         np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("length", [8, 15])
+@pytest.mark.parametrize("length", [15, *slow(8)])
 def test_padding_characters_change_nothing(length):
     cnn = make_cnn()
     np.testing.assert_allclose(cnn(char_ids(length)), cnn(char_ids(7)), atol=1e-6)
@@ -90,6 +91,7 @@ def word_gradient(encoder, key=None):
     return nnx.to_pure_dict(jax.jit(jax.grad(loss))(params))
 
 
+@pytest.mark.slow
 def test_pretrained_vectors_are_used_and_get_no_gradient():
     vectors = RNG.normal(size=(6, 3))
     encoder = make_encoder(vectors)

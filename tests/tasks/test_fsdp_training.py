@@ -32,6 +32,7 @@ def compiled_step(monkeypatch):
     return state_shardings(params, mesh), params, compiled.lower(state, batch).compile()
 
 
+@pytest.mark.slow
 def test_parameters_are_gathered_once_and_no_activation_is_sent(compiled_step):
     shardings, params, compiled = compiled_step
     leaves = zip(jax.tree.leaves(params), jax.tree.leaves(shardings), strict=True)

@@ -62,6 +62,7 @@ def assert_same_step(one, other):
 
 # SQLova reads `encode_layers`, which is tested below; `experiments.benchmark.packing` compares its
 # losses, which take half a minute to compile.
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["spans", *slow("equations")])
 def test_a_packed_step_is_the_step(task):
     batch = batch_of(task)
@@ -76,6 +77,7 @@ def test_every_device_packs_its_own_rows_and_sends_none():
     assert {kind for kind, _ in collectives(compiled.as_text())} == {"all-reduce"}
 
 
+@pytest.mark.slow
 def test_layers_of_packed_rows_in_bfloat16():
     batch = batch_of("spans")
     bert = tiny_bert(dtype=jnp.bfloat16, scan_layers=True)

@@ -91,6 +91,7 @@ def test_one_compilation_per_bucket_and_none_for_annealing(buckets, caplog):
     assert hard[0] == 0 and hard[3] == 1  # both objectives were taken by the one program
 
 
+@pytest.mark.slow
 def test_bfloat16_computes_close_to_float32_and_keeps_float32_parameters():
     exact, *_ = run(MML(), 1)
     losses, _, params = run(MML(), 1, dtype=jnp.bfloat16)

@@ -86,7 +86,7 @@ def loss_of(reader, windows, objective, **sizes):
 
 @pytest.mark.parametrize(
     ("objective", "combine"),
-    [(HardEM(), np.max), (MML(), np.sum), (FirstOnly(), lambda p: p[0])],
+    [(HardEM(), np.max), *slow((MML(), np.sum), (FirstOnly(), lambda p: p[0]))],
 )
 def test_loss_is_the_mean_over_items_of_span_and_selector_costs(reader, objective, combine):
     graphdef, params = reader
@@ -172,6 +172,7 @@ def evaluate(reader, windows, questions, left_out=(), **config):
     return task(reader, **config).score(data, iter(read(reader, windows, **config)))
 
 
+@pytest.mark.slow
 def test_readings_are_those_of_the_window_alone(reader):
     """Neither batch size nor neighbours nor buckets change what is read."""
     together = dict(read(reader, WINDOWS))

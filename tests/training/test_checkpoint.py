@@ -207,6 +207,7 @@ def as_if_saved_by_two(folder):
     return second
 
 
+@pytest.mark.slow
 def test_the_position_of_other_processes_is_taken_up_where_they_agree(tmp_path):
     data = toy.batches()
     next(data)

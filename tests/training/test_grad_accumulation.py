@@ -14,6 +14,7 @@ from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state, shardings_of
 from hardem_jax.training.step import compile_train_step, make_train_step
+from tests.marks import slow
 from tests.training import toy_problem as toy
 
 PARTS, ROWS = 3, 8
@@ -59,7 +60,7 @@ def run(parts, mesh, steps=3):
     return state, history
 
 
-@pytest.mark.parametrize("num_devices", [1, 4])
+@pytest.mark.parametrize("num_devices", [4, *slow(1)])
 def test_parts_with_unequal_numbers_of_items_are_one_batch(num_devices):
     mesh = data_mesh(num_devices)
     one, expected = run(1, mesh)

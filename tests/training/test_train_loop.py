@@ -336,6 +336,7 @@ def test_a_folder_in_use_is_refused(tmp_path):
         run(tmp_path, batches=toy.observed(toy.batches(), second))
 
 
+@pytest.mark.slow
 def test_progress_lines(tmp_path, capsys):
     run(tmp_path, dataclasses.replace(CONFIG, progress=True))
     err = capsys.readouterr().err.splitlines()
@@ -374,6 +375,7 @@ def test_a_signal_saves_the_step_in_flight(tmp_path, undisturbed, signum, step):
     assert lines(tmp_path) == lines(folder)
 
 
+@pytest.mark.slow
 def test_a_signal_ends_an_evaluation_which_is_made_on_resumption(tmp_path, undisturbed):
     def interrupted(params):
         signal.raise_signal(signal.SIGTERM)

@@ -11,6 +11,7 @@ from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
+from tests.marks import slow
 from tests.training import toy_problem as toy
 
 NUM_STEPS = 20
@@ -39,6 +40,7 @@ def assert_trees_close(a, b, rtol):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-7), a, b)
 
 
+@pytest.mark.slow
 def test_eight_devices_train_as_one():
     one_state, one_losses = run(1)
     eight_state, eight_losses = run(8)
@@ -92,7 +94,7 @@ def test_learning_rate_metric_is_the_rate_of_the_step():
         np.testing.assert_allclose(metrics["learning_rate"], schedule(step), rtol=1e-6)
 
 
-@pytest.mark.parametrize(("num_devices", "weak"), [(1, False), (8, True)])
+@pytest.mark.parametrize(("num_devices", "weak"), [(8, True), *slow((1, False))])
 def test_steps_share_one_compilation(num_devices, weak, caplog):
     mesh = data_mesh(num_devices)
     params = toy.init_params()
@@ -109,6 +111,7 @@ def test_steps_share_one_compilation(num_devices, weak, caplog):
     assert toy.count_compilations(caplog) == 1
 
 
+@pytest.mark.slow
 def test_two_bucket_shapes_are_two_compilations(caplog):
     mesh = data_mesh(8)
     state, train_step = setup(mesh)

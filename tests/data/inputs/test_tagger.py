@@ -208,6 +208,7 @@ def test_equations_beyond_the_room_are_cut_at_the_end(num_solutions, true):
     assert batch["solutions_where"].all() and batch["true_solution"].tolist() == [true]
 
 
+@pytest.mark.slow
 def test_pieces_of_real_texts_hold_the_first_character_of_their_number(shared_dir, minilm_dir):
     tokenizer = load_tokenizer(minilm_dir)
     file = shared_dir / "data" / "drop" / "drop_dataset_dev.json"

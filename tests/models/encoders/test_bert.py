@@ -72,7 +72,7 @@ def assert_trees_close(actual, expected, **tolerance):
     [
         *slow(({"remat": "layer"}, None), ({"remat": "layer"}, 0), ({"remat": "attention"}, 0)),
         *slow(({"scan_layers": True}, None)),
-        ({"scan_layers": True}, 0),
+        *slow(({"scan_layers": True}, 0)),
         *slow(({"scan_layers": True, "remat": "layer"}, 0)),
         ({"scan_layers": True, "remat": "dots"}, 0),
     ],
@@ -152,6 +152,7 @@ def test_a_row_without_tokens_is_finite():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((out, grads)))
 
 
+@pytest.mark.slow
 def test_bfloat16_stays_close_and_keeps_float32_parameters():
     bert = make(dtype=jnp.bfloat16)
     out = bert(IDS, where=WHERE)
@@ -212,7 +213,7 @@ def test_dropout_follows_the_key_and_differs_between_layers(monkeypatch):
     assert len(seen) == len(set(seen)) == 1 + 3 * CONFIG.num_hidden_layers
 
 
-@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("scan", [True, *slow(False)])
 def test_eight_devices_equal_one(scan):
     """Dropout included: its masks do not depend on how the batch is divided."""
     bert = make(scan_layers=scan)

@@ -9,6 +9,7 @@ import pytest
 
 from hardem_jax.models.ops.dropout import dropout_seeds, keep_mask, keep_threshold
 from hardem_jax.models.ops.fused import ACTIVATIONS, attention, layer_norm, linear
+from tests.marks import slow
 
 RNG = np.random.default_rng(0)
 WHERE = np.arange(10)[None] < np.array([10, 7, 1, 3, 10, 9, 5, 2])[:, None]
@@ -41,7 +42,7 @@ SEGMENTS = np.searchsorted([1, 3, 5], np.arange(10), side="right")[None] + np.ze
 
 
 @pytest.mark.parametrize("segments", [None, SEGMENTS], ids=["whole", "segments"])
-@pytest.mark.parametrize("rate", [0.0, 0.4])
+@pytest.mark.parametrize("rate", [0.4, *slow(0.0)])
 def test_attention_and_its_gradient(rate, segments):
     q, k, v, weight = RNG.normal(size=(4, 8, 2, 10, 4)).astype(np.float32)
     seeds = dropout_seeds(jax.random.key(0)) if rate else None

@@ -71,6 +71,7 @@ def run(mesh, steps=3):
     return state, losses
 
 
+@pytest.mark.slow
 def test_eight_devices_with_parts_of_the_parameters_train_as_one(small_arrays_too):
     one, expected = run(data_mesh(1))
     state, losses = run(data_mesh(8, fsdp=4))
