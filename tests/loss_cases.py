@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hardem_jax import losses, posteriors
+from tests.marks import slow
 
 INF = math.inf
 
@@ -83,16 +84,12 @@ ALL_LOSSES = (
     Loss("em_uniform", em(posteriors.uniform), mean_nll),
 )
 PAPER_LOSSES = ALL_LOSSES[:3]
-#: Quick tests try the paper's losses and one E-step; slow ones the others, which share their code.
+#: For what a formula does not change, such as the dtype of a mask or the kind of a mesh: the
+#: losses that have code of their own.
+MAIN_LOSSES = (*PAPER_LOSSES, *(loss for loss in ALL_LOSSES if loss.name == "em_soft"))
+over_main_losses = pytest.mark.parametrize("loss", MAIN_LOSSES, ids=str)
 over_all_losses = pytest.mark.parametrize(
-    "loss",
-    [
-        loss
-        if loss in PAPER_LOSSES or loss.name == "em_soft"
-        else pytest.param(loss, marks=pytest.mark.slow)
-        for loss in ALL_LOSSES
-    ],
-    ids=str,
+    "loss", [*MAIN_LOSSES, *slow(*(x for x in ALL_LOSSES if x not in MAIN_LOSSES))], ids=str
 )
 
 
