@@ -8,11 +8,12 @@ the download's digest (TriviaQA, DROP, WikiSQL)::
     python -m experiments.build build --out built --folder drop --beam direct_num_workers=8 \
         data-set:drop-num --data-set.rules.percent term
     python -m experiments.build show --folder built/hardem_drop_num --split train
-    python -m experiments.build prepare --folder built/hardem_drop_num --out prepared/drop-train
+    python -m experiments.drop train --data built/hardem_drop_num --dev built/hardem_drop_num ...
 
-What ``prepare`` writes is what ``prepare`` of the data set's own module writes of the same files,
-and is trained on in the same way. Builds of other options or other files lie in folders of their
-own; name the one that is meant.
+Numeric and table questions are trained on as they are built. For reading, ``prepare`` cuts the
+documents of a build into windows; it writes what ``prepare`` of the data set's own module writes of
+the same files. Builds of other options or other files lie in folders of their own; name the one to
+read.
 
 ``--beam`` takes the options of Apache Beam, without dashes, for Dataflow, Flink and Spark, too: see
 `hardem_jax.data.builders.beam`.
@@ -29,14 +30,13 @@ from tyro.conf import subcommand
 
 from hardem_jax.analysis import equation_text
 from hardem_jax.cli import spans
+from hardem_jax.cli.builds import BuildCommand
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.preparing import print_summary, sizes
 from hardem_jax.data import build_options
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.windows import WindowConfig
-from hardem_jax.errors import printable, require
-from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.errors import InputError, printable, require
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.spans import execute_span
 from hardem_jax.solutions.sql.enumeration import Query
@@ -54,59 +54,25 @@ DataSet = (
     | Annotated[build_options.DropNumOptions, subcommand("drop-num")]
     | Annotated[build_options.WikiSQLOptions, subcommand("wikisql")]
     | Annotated[build_options.WikiTableQuestionsOptions, subcommand("wikitablequestions")]
+    | Annotated[build_options.TableQuestionsOptions, subcommand("table-questions")]
 )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BuildDataSet:
+class BuildDataSet(BuildCommand):
     """Read the official files, find Z of every question and write both to a TFDS data set.
+
+    The build lies in a folder below ``out`` that is named after its options and the contents of its
+    files. The same command again finds it there; other options or files make another build.
 
     Attributes:
         data_set: which one, and its rules.
-        out: folder of all builds; this one gets a folder below it, which is printed.
-        folder: the official files; without it they are downloaded, where that is possible.
-        splits: to build; by default those whose files are there.
-        beam: options of Apache Beam, as ``name=value``; without the flag, this process builds.
-        shard_size: questions of a shard, which is what a worker does at a time.
     """
 
     data_set: DataSet
-    out: Path
-    folder: Path | None = None
-    splits: tuple[str, ...] = ()
-    beam: tuple[str, ...] | None = None
-    shard_size: int = 256
 
-    def __post_init__(self) -> None:
-        require(self, "shard_size", at_least=1)
-
-    def run(self) -> None:
-        from hardem_jax.data import builders
-
-        builders.quiet()
-        kind = type(self.data_set)
-        more: dict[str, Any] = {}
-        if kind is build_options.WikiTableQuestionsOptions:
-            more["denotation"] = Denotation
-        builder = builders.BUILDERS[kind](
-            data_dir=self.out,
-            folder=self.folder,
-            options=self.data_set,
-            splits=self.splits,
-            shard_size=self.shard_size,
-            **more,
-        )
-        config = None if self.beam is None else builders.beam_config(self.beam)
-        builder.download_and_prepare(download_config=config)
-        build = builders.open_build(builder.data_dir)
-        for split, counts in build.meta["splits"].items():
-            print(f"{counts['questions']:>9}  questions in {split}")
-            print(f"{counts['questions with a solution']:>9}  of them with a solution")
-            print(sizes(counts["solutions per question"]))
-            for reason, count in (counts["excluded"] | counts["warnings"]).items():
-                note = "left out: " if reason in counts["excluded"] else "kept: "
-                print(f"{count:>9}  {note}{reason}")
-        print(build.folder)
+    def options(self) -> Any:
+        return self.data_set
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -137,7 +103,7 @@ class Show:
         for index in range(min(self.count, len(records))):
             record = records[index]
             question, golds, shown, size = _described(build, record)
-            print(printable(f"{record['id'].decode()}  {question}"))
+            print(printable(f"{record['id']}  {question}"))
             print(printable(f"    answer: {' | '.join(golds)}"))
             for line in shown[: self.solutions]:
                 print(printable(f"    {line}"))
@@ -179,17 +145,19 @@ def _mentions(example: ReadingExample) -> Iterator[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepare:
-    """Make a prepared split of a build, to train on or to evaluate on.
+    """Cut a split of a reading data set into windows, to train on or to evaluate on.
+
+    Numeric and table questions need no such step: their commands take the build.
 
     Attributes:
         folder: of the build, or one that holds no other.
         out: folder to write.
         split: of the build.
         keep_without_solution: keep questions whose Z is empty; None for all splits but "train".
-        tokenizer: for reading, Hugging Face name or folder of the encoder's checkpoint.
-        windows: for reading, sizes; ``max_windows`` is 16 by default, and None (all windows) is
-            what the open data sets take.
-        processes: for reading, that cut windows; the outcome is the same.
+        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
+        windows: sizes; ``max_windows`` is 16 by default, and None (all windows) is what the open
+            data sets take.
+        processes: that cut windows; the outcome is the same.
         force: replace the split that is in ``out``.
     """
 
@@ -204,39 +172,35 @@ class Prepare:
 
     def run(self) -> None:
         from hardem_jax.data import builders
-        from hardem_jax.data.builders.prepare import add_left_out, source_of
 
         build = builders.open_build(self.folder)
-        keep = self.keep_without_solution
-        keep = self.split != "train" if keep is None else keep
-        exclusions = ExclusionCounts()
-        if build.kind == "reading":
-            examples = build.examples(self.split)
-            add_left_out(build, self.split, exclusions)
-            spans.prepare(
-                iter(examples),
-                self.out,
-                tokenizer=self.tokenizer,
-                windows=self.windows,
-                metric=build.meta["metric"],
-                sources=source_of(build, self.split),
-                exclusions=exclusions,
-                for_training=not keep,
-                force=self.force,
-                processes=self.processes,
+        if build.kind != "reading":
+            raise InputError(
+                f"{build.folder}: expected a build of a reading data set, found one that is "
+                "trained on as it is (--data)"
             )
-            return
-        numeric = build.kind == "numeric"
-        prepare = builders.prepare_numeric if numeric else builders.prepare_queries
-        meta = prepare(
-            build,
-            self.split,
+        examples = build.examples(self.split)
+        exclusions = ExclusionCounts()
+        for id, reason in build.index(self.split)["left_out"]:
+            exclusions.add(reason, id)
+        keep = self.keep_without_solution
+        spans.prepare(
+            iter(examples),
             self.out,
+            tokenizer=self.tokenizer,
+            windows=self.windows,
+            metric=build.meta["metric"],
+            # The build records its own sources.
+            sources={
+                "build": build.meta["fingerprint"],
+                "data set": build.meta["data set"],
+                "split": self.split,
+            },
             exclusions=exclusions,
-            keep_without_solution=keep,
-            replace=self.force,
+            for_training=self.split == "train" if keep is None else not keep,
+            force=self.force,
+            processes=self.processes,
         )
-        print_summary(meta, exclusions)
 
 
 COMMANDS = {"build": BuildDataSet, "show": Show, "prepare": Prepare}

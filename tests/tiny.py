@@ -1,5 +1,6 @@
 """A checkpoint and data files small enough to train on in a test, in the real layouts."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from flax import nnx
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from hardem_jax.data.examples import TableQuestion
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.encoders.pretrained import save_encoder
 
@@ -133,3 +135,18 @@ def write_wikisql(folder: Path, *, tables: int = 6) -> Path:
         text = "".join(json.dumps(record) + "\n" for record in content)
         (folder / name).write_text(text, encoding="utf-8")
     return folder
+
+
+def write_table_questions(file: Path, questions: Sequence[TableQuestion]) -> Path:
+    """Questions on tables in the layout of `data.readers.table_jsonl`."""
+    lines, written = [], set()
+    for question in questions:
+        table = question.table
+        if table not in written:
+            lines.append({"table": dataclasses.asdict(table)})
+            written.add(table)
+        fields = {name: getattr(question, name) for name in ("id", "question", "answer", "match")}
+        values = {} if question.values is None else {"values": question.values}
+        lines.append({**fields, "table_id": table.id, **values})
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return file

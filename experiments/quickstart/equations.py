@@ -10,6 +10,7 @@ from experiments.quickstart.settings import EquationSettings
 from experiments.quickstart.starting_values import small_encoder
 from hardem_jax.data.batching.padding import BatchConfig, Pad
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches
+from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.data.inputs.tagger import TaggerInputs, pad_inputs
 from hardem_jax.data.planted.equations import (
     RULES,
@@ -17,8 +18,7 @@ from hardem_jax.data.planted.equations import (
     planted_numeric_examples,
     planted_numeric_tokenizer,
 )
-from hardem_jax.data.prepared.equations import NumericQuestion, numeric_question
-from hardem_jax.data.prepared.records import size_summary
+from hardem_jax.data.solve import numeric_question, size_summary
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.tasks.base import Reader, make_loss

@@ -38,7 +38,7 @@ from hardem_jax.data.readers.qa_hard_em import read_qa_hard_em
 from hardem_jax.data.readers.squad import read_squad_layout
 from hardem_jax.data.readers.table_jsonl import read_table_questions
 from hardem_jax.data.readers.triviaqa import read_triviaqa, read_triviaqa_questions
-from hardem_jax.data.readers.wikisql import read_wikisql, write_answers
+from hardem_jax.data.readers.wikisql import read_answers, read_wikisql
 from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import MAX_MESSAGE, InputError, printable, require
@@ -216,8 +216,12 @@ def _table_questions(wikisql: Mapping[str, bytes]) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write(folder, wikisql)
-        write_answers(folder, "dev", folder / "q.jsonl", skips=ExclusionCounts())
-        return {"q.jsonl": (folder / "q.jsonl").read_bytes()}
+        lines = []
+        for asked in read_answers(folder, "dev", skips=ExclusionCounts()):
+            question = {"id": asked.id, "question": asked.question, "answer": asked.answer}
+            lines += [{"table": dataclasses.asdict(asked.table)}]
+            lines += [{**question, "table_id": asked.table.id, "match": asked.match}]
+        return {"q.jsonl": b"\n".join(map(_json, lines))}
 
 
 def _tokenizer(pieces: bytes) -> bytes:

@@ -21,8 +21,8 @@ from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import write_json
-from hardem_jax.data.prepared.equations import numeric_question
 from hardem_jax.data.readers.drop import read_drop
+from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig

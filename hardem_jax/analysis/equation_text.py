@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hardem_jax.data.prepared.equations import NumericQuestion
+from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.solutions.equations.enumeration import (
     COUNT,
     MINUS,
@@ -32,8 +32,8 @@ def describe(equation: np.ndarray, question: NumericQuestion, rules: EquationRul
         rules: say whether a percentage is a term or a factor.
 
     Example:
-        >>> from hardem_jax.data.readers.drop import NumericExample
-        >>> from hardem_jax.data.prepared.equations import numeric_question
+        >>> from hardem_jax.data.examples import NumericExample
+        >>> from hardem_jax.data.solve import numeric_question
         >>> rules = EquationRules(percent="factor")
         >>> example = NumericExample("q", "p", "38 of 41", "And 20 % of them?", None, ())
         >>> question = numeric_question(example, NumberConfig(), rules)
@@ -64,8 +64,8 @@ def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
         question: whose slots it uses.
 
     Example:
-        >>> from hardem_jax.data.readers.drop import NumericExample
-        >>> from hardem_jax.data.prepared.equations import numeric_question
+        >>> from hardem_jax.data.examples import NumericExample
+        >>> from hardem_jax.data.solve import numeric_question
         >>> example = NumericExample("q", "p", "They met. He ran 41 yards. Then?", "?", None, ())
         >>> question = numeric_question(example, NumberConfig(), EquationRules())
         >>> list(mentions(np.array([2, 1, 10, 1]), question))
@@ -95,8 +95,8 @@ def left_out(question: NumericQuestion, kinds: np.ndarray, numbers: NumberConfig
         numbers: what counts as a number.
 
     Example:
-        >>> from hardem_jax.data.readers.drop import NumericExample
-        >>> from hardem_jax.data.prepared.equations import numeric_question
+        >>> from hardem_jax.data.examples import NumericExample
+        >>> from hardem_jax.data.solve import numeric_question
         >>> example = NumericExample("q", "p", "38 of 41", "How many?", None, ())
         >>> question = numeric_question(example, NumberConfig(), EquationRules())
         >>> list(left_out(question, np.append(question.kinds[:-1], -1), NumberConfig()))

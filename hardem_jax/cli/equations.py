@@ -12,21 +12,20 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from hardem_jax.analysis.equation_text import describe, left_out, mentions
+from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.compare import CompareCommand
-from hardem_jax.cli.evaluate import EvaluateCommand
-from hardem_jax.cli.train import Setting, TrainCommand
+from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.files import json_text
 from hardem_jax.data.json_stream import read_text
-from hardem_jax.data.prepared.equations import numeric_question
+from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError, printable
 from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.solutions.equations.enumeration import execute_equation, format_number
 from hardem_jax.tasks.config import EquationInference, NAQANetModelConfig, Normalize, TaggerConfig
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
     from hardem_jax.tasks import base
@@ -44,16 +43,14 @@ _NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EquationSetting(Setting):
+class EquationSetting(BuildSetting):
     """All flags of a run except its objective.
 
     Attributes:
-        data: prepared training split.
-        dev: prepared split to evaluate on, made with the same rules.
+        dev: folder of the build to evaluate on, made with the same rules as ``data``.
         batches: shapes of the batches; there are no negatives here.
     """
 
-    data: Path = may_change("identified by contents")
     model: _Tagger | _NAQANet = TaggerConfig()
     batches: BatchConfig = BatchConfig(
         batch_size=14, buckets=(128, 192, 256, 320, 384, 448, 512), negatives=0
@@ -91,7 +88,7 @@ class Compare(EquationSetting, CompareCommand):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Evaluate(EvaluateCommand):
+class Evaluate(EvaluateOnBuild):
     """Score a trained model with the official metric.
 
     Attributes:

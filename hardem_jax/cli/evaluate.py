@@ -50,7 +50,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     #: Options that change scores by rounding at most. All others distinguish evaluations.
     IMMATERIAL: ClassVar[frozenset[str]] = frozenset(
-        {"run_dir", "data", "predictions", "batch_size", "num_devices", "fsdp", "distributed"}
+        {"run_dir", "data", "split", "predictions", "batch_size", "num_devices", "fsdp"}
+        | {"distributed"}
     )
 
     run_dir: Path
@@ -67,9 +68,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
     def kind(self) -> type[Task]:
         """The type of the task."""
 
+    @abc.abstractmethod
     def open(self) -> Questions:
         """The questions of the split."""
-        return self.kind().QUESTIONS.open(self.data)
 
     def changes(self) -> dict[str, Any]:
         """What differs from the run, see `hardem_jax.tasks.base.Trained`."""
@@ -93,10 +94,11 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
         if not is_primary():
             return iter
+        name = getattr(self, "split", self.data.name)
         if not Console(stderr=True).is_terminal:
-            print(f"{self.data.name}: reading {total} {unit}", file=sys.stderr, flush=True)
+            print(f"{name}: reading {total} {unit}", file=sys.stderr, flush=True)
             return iter
-        return functools.partial(counted, label=f"{self.data.name}, {unit}", total=total)
+        return functools.partial(counted, label=f"{name}, {unit}", total=total)
 
     def run(self) -> None:
         from hardem_jax.tasks.base import Trained
@@ -105,7 +107,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         mesh = self.mesh()
         evaluation = self._evaluation()
         digest = hashlib.sha256(json.dumps(evaluation, sort_keys=True).encode()).hexdigest()[:8]
-        name = self.data.absolute().name
+        name = evaluation["split"]["name"]
         file = self.run_dir / f"scores-{name}-{digest}.json"
         for output in (file, *self.outputs()):
             check_writable(output)
@@ -141,17 +143,22 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     def _evaluation(self) -> dict[str, Any]:
         """What the scores depend on: options, checkpoint, split."""
-        manifest, meta = self.data / MANIFEST, self.data / "meta.json"
-        if not os.path.isfile(meta):
-            raise InputError(f"{self.data}: expected a prepared split, found no meta.json")
-        record = manifest if has_checksums(self.data) else meta
+        name, digest = self.split_and_digest()
         check_run(self.run_dir)
         immaterial = self.IMMATERIAL | {"type"}
         return {
             "options": {n: value for n, value in flags(self).items() if n not in immaterial},
             "checkpoint": {"name": self.checkpoint, "number": self._number()},
-            "split": {"name": self.data.absolute().name, "digest": file_digest(record)},
+            "split": {"name": name, "digest": digest},
         }
+
+    def split_and_digest(self) -> tuple[str, str]:
+        """Name of the split, and a digest of what it holds."""
+        manifest, meta = self.data / MANIFEST, self.data / "meta.json"
+        if not os.path.isfile(meta):
+            raise InputError(f"{self.data}: expected a prepared split, found no meta.json")
+        record = manifest if has_checksums(self.data) else meta
+        return self.data.absolute().name, file_digest(record)
 
     def _number(self) -> int | None:
         """The number of the checkpoint; None if it is missing, which loading reports."""

@@ -11,21 +11,20 @@ import numpy as np
 from rich.console import Console
 
 from hardem_jax.analysis.query_differences import RightAnswer, differences_page
+from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.compare import CompareCommand
-from hardem_jax.cli.evaluate import EvaluateCommand
-from hardem_jax.cli.train import Setting, TrainCommand
+from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.files import json_text, write_text
-from hardem_jax.data.prepared.queries import query_question
 from hardem_jax.data.readers.csv_tables import read_csv_table
+from hardem_jax.data.solve import query_question
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.solutions.sql.enumeration import SqlRules
 from hardem_jax.tasks.config import QueryInference, SQLovaConfig
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
-from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
     from hardem_jax.tasks import base
@@ -46,20 +45,17 @@ OPTIMIZER = OptimizerConfig(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SqlSetting(Setting):
+class SqlSetting(BuildSetting):
     """All flags of a parser's run except its objective.
 
     Attributes:
-        data: prepared training split.
-        dev: prepared split to evaluate on.
         gold: folder with the official files of ``gold_split``, whose annotated queries are
             measured with and never trained on; None for none.
-        gold_split: official name of the split in ``dev``.
+        gold_split: official name of the split to evaluate on.
         conditions: "sum" over the conditions of a query, which makes a probability, or
             their "mean" as in the released code.
     """
 
-    data: Path = may_change("identified by contents")
     gold: Path | None = None
     gold_split: str = "dev"
     conditions: Literal["sum", "mean"] = "sum"
@@ -73,7 +69,7 @@ class SqlSetting(Setting):
         return tasks.QueryTask
 
     def open_dev(self, count: int | None) -> tasks.TableQuestions:
-        dev = tasks.TableQuestions.open(self.dev).first(count)
+        dev = tasks.TableQuestions.open(self.dev, self.dev_split).first(count)
         return dev.with_golds(self.gold, self.gold_split)
 
     def task(self, data: Any, dev: Any) -> tasks.QueryTask:
@@ -108,7 +104,7 @@ class Compare(SqlSetting, CompareCommand):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Evaluate(EvaluateCommand):
+class Evaluate(EvaluateOnBuild):
     """Score a trained parser with the official metric.
 
     Attributes:
@@ -126,7 +122,7 @@ class Evaluate(EvaluateCommand):
     differences: Path | None = None
     decoding: Literal["query", "execution-guided", "greedy"] | None = None
 
-    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"differences"}
+    IMMATERIAL = EvaluateOnBuild.IMMATERIAL | {"differences"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -141,7 +137,8 @@ class Evaluate(EvaluateCommand):
         return tasks.QueryTask
 
     def open(self) -> tasks.TableQuestions:
-        return tasks.TableQuestions.open(self.data).with_golds(self.gold, self.gold_split)
+        data = tasks.TableQuestions.open(self.data, self.split)
+        return data.with_golds(self.gold, self.gold_split)
 
     def changes(self) -> dict[str, Any]:
         return {} if self.decoding is None else {"decoding": self.decoding}

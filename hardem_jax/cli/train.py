@@ -71,13 +71,13 @@ class Setting(OnDevices, abc.ABC):
     def task(self, data: Any, dev: Any) -> Task:
         """The task, from these flags and what the data were prepared with."""
 
+    @abc.abstractmethod
     def open_data(self) -> Questions:
         """The questions to train on."""
-        return self.kind().QUESTIONS.open(self.data)
 
+    @abc.abstractmethod
     def open_dev(self, count: int | None) -> Questions:
         """The first ``count`` questions to evaluate on; all, with those left out, if None."""
-        return self.kind().QUESTIONS.open(self.dev).first(count)
 
     def start(self, objective: Objective, mesh: Mesh) -> Start:
         """The run, ready for the training loop; see `hardem_jax.tasks.base.start`.

@@ -86,14 +86,27 @@ class DropNumOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class WikiSQLOptions:
-    """Of WikiSQL.
+class TableQuestionsOptions:
+    """Of questions on tables of your own: ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``.
 
     Attributes:
         rules: what counts as a query.
     """
 
     rules: SqlRules = SqlRules(cap=4096)
+
+
+@dataclasses.dataclass(frozen=True)
+class WikiSQLOptions:
+    """Of WikiSQL.
+
+    Attributes:
+        rules: what counts as a query.
+        supervised: make the annotated query all of Z: full supervision, to compare with.
+    """
+
+    rules: SqlRules = SqlRules(cap=4096)
+    supervised: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,11 +1,15 @@
-"""The types that readers yield: the one form in which a task's files reach the project."""
+"""The examples of all tasks: as readers yield them, and with their numbers and Z."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hardem_jax.solutions.sql.types import Cell, Query, Table
+import numpy as np
+
+from hardem_jax.solutions.equations.enumeration import NumberTable
+from hardem_jax.solutions.sql.types import MAX_CONDITIONS, Cell, Query, Table
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,39 @@ class NumericExample:
     true_equation: tuple[int, int, int, int] | None = None
 
 
+@dataclass(frozen=True)
+class NumericQuestion:
+    """A question with its numbers and its Z.
+
+    Attributes:
+        id, passage_id, passage, question, golds: as in `NumericExample`
+            (golds are a list once they were on disk).
+        spans: ``[M, 2]`` int32, characters of every number of the text: those of the passage,
+            then those of the question, each in its own text.
+        values: ``[N]`` float64, special numbers first, then those of ``spans``.
+        kinds: ``[N]`` int8, SPECIAL, PASSAGE or QUESTION.
+        equations: ``[Z, 4]`` int32, all of Z in document order.
+        true_equation: index of the true equation in Z, -1 if unknown. For measuring, never
+            for training.
+    """
+
+    id: str
+    passage_id: str
+    passage: str
+    question: str
+    golds: Sequence[dict[str, Any]]
+    spans: np.ndarray
+    values: np.ndarray
+    kinds: np.ndarray
+    equations: np.ndarray
+    true_equation: int = -1
+
+    @property
+    def table(self) -> NumberTable:
+        """The numbers by slot."""
+        return NumberTable(self.values, self.kinds)
+
+
 Match = Literal["execution", "denotation"]
 
 
@@ -167,8 +204,45 @@ class TableQuestion:
 
 
 @dataclass(frozen=True)
+class QueryQuestion:
+    """A question with its Z.
+
+    Attributes:
+        id, question, answer, match, values: as in `TableQuestion`
+            (tuples are lists once they were on disk).
+        table_id: of its table.
+        words: ``[W, 2]`` int32 characters of the question's words, see `split_words`.
+        queries: ``[Z, 15]`` int16, see `hardem_jax.solutions.sql.Query.from_row`.
+        num_queries: |Z| before the rules' cap.
+        max_conditions: of the queries that were tried, see `hardem_jax.solutions.sql.Solutions`.
+    """
+
+    id: str
+    question: str
+    table_id: str
+    answer: Sequence[Cell]
+    match: Match
+    values: Sequence[str] | None
+    words: np.ndarray
+    queries: np.ndarray
+    num_queries: int
+    max_conditions: int = MAX_CONDITIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnnotatedQuestion(TableQuestion):
+    """A question whose Z is the annotated query: full supervision, to compare with.
+
+    Attributes:
+        query: annotated; it executes to ``answer``.
+    """
+
+    query: Query
+
+
+@dataclass(frozen=True)
 class WikiSqlExample:
-    """A question with its annotated query: for supervised training, measuring, and answers.
+    """A question with its annotated query, as the official files have it.
 
     Attributes:
         id: split and line number from 0, as in "train-17".

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 # Why an example cannot be used, or a part of it is left out: the readers' vocabulary.
@@ -125,6 +126,26 @@ class ExclusionCounts:
             shown = f" ({', '.join(tally.ids)}{more})" if tally.ids else ""
             lines.append(f"  {reason}: {tally.count}{shown}")
         return lines
+
+
+def reasons(left_out: Iterable[tuple[str, str]], kept: Container[str]) -> dict[str, str]:
+    """Id -> reason of every question that cannot be used; an official metric counts these, too.
+
+    Args:
+        left_out: (id, reason), as in `ExclusionCounts`. Of several reasons for an id the same one
+            is given, in whatever order they were found. A question without an id has its place in
+            the file.
+        kept: ids of the questions that are used; one that occurs again in the file is.
+
+    Example:
+        >>> reasons([("q1", REPEATED_ID), ("q2", NO_ANSWER)], kept={"q1"})
+        {'q2': 'no answer given'}
+    """
+    found: dict[str, str] = {}
+    for id, reason in sorted(left_out, key=lambda one: (one[1] == REPEATED_ID, one[1])):
+        if id not in kept:
+            found.setdefault(id, reason)
+    return found
 
 
 def _plural(count: int, noun: str) -> str:

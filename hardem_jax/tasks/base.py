@@ -58,15 +58,6 @@ class Questions:
     place: str = ""
     meta: Any = None
 
-    @classmethod
-    def open(cls, folder: Path) -> Self:
-        """The questions of a prepared split.
-
-        Raises:
-            InputError: the folder holds no prepared split, or a file of it is damaged.
-        """
-        raise NotImplementedError
-
     @property
     def count(self) -> int:
         """Questions as the official metric counts them, without those left out."""

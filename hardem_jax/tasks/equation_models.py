@@ -11,10 +11,11 @@ import numpy as np
 from flax import nnx
 
 from hardem_jax.data.batching.padding import Pad
+from hardem_jax.data.builders.splits import NumericSplit
+from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.data.inputs.naqanet import WordConfig, WordInputs, pad_word_inputs, read_texts
 from hardem_jax.data.inputs.tagger import TaggerInputs, pad_inputs
 from hardem_jax.data.inputs.words import Vocabulary, build_vocabularies, load_word_vectors
-from hardem_jax.data.prepared.equations import NumericQuestion, PreparedQuestions
 from hardem_jax.data.readers.drop import OUTSIDE_DROP_NUM
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError, require
@@ -59,18 +60,19 @@ class NumericQuestions(Questions):
         return len(self.questions) + sum(self.repeated.values())
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
+    def open(cls, folder: Path, split: str) -> Self:
+        """The questions of a split of a build."""
         # Left out of DROP_num are only questions about numbers.
-        split = PreparedQuestions(folder)
+        found = NumericSplit(folder, split)
         outside = OUTSIDE_DROP_NUM
         return cls(
-            questions=list(split.questions),
-            left_out={id: why for id, why in split.left_out.items() if why not in outside},
+            questions=list(found.questions),
+            left_out={id: why for id, why in found.left_out.items() if why not in outside},
             place=str(folder),
-            meta=split.meta,
-            rules=split.rules,
-            numbers=split.numbers,
-            repeated=split.repeated,
+            meta=found.meta,
+            rules=found.rules,
+            numbers=found.numbers,
+            repeated=found.repeated,
         )
 
 

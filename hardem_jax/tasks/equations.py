@@ -16,7 +16,7 @@ from flax import nnx
 
 from hardem_jax.data.batching.padding import Inputs
 from hardem_jax.data.batching.plans import Plan
-from hardem_jax.data.prepared.equations import NumericQuestion
+from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.distributions.equation import AbilityDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import drop

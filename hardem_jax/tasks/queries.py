@@ -14,11 +14,13 @@ import jax
 import numpy as np
 from flax import nnx
 
+from hardem_jax.data.annotations import gold_in_solutions
 from hardem_jax.data.batching.padding import Batch, Pad
 from hardem_jax.data.batching.plans import Plan
+from hardem_jax.data.builders.splits import TableSplit
+from hardem_jax.data.examples import QueryQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.sqlova import QueryInputs, pad_query_inputs
-from hardem_jax.data.prepared.queries import PreparedQueries, QueryQuestion, gold_in_solutions
 from hardem_jax.data.readers.wikisql import read_wikisql
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.distributions.sql import QueryDistribution
@@ -81,15 +83,16 @@ class TableQuestions(Questions):
     golds: Mapping[str, Query] | None = None
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
-        split = PreparedQueries(folder)
+    def open(cls, folder: Path, split: str) -> Self:
+        """The questions of a split of a build."""
+        found = TableSplit(folder, split)
         return cls(
-            questions=split.questions,
-            left_out=split.left_out,
+            questions=found.questions,
+            left_out=found.left_out,
             place=str(folder),
-            meta=split.meta,
-            tables=split.tables,
-            rules=split.rules,
+            meta=found.meta,
+            tables=found.tables,
+            rules=found.rules,
         )
 
     def with_golds(self, folder: Path | None, split: str) -> Self:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from experiments import build, drop, narrativeqa, nq_open, triviaqa, wikisql
-from hardem_jax.data.prepared.queries import FEWER_CONDITIONS
 from tests import commands
 from tests.commands import call
 from tests.data.builders import inputs
@@ -61,17 +60,11 @@ def meta(folder):
         ("triviaqa", triviaqa, ("--qa-file", "qa/wikipedia-train.json", "--evidence", "evidence")),
         ("narrativeqa", narrativeqa, ("--folder", ".")),
         ("nq_open", nq_open, ("--contexts", "train.json")),
-        ("drop", drop, ("--file", "drop_dataset_train.json")),
-        ("wikisql", wikisql, ("--questions", "answers.jsonl")),
     ],
 )
 def test_a_build_is_prepared_as_the_files_are(name, module, flags, root, tmp_path):
     files = root / name
-    if name == "wikisql":
-        answers = ("--folder", files, "--name", "train", "--out", files / "answers.jsonl")
-        call(wikisql, "answers", *answers)
-    reading = name not in ("drop", "wikisql")
-    more = ("--tokenizer", root / "bert", *WINDOWS) if reading else ()
+    more = ("--tokenizer", root / "bert", *WINDOWS)
     whole = ("--windows.max-windows", "None") if name == "nq_open" else ()
     flags = [flag if flag.startswith("--") else files / flag for flag in flags]
     call(module, "prepare", *flags, "--out", tmp_path / "direct", *more)
@@ -91,12 +84,26 @@ def test_questions_without_a_solution_are_kept_where_they_count(root, tmp_path, 
     assert meta(tmp_path / "all")["counts"]["questions"] == 6
 
 
-def test_queries_that_were_not_tried_are_warned_of(root, tmp_path):
-    source = ("--folder", root / "wikisql", "--out", tmp_path / "built")
-    call(build, "build", *source, "data-set:wikisql", "--data-set.rules.max-combinations", 1)
-    call(build, "prepare", "--folder", tmp_path / "built", "--out", tmp_path / "train")
-    warnings = json.loads((tmp_path / "train" / "meta.json").read_text())["warnings"]
-    assert warnings[FEWER_CONDITIONS] > 0
+@pytest.mark.parametrize(
+    ("name", "module", "flags"),
+    [
+        ("drop", drop, ()),
+        ("wikisql", wikisql, ()),
+        ("wtq", wikisql, ("--layout", "wikitablequestions")),
+    ],
+)
+def test_a_data_set_prepares_what_is_built(name, module, flags, root, tmp_path, capsys):
+    capsys.readouterr()
+    call(module, "prepare", "--folder", root / name, "--out", tmp_path, "--shard-size", 4, *flags)
+    printed = capsys.readouterr().out
+    [ours], [theirs] = (
+        list(where.rglob("build.json")) for where in (tmp_path, root / "built" / name)
+    )
+    assert ours.relative_to(tmp_path) == theirs.relative_to(root / "built" / name)
+    same_files(ours.parent, theirs.parent)
+    assert "questions with a solution" in printed and str(ours.parent) in printed
+    line = fails(capsys, "prepare", "--folder", tmp_path, "--out", tmp_path / "windows")
+    assert "expected a build of a reading data set" in line
 
 
 def test_z_is_shown_to_people(root, capsys):
@@ -120,8 +127,18 @@ def test_what_was_built_is_summed_up(root, capsys):
     flags = ("--folder", root / "drop", "--out", root / "built" / "drop", "--shard-size", 4)
     call(build, "build", *flags, "data-set:drop-num")
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].split(maxsplit=1) == ["8", "questions in train"]
-    assert "4  left out: answer is a text span" in printed[3]
+    assert printed == [
+        "train:",
+        "       12  questions read",
+        "        8  left out",
+        "        4  questions",
+        "        4  questions with a solution",
+        "|Z| per question: mean 1.0, median 1.0, max 1",
+        "8 examples left out",
+        "  answer is a text span: 4 (q0-who, q1-who, q2-who, ...)",
+        "  no equation gives the answer: 4 (q0-1, q1-1, q2-1, ...)",
+        printed[-1],
+    ]
     assert printed[-1].startswith(str(root / "built" / "drop" / "hardem_drop_num"))
 
 
@@ -134,7 +151,7 @@ def test_what_a_person_got_wrong_is_one_line(root, tmp_path, capsys, monkeypatch
     assert "max-conditions: expected at least 0 and at most 3" in fails(
         capsys, "build", *out, *files, "data-set:wikisql", "--data-set.rules.max-conditions", 7
     )
-    assert "expected one complete build, found 0" in fails(capsys, "show", "--folder", tmp_path)
+    assert "found 0" in fails(capsys, "show", "--folder", tmp_path)
     build_folder = ("--folder", root / "built" / "drop")
     assert "a split out of train" in fails(capsys, "show", *build_folder, "--split", "dev")
     monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)

@@ -11,8 +11,9 @@ import pytest
 from experiments import drop
 from hardem_jax.cli import equations
 from hardem_jax.cli.command import parse
+from hardem_jax.data.builders.splits import NumericSplit
 from hardem_jax.data.examples import NumericExample
-from hardem_jax.data.prepared.equations import PreparedQuestions, numeric_question
+from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import ReleasedMML
 from hardem_jax.tasks.base import Trained
@@ -30,7 +31,7 @@ call = functools.partial(commands.call, drop)
 fails = functools.partial(commands.fails, drop)
 
 
-def train_flags(root, out, *, train="train", dev="dev", seed=0, model=()):
+def train_flags(root, out, *, train="built", dev="built", seed=0, model=()):
     loop = ["--loop.num-steps", 4, "--loop.eval-every", 2, "--loop.log-every", 1]
     return [
         *("train", "--data", root / train, "--dev", root / dev, "--out", out),
@@ -42,21 +43,27 @@ def train_flags(root, out, *, train="train", dev="dev", seed=0, model=()):
     ]
 
 
-def prepare(root, name, split, *options):
-    call(
-        *("prepare", "--file", root / "drop.json", "--out", root / name, "--split", split),
-        *options,
-    )
+def prepare(root, name, *options):
+    call("prepare", "--folder", root / "official", "--out", root / name, *options)
+
+
+def official(folder, content, splits=("train", "dev")):
+    """A folder with this content, or text, in its official files."""
+    folder.mkdir()
+    text = content if isinstance(content, str) else json.dumps(content)
+    for split in splits:
+        (folder / f"drop_dataset_{split}.json").write_text(text)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A checkpoint, prepared splits and a finished run."""
+    """A checkpoint, a build and a finished run."""
     root = tmp_path_factory.mktemp("drop")
     write_checkpoint(root / "bert")
     write_drop(root / "drop.json", passages=NUM_PASSAGES)
-    prepare(root, "train", "train")
-    prepare(root, "dev", "dev")
+    official(root / "official", (root / "drop.json").read_text())
+    prepare(root, "built")
     call(*train_flags(root, root / "run"))
     return root
 
@@ -107,18 +114,20 @@ def ask(root, tmp_path, capsys):
     return run
 
 
-def test_prepared_splits_tell_what_they_hold(root):
-    meta = json.loads((root / "train" / "meta.json").read_text())
-    assert meta["counts"]["questions with a solution"] == 2 * NUM_PASSAGES
-    assert meta["excluded"] == {"answer is a text span": NUM_PASSAGES}
-    assert meta["reader"] == {"max_words": 400}
-    assert not (root / "train.partial").exists()
+def test_the_same_prepare_again_finds_the_build(root, capsys):
+    said = []
+    for _ in range(2):
+        prepare(root, "built")
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1] and f"{2 * NUM_PASSAGES}  questions with a solution" in said[0]
+    assert f"  answer is a text span: {NUM_PASSAGES} (" in said[0]
+    assert len(list((root / "built").rglob("build.json"))) == 1
 
 
 def test_a_finished_run_evaluates(root, capsys, tmp_path):
     predictions = tmp_path / "predictions.json"
     call(
-        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
+        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "built"),
         *("--checkpoint", "last"),
         *("--predictions", predictions, "--decoding", "equation"),
     )
@@ -145,9 +154,9 @@ def test_questions_of_drop_num_that_cannot_be_read_are_counted(root, tmp_path):
     game[0]["answer"] = drop_answer("12 yards")
     game[1]["question"] = " "
     content["game_1"]["qa_pairs"] *= 3
-    (tmp_path / "drop.json").write_text(json.dumps(content))
-    prepare(tmp_path, "dev", "dev")
-    split = NumericQuestions.open(tmp_path / "dev")
+    official(tmp_path / "official", content)
+    prepare(tmp_path, "built")
+    split = NumericQuestions.open(tmp_path / "built", "dev")
     assert split.left_out == {"q0-0": "answer is not a number", "q0-1": "empty question"}
     # The official evaluator counts each question as often as the file has it.
     assert split.repeated == {"q1-0": 2, "q1-1": 2}
@@ -168,7 +177,7 @@ def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp
     other = train_flags(root, softmax_run)
     assert "cannot resume" in fails(capsys, *other)
     call(
-        *("evaluate", "--num-devices", 1, "--run-dir", softmax_run, "--data", root / "dev"),
+        *("evaluate", "--num-devices", 1, "--run-dir", softmax_run, "--data", root / "built"),
         *("--checkpoint", "last"),
     )
     scores = commands.evaluation(capsys.readouterr().out)["scores"]
@@ -190,7 +199,7 @@ def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp
     np.testing.assert_array_equal(softmax.equations, product.equations)
     assert np.all(product.log_probs < softmax.log_probs)
     call(
-        *("evaluate", "--num-devices", 1, "--run-dir", softmax_run, "--data", root / "dev"),
+        *("evaluate", "--num-devices", 1, "--run-dir", softmax_run, "--data", root / "built"),
         *("--checkpoint", "last", "--normalize", "tags"),
     )
     assert "top in Z" in capsys.readouterr().out
@@ -275,18 +284,17 @@ def test_the_same_command_again_finds_the_run_finished(root):
 
 @pytest.mark.slow
 def test_other_rules_do_not_continue_a_run_nor_change_it(root, capsys):
-    prepare(root, "train-percent", "train", "--rules.percent", "term")
-    prepare(root, "dev-percent", "dev", "--rules.percent", "term")
+    prepare(root, "percent", "--rules.percent", "term")
     before = (root / "run" / "config.json").read_bytes()
-    other = train_flags(root, root / "run", train="train-percent", dev="dev-percent")
+    other = train_flags(root, root / "run", train="percent", dev="percent")
     assert "cannot resume" in fails(capsys, *other)
     assert "seed" in fails(capsys, *train_flags(root, root / "run", seed=5))
     assert (root / "run" / "config.json").read_bytes() == before
-    mixed = train_flags(root, root / "mixed", dev="dev-percent")
-    assert "dev-percent: prepared with other rules" in fails(capsys, *mixed)
+    mixed = train_flags(root, root / "mixed", dev="percent")
+    assert "percent: prepared with other rules" in fails(capsys, *mixed)
     assert not (root / "mixed").exists()
-    line = fails(capsys, "evaluate", "--run-dir", root / "run", "--data", root / "dev-percent")
-    assert "dev-percent: prepared with other rules" in line
+    line = fails(capsys, "evaluate", "--run-dir", root / "run", "--data", root / "percent")
+    assert "percent: prepared with other rules" in line
 
 
 def test_a_run_that_never_began_takes_its_new_settings(root, capsys, tmp_path):
@@ -306,13 +314,13 @@ def test_folders_of_something_else_are_named(root, capsys, tmp_path):
     ):
         if content is not None:
             (tmp_path / "config.json").write_text(content)
-        line = fails(capsys, "evaluate", "--run-dir", tmp_path, "--data", root / "dev")
+        line = fails(capsys, "evaluate", "--run-dir", tmp_path, "--data", root / "built")
         assert culprit in line and str(tmp_path) in line
     line = fails(capsys, "evaluate", "--run-dir", root / "run", "--data", root / "bert")
-    assert "expected a prepared split" in line
+    assert "bert: expected one complete build (run `prepare` first), found 0" in line
     line = fails(
         capsys,
-        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
+        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "built"),
         *("--predictions", tmp_path / "nowhere" / "p.json"),
     )
     assert "nowhere/p.json: cannot be written, its folder does not exist" in line
@@ -321,17 +329,17 @@ def test_folders_of_something_else_are_named(root, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("content", "culprit"),
     [
-        ("", "drop.json"),
-        ('{"p": {"passage": "41", "qa_pairs"', "drop.json"),
-        ("[1, 2]", "drop.json"),
+        ("", "drop_dataset_train.json"),
+        ('{"p": {"passage": "41", "qa_pairs"', "drop_dataset_train.json"),
+        ("[1, 2]", "drop_dataset_train.json"),
         (json.dumps({"p": {"passage": 41, "qa_pairs": []}}), "expected 'passage' to be a string"),
         (json.dumps({"p": {"passage": "41"}}), "expected a list under 'qa_pairs'"),
-        (json.dumps({"p": {"passage": "41", "qa_pairs": []}}), "nothing to train on"),
+        (json.dumps({"p": {"passage": "41", "qa_pairs": []}}), "expected questions in 'train'"),
     ],
 )
 def test_malformed_files_are_named(capsys, tmp_path, content, culprit):
-    (tmp_path / "drop.json").write_text(content)
-    line = fails(capsys, "prepare", "--file", tmp_path / "drop.json", "--out", tmp_path / "train")
+    official(tmp_path / "files", content)
+    line = fails(capsys, "prepare", "--folder", tmp_path / "files", "--out", tmp_path / "built")
     assert culprit in line
 
 
@@ -358,8 +366,8 @@ def test_questions_that_cannot_be_used_are_counted_and_named(capsys, tmp_path):
             ],
         },
     }
-    (tmp_path / "drop.json").write_text(json.dumps(content))
-    call("prepare", "--file", tmp_path / "drop.json", "--out", tmp_path / "train")
+    official(tmp_path / "official", content, ["train"])
+    prepare(tmp_path, "built")
     said = capsys.readouterr().out
     for line in (
         "answer is not a number: 1 (q-word)",
@@ -370,17 +378,20 @@ def test_questions_that_cannot_be_used_are_counted_and_named(capsys, tmp_path):
         "text with numbers too large for float64: 2 (q-good, q-unsolved)",
     ):
         assert f"  {line}\n" in said + "\n"
-    [question] = PreparedQuestions(tmp_path / "train").questions
+    [question] = NumericSplit(tmp_path / "built", "train").questions
     assert question.id == "q-good"
 
 
 @pytest.mark.parametrize(
     ("flags", "culprit"),
     [
-        (["prepare", "--file", "nowhere.json", "--out", "x"], "nowhere.json"),
-        (["prepare", "--file", "drop.json", "--out", "x", "--max-words", "0"], "--max-words"),
-        (["prepare", "--file", "x", "--out", "y", "--rules.percent", "half"], "half"),
-        (["prepare", "--file", "x", "--out", "y", "--rules.digits", "99"], "digits"),
+        (
+            ["prepare", "--folder", "nowhere", "--out", "x"],
+            "nowhere: expected drop_dataset_train.json",
+        ),
+        (["prepare", "--folder", "official", "--out", "x", "--max-words", "0"], "--max-words"),
+        (["prepare", "--folder", "x", "--out", "y", "--rules.percent", "half"], "half"),
+        (["prepare", "--folder", "x", "--out", "y", "--rules.digits", "99"], "digits"),
         (["train", "--data", "nowhere", "--dev", "nowhere", "--out", "x"], "nowhere"),
         (
             ["train", "--data", "x", "--dev", "x", "--out", "x", "model:tagger"]
@@ -398,18 +409,34 @@ def test_questions_that_cannot_be_used_are_counted_and_named(capsys, tmp_path):
 )
 def test_what_a_person_got_wrong_is_one_line(root, capsys, flags, culprit, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "drop.json").symlink_to(root / "drop.json")
+    (tmp_path / "official").symlink_to(root / "official")
     assert culprit in fails(capsys, *flags)
     assert not (tmp_path / "x").exists()
 
 
 def test_data_without_questions_is_named(capsys, tmp_path):
-    (tmp_path / "drop.json").write_text(json.dumps({"p": {"passage": "41", "qa_pairs": []}}))
-    flags = ("--file", tmp_path / "drop.json", "--out", tmp_path / "empty")
-    for split, use in (("train", "train"), ("dev", "evaluate")):
-        line = fails(capsys, "prepare", *flags, "--split", split)
-        assert f"empty: nothing to {use} on, no question can be used" in line
-    assert not (tmp_path / "empty").exists()
+    folder = official(tmp_path / "files", {"p": {"passage": "41", "qa_pairs": []}})
+    for split in ("train", "dev"):
+        flags = ("--folder", folder, "--out", tmp_path / "built", "--splits", split)
+        line = fails(capsys, "prepare", *flags)
+        assert f"files: expected questions in '{split}', found none that can be used" in line
+    assert not list((tmp_path / "built").rglob("build.json"))
+
+
+def test_any_split_can_be_trained_and_evaluated_on(root, tmp_path, capsys):
+    call(*train_flags(root, tmp_path / "run"), "--data-split", "dev", "--dev-split", "train")
+    losses = [
+        [line.get("loss") for line in map(json.loads, file.read_text().splitlines())]
+        for file in (run / "metrics.jsonl" for run in (tmp_path / "run", root / "run"))
+    ]
+    assert losses[0] == losses[1]  # the same questions under other names
+    evaluate = ("evaluate", "--num-devices", 1, "--run-dir", tmp_path / "run")
+    capsys.readouterr()
+    call(*evaluate, "--data", root / "built", "--split", "train")
+    printed = capsys.readouterr().out
+    assert "scores-train-" in printed and commands.evaluation(printed)["split"]["name"] == "train"
+    line = fails(capsys, *evaluate, "--data", root / "built", "--split", "test")
+    assert "expected a split out of dev, train, found 'test'" in line
 
 
 def test_the_released_mml_can_be_chosen():

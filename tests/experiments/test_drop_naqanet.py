@@ -71,7 +71,7 @@ def write_vectors(file, size=8):
 
 def train_flags(root, out, *, steps=4, every=2, batch_size=6, rate="5e-4", vectors=True):
     return [
-        *("train", "--data", root / "train", "--dev", root / "dev", "--out", out),
+        *("train", "--data", root / "built", "--dev", root / "built", "--out", out),
         *("--num-devices", 1, "--batches.batch-size", batch_size, "--batches.buckets", 16),
         *("--loop.num-steps", steps, "--loop.eval-every", every, "--loop.log-every", every),
         *("--loop.no-progress", "--optimizer.learning-rate", rate, "--optimizer.clip-norm", 5),
@@ -83,18 +83,19 @@ def train_flags(root, out, *, steps=4, every=2, batch_size=6, rate="5e-4", vecto
     ]
 
 
-def prepare(root, out, split, rules):
-    call("prepare", "--file", root / "drop.json", "--out", out, "--split", split, *rules)
+def prepare(root, out, rules):
+    call("prepare", "--folder", root / "official", "--out", out, *rules)
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """Prepared splits and a finished run of four steps."""
+    """A build and a finished run of four steps."""
     root = tmp_path_factory.mktemp("naqanet")
-    write_drop(root / "drop.json")
-    write_vectors(root / "vectors.txt")
+    (root / "official").mkdir()
     for split in ("train", "dev"):
-        prepare(root, root / split, split, RULES.split())
+        write_drop(root / "official" / f"drop_dataset_{split}.json")
+    write_vectors(root / "vectors.txt")
+    prepare(root, root / "built", RULES.split())
     call(*train_flags(root, root / "run"))
     return root
 
@@ -112,7 +113,7 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
     try:
         predictions = tmp_path / "predictions.json"
         call(
-            *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
+            *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "built"),
             *("--predictions", predictions, "--checkpoint", "last", "--batch-size", 4),
         )
         assert [row["id"] for row in json.loads(predictions.read_text())] == [
@@ -150,7 +151,7 @@ def test_given_word_vectors_stay_as_they_are(root):
 
 
 def test_without_a_file_vectors_are_learned(root):
-    split = NumericQuestions.open(root / "train")
+    split = NumericQuestions.open(root / "built", "train")
     sizes = {name.replace("-", "_"): size for name, size in SIZES.items()}
     config = NAQANetModelConfig(**sizes)
     model = NAQANetModel.start(config, split, seed=0)
@@ -169,7 +170,7 @@ def test_a_tiny_model_learns_a_tiny_set_by_heart(root, tmp_path):
     scores = [json.loads(line) for line in lines if json.loads(line)["kind"] == "eval"]
     assert max(score["em"] for score in scores) == 100.0
     trained = Trained(EquationTask, tmp_path / "run", "best")
-    data = NumericQuestions.open(root / "dev")
+    data = NumericQuestions.open(root / "built", "dev")
     _, answers = trained.evaluate(data)
     assert answers == [question.golds[0]["number"] for question in data.questions]
 
@@ -184,8 +185,7 @@ def test_a_tiny_model_learns_a_tiny_set_by_heart(root, tmp_path):
     ],
 )
 def test_other_rules_are_refused_with_the_flags_to_use(root, capsys, tmp_path, rules, found):
-    for split in ("train", "dev"):
-        prepare(root, tmp_path / split, split, rules)
+    prepare(root, tmp_path / "built", rules)
     capsys.readouterr()
     flags = train_flags(tmp_path, tmp_path / "run", vectors=False)
     line = fails(capsys, *flags)

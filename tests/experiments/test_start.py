@@ -91,7 +91,7 @@ def test_every_command_is_tried(runs):
     assert {f"{module} --help" for module in runnable_modules()} <= lines
     assert {
         "experiments.triviaqa train --help",
-        f"experiments.wikisql supervise {TYPO}",
+        f"experiments.wikisql prepare {TYPO}",
         "experiments.build build --help",
         "experiments.retrieve index --help",
         f"experiments.benchmark.tpu {TYPO}",

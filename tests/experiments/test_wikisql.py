@@ -10,11 +10,14 @@ import pytest
 
 from experiments import wikisql
 from hardem_jax.cli.command import parse
-from hardem_jax.data.prepared.queries import PreparedQueries
+from hardem_jax.data.builders.splits import TableSplit
+from hardem_jax.data.examples import TableQuestion
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.wikisql import read_answers
 from hardem_jax.objectives import ReleasedMML
 from tests import commands
 from tests.commands import OBEYED, SHOWN
-from tests.tiny import write_checkpoint, write_wikisql
+from tests.tiny import write_checkpoint, write_table_questions, write_wikisql
 
 NUM_TABLES = 6
 
@@ -23,9 +26,10 @@ call = functools.partial(commands.call, wikisql)
 fails = functools.partial(commands.fails, wikisql)
 
 
-def train_flags(root, out, *, train="train"):
+def train_flags(root, out):
     return [
-        *("train", "--data", root / train, "--dev", root / "dev", "--out", out),
+        *("train", "--data", root / "built", "--dev", root / "built", "--dev-split", "train"),
+        *("--out", out),
         *("--gold", root / "official", "--gold-split", "train", "--num-devices", 2),
         *("--batches.batch-size", 4, "--batches.buckets", 32, "--model.encoder", root / "bert"),
         *("--model.hidden-size", 8, "--model.max-tokens", 32, "--model.max-header-tokens", 3),
@@ -34,16 +38,17 @@ def train_flags(root, out, *, train="train"):
     ]
 
 
+def data(root):
+    return "--data", root / "built", "--split", "train"
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A checkpoint, prepared splits and a finished run."""
+    """A checkpoint, a build and a finished run."""
     root = tmp_path_factory.mktemp("wikisql")
     write_checkpoint(root / "bert")
     official = write_wikisql(root / "official", tables=NUM_TABLES)
-    answers = root / "answers.jsonl"
-    call("answers", "--folder", official, "--name", "train", "--out", answers)
-    call("prepare", "--questions", answers, "--out", root / "train")
-    call("prepare", "--questions", answers, "--out", root / "dev", "--split", "dev")
+    call("prepare", "--folder", official, "--out", root / "built")
     call(*train_flags(root, root / "run"))
     return root
 
@@ -54,23 +59,24 @@ def losses(run_dir):
 
 
 @pytest.mark.slow
-def test_everything_after_the_first_step_works_from_answers_alone(root, tmp_path):
-    """The official files lose every query once the answers are written."""
-    official = write_wikisql(tmp_path / "official", tables=NUM_TABLES)
-    answers = tmp_path / "answers.jsonl"
-    call("answers", "--folder", official, "--name", "train", "--out", answers)
-    assert '"sql"' not in answers.read_text() and '"conds"' not in answers.read_text()
-    lines = [json.loads(line) for line in (official / "train.jsonl").read_text().splitlines()]
-    bare = [{name: line[name] for name in line if name != "sql"} for line in lines]
-    assert len(bare) == 3 * NUM_TABLES
-    (official / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in bare))
-    call("prepare", "--questions", answers, "--out", tmp_path / "train")
-    one, other = PreparedQueries(root / "train"), PreparedQueries(tmp_path / "train")
-    assert one.meta == other.meta
+def test_everything_after_building_works_from_answers_alone(root, tmp_path):
+    """The same questions, tables and answers, in files that never held a query."""
+    questions = [
+        TableQuestion(example.id, example.question, example.table, example.answer)
+        for example in read_answers(root / "official", "train", skips=ExclusionCounts())
+    ]
+    (tmp_path / "files").mkdir()
+    write_table_questions(tmp_path / "files" / "train.jsonl", questions)
+    call(
+        "prepare", "--layout", "jsonl", "--folder", tmp_path / "files", "--out", tmp_path / "built"
+    )
+    one, other = (TableSplit(folder / "built", "train") for folder in (root, tmp_path))
+    assert one.meta["counts"] == other.meta["counts"] and len(one.questions) == 3 * NUM_TABLES
+    assert dict(one.tables) == dict(other.tables)
     for mine, theirs in zip(one.questions, other.questions, strict=True):
         np.testing.assert_array_equal(mine.queries, theirs.queries)
     flags = train_flags(root, tmp_path / "run")
-    flags[flags.index("--data") + 1] = tmp_path / "train"
+    flags[flags.index("--data") + 1] = tmp_path / "built"
     gold = flags.index("--gold")
     call(*flags[:gold], *flags[gold + 4 :])
     assert losses(tmp_path / "run") == losses(root / "run") != []
@@ -79,7 +85,7 @@ def test_everything_after_the_first_step_works_from_answers_alone(root, tmp_path
 @pytest.mark.slow
 def test_evaluation_measures_with_annotated_queries(root, capsys):
     predictions = root / "predictions.json"
-    command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"]
+    command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", *data(root)]
     call(*command, "--predictions", predictions)
     assert "logical form" not in capsys.readouterr().out
     page = root / "differences.md"
@@ -138,13 +144,12 @@ def test_a_wide_table_is_read_as_far_as_it_fits(root, tmp_path, capsys):
     assert "only the first" in capsys.readouterr().out
 
 
-def test_the_annotated_queries_make_the_upper_bound(root, capsys):
-    gold = ["supervise", "--data", root / "train", "--folder", root / "official"]
-    call(*gold, "--out", root / "gold")
-    split = PreparedQueries(root / "gold")
+def test_the_annotated_queries_make_the_upper_bound(root, tmp_path):
+    files = ("--folder", root / "official", "--out", tmp_path / "gold")
+    call("prepare", "--supervised", *files, "--splits", "train")
+    split = TableSplit(tmp_path / "gold", "train")
     assert len(split.questions) == 3 * NUM_TABLES
     assert all(len(question.queries) == 1 for question in split.questions)
-    assert split.questions[1].queries[0, :3].tolist() == [0, 3, 1]
 
 
 def test_annotated_queries_are_those_of_the_questions(root, tmp_path, capsys):
@@ -152,16 +157,13 @@ def test_annotated_queries_are_those_of_the_questions(root, tmp_path, capsys):
     shutil.copytree(root / "official", official)
     for kind in ("jsonl", "tables.jsonl"):
         (official / f"dev.{kind}").write_text((official / f"train.{kind}").read_text())
-    supervise = ["supervise", "--data", root / "train", "--out", tmp_path / "gold", "--folder"]
-    line = fails(capsys, *supervise, official, "--name", "dev")
+    evaluate = ["evaluate", "--run-dir", root / "run", *data(root), "--num-devices", 1]
+    line = fails(capsys, *evaluate, "--gold", official)
     assert "split dev: expected queries of questions such as train-0, found those of dev-0" in line
-    evaluate = ["evaluate", "--run-dir", root / "run", "--data", root / "dev", "--num-devices", 1]
-    assert "such as train-0" in fails(capsys, *evaluate, "--gold", official)
     lines = (official / "train.jsonl").read_text().splitlines()
     (official / "train.jsonl").write_text("\n".join(lines[1:] + lines[:1]))
-    line = fails(capsys, *supervise, official)
+    line = fails(capsys, *evaluate, "--gold", official, "--gold-split", "train")
     assert "question train-0, found" in line
-    assert not (tmp_path / "gold").exists()
 
 
 def test_results_are_shown_as_the_table_has_them(root, tmp_path, capsys):
@@ -186,7 +188,7 @@ def test_inputs_beyond_the_buckets_of_a_run_are_read(root, tmp_path, capsys):
     config["flags"]["batches"]["buckets"] = [4, 8]
     (run / "config.json").write_text(json.dumps(config))
     (run / "checksums.json").unlink()
-    evaluate = ["evaluate", "--num-devices", 1, "--data", root / "dev", "--run-dir"]
+    evaluate = ["evaluate", "--num-devices", 1, *data(root), "--run-dir"]
     tables = []
     for folder in (run, root / "run"):
         call(*evaluate, folder, "--predictions", tmp_path / "predictions.json")
@@ -223,26 +225,29 @@ def test_the_released_mml_can_be_chosen(root):
 
 
 def test_bad_input_is_one_line(root, tmp_path, capsys):
-    evaluate = ["evaluate", "--run-dir", root / "no-such", "--data", root / "dev"]
+    evaluate = ["evaluate", "--run-dir", root / "no-such", *data(root)]
     assert "no-such" in fails(capsys, *evaluate)
-    unanswerable = tmp_path / "answers.jsonl"
-    lines = (root / "answers.jsonl").read_text().splitlines()[:2]
-    question = json.loads(lines[1]) | {"answer": ["nowhere in the table"]}
-    unanswerable.write_text(f"{lines[0]}\n{json.dumps(question)}\n")
-    line = fails(capsys, "prepare", "--questions", unanswerable, "--out", tmp_path / "data")
-    assert "nothing to train on" in line and "no query gives the answer" in line
-    unanswerable.write_text("{")
-    prepare = ["prepare", "--questions", unanswerable, "--out", tmp_path / "data"]
-    assert "answers.jsonl: line 1" in fails(capsys, *prepare)
-    table = json.loads(lines[0])
-    table["table"]["rows"][1][2] = 2**64
-    unanswerable.write_text(json.dumps(table))
+    files = tmp_path / "files"
+    files.mkdir()
+    file = files / "train.jsonl"
+    table = {"id": "1-0", "header": ["who"], "types": ["text"], "rows": [["ada"], ["bo"]]}
+    asked = {"id": "q", "question": "Who?", "table_id": "1-0", "answer": ["nowhere"]}
+    file.write_text(f"{json.dumps({'table': table})}\n{json.dumps(asked)}")
+    prepare = ["prepare", "--layout", "jsonl", "--folder", files, "--out", tmp_path / "built"]
     line = fails(capsys, *prepare)
-    assert "answers.jsonl: line 1 (1-0): row 1: expected integers of 64 bits, found 1844" in line
+    assert "expected questions in 'train', found none" in line
+    assert "no query gives the answer: 1 (q)" in line
+    file.write_text("{")
+    assert "train.jsonl: line 1" in fails(capsys, *prepare)
+    table["rows"][1][0] = 2**64
+    file.write_text(json.dumps({"table": table}))
+    line = fails(capsys, *prepare)
+    assert "train.jsonl: line 1 (1-0): row 1: expected integers of 64 bits, found 1844" in line
+    assert "--supervised: expected another --layout" in fails(capsys, *prepare, "--supervised")
     official = tmp_path / "official"
     shutil.copytree(root / "official", official)
     tables = (official / "train.tables.jsonl").read_text().splitlines()
-    tables[1] = json.dumps(table["table"] | {"id": "1-1"})
+    tables[1] = json.dumps(table | {"id": "1-1"})
     (official / "train.tables.jsonl").write_text("\n".join(tables))
-    answers = ["answers", "--folder", official, "--name", "train", "--out", tmp_path / "a.jsonl"]
-    assert "train.tables.jsonl: line 2 (1-1): row 1: expected integers" in fails(capsys, *answers)
+    line = fails(capsys, "prepare", "--folder", official, "--out", tmp_path / "built")
+    assert "train.tables.jsonl: line 2 (1-1): row 1: expected integers" in line

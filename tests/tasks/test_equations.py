@@ -15,7 +15,7 @@ from hardem_jax import MML, FirstOnly, HardEM
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.inputs.tagger import EquationInput, TaggerInputs, pad_equations, pad_inputs
-from hardem_jax.data.prepared.equations import numeric_question
+from hardem_jax.data.solve import numeric_question
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.distributions.equation import AbilityDistribution, TagDistribution
 from hardem_jax.models.encoders.bert import Bert, BertConfig

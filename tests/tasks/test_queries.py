@@ -8,8 +8,8 @@ import pytest
 from flax import nnx
 
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.examples import TableQuestion
-from hardem_jax.data.prepared.queries import QueryQuestion, query_question
+from hardem_jax.data.examples import QueryQuestion, TableQuestion
+from hardem_jax.data.solve import query_question
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.solutions.sql.enumeration import Condition, Query, SqlRules, Table
 from hardem_jax.tasks.base import Reader

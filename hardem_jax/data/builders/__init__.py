@@ -13,6 +13,7 @@ from hardem_jax.data.build_options import (
     DropNumOptions,
     NarrativeQAOptions,
     NQOpenOptions,
+    TableQuestionsOptions,
     TriviaQAOpenOptions,
     TriviaQAOptions,
     WikiSQLOptions,
@@ -33,9 +34,10 @@ from hardem_jax.data.builders.features import (
     to_reading_example,
     to_table,
 )
-from hardem_jax.data.builders.prepare import prepare_numeric, prepare_queries
-from hardem_jax.data.builders.read import Build, open_build, process_share
+from hardem_jax.data.builders.read import Build, open_build
+from hardem_jax.data.builders.splits import NumericSplit, TableSplit
 from hardem_jax.data.builders.table_datasets import (
+    TableQuestions,
     WikiSQL,
     WikiTableQuestions,
 )
@@ -49,7 +51,11 @@ __all__ = [
     "NQOpenOptions",
     "NarrativeQA",
     "NarrativeQAOptions",
+    "NumericSplit",
     "SolutionBuilder",
+    "TableQuestions",
+    "TableQuestionsOptions",
+    "TableSplit",
     "TriviaQA",
     "TriviaQAOpen",
     "TriviaQAOpenOptions",
@@ -60,9 +66,6 @@ __all__ = [
     "WikiTableQuestionsOptions",
     "beam_config",
     "open_build",
-    "prepare_numeric",
-    "prepare_queries",
-    "process_share",
     "quiet",
     "to_numeric_question",
     "to_query_question",
@@ -75,6 +78,6 @@ BUILDERS: dict[type, type[SolutionBuilder]] = {
     builder.OPTIONS: builder
     for builder in (
         *(TriviaQA, NarrativeQA, TriviaQAOpen, NQOpen),
-        *(DropNum, WikiSQL, WikiTableQuestions),
+        *(DropNum, WikiSQL, WikiTableQuestions, TableQuestions),
     )
 }

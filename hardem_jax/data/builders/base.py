@@ -5,6 +5,7 @@ A build lies in ``{data_dir}/{name}/{fingerprint}/{version}/``:
 ===========================  ==========================================================
 ``{name}-{split}.array_...`` shards of records, in the order of the source
 ``build.json``               what determined the content, counts, |Z| statistics
+``{split}.index.json``       see `hardem_jax.data.builders.counts`
 ``dataset_info.json`` ...    what TFDS needs to read it back
 ``checksums.json``           size and SHA-256 of the other files
 ===========================  ==========================================================
@@ -23,7 +24,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,6 +34,7 @@ from tensorflow_datasets.core.splits import SplitDict, SplitInfo
 
 from hardem_jax.checksums import write_checksums
 from hardem_jax.data.builders.beam import write_with_beam
+from hardem_jax.data.builders.counts import count
 from hardem_jax.data.builders.features import features_of
 from hardem_jax.data.builders.shards import Shard, cut, write_here
 from hardem_jax.data.builders.solvers import Solver
@@ -40,12 +42,11 @@ from hardem_jax.data.builders.sources import Release, digests, download
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import write_json, writing
 from hardem_jax.data.json_stream import PathLike
-from hardem_jax.data.prepared.records import size_summary
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 
 #: Of records and their order. To be raised with any change in what a build of the same files holds.
-FORMAT = "build 2"
+FORMAT = "build 3"
 
 BUILD_FILE = "build.json"
 _WORK = "work"
@@ -65,6 +66,9 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         options: of the data set, an instance of ``OPTIONS``; None for the defaults.
         splits: to build; by default those whose files are there.
         shard_size: questions of a shard.
+        processes: that find Z, without Beam; the files are the same. They are spawned, so that a
+            script that calls this must not run anything when it is imported.
+        progress: wraps what is done for each shard, as `hardem_jax.retrieval.progress.counted`.
 
     Raises:
         InputError: the folder or a file is missing, or a split is unknown.
@@ -86,9 +90,12 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         options: Any = None,
         splits: Sequence[str] = (),
         shard_size: int = 256,
+        processes: int = 1,
+        progress: Callable[[Iterable[None]], Iterable[None]] = iter,
     ):
         if shard_size < 1:
             raise InputError(f"shard_size: expected at least 1, found {shard_size}")
+        self._processes, self._progress = processes, progress
         self.options = self.OPTIONS() if options is None else options
         self.folder = None if folder is None else Path(folder)
         self.shard_size = shard_size
@@ -163,16 +170,12 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
             folder = download(self.RELEASE, dl_manager, unpacked)
         shards = {}
         for split in self.splits:
-            skips = self.exclusions[split]
+            skips = self.exclusions[split] = ExclusionCounts()
             read = self.read(folder, split, skips)
             examples = (example for example in read if not skips.repeated(example.id))
             work = Path(self.data_dir, _WORK, split)
             shards[split] = cut(examples, work, self.solver, self.shard_size)
-            if not shards[split]:
-                raise InputError(
-                    f"{folder}: expected questions in {split!r}, found none that can be used; "
-                    + self.exclusions[split].one_line()
-                )
+            self._check_some(split, len(shards[split]))
         return shards
 
     def _download_and_prepare(self, dl_manager: Any, download_config: Any = None) -> None:
@@ -181,7 +184,8 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         files = {split: self._files(split, len(shards)) for split, shards in plan.items()}
         work = [pair for split in plan for pair in zip(plan[split], files[split], strict=True)]
         if config.beam_options is None and config.beam_runner is None:
-            write_here(work)
+            for _ in self._progress(write_here(work, self._processes)):
+                pass
         else:
             write_with_beam(work, config.beam_options, config.beam_runner)
         self.info.set_splits(
@@ -210,19 +214,14 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         ]
 
     def _meta(self, plan: dict[str, list[Shard]]) -> dict[str, Any]:
-        """Content of ``build.json``."""
+        """Content of ``build.json``; writes the indices of the splits."""
         splits = {}
         for split, shards in plan.items():
-            sizes = [n for shard in shards for n in json.loads(shard.sizes_file.read_text())]
-            skips = self.exclusions[split]
-            splits[split] = {
-                "questions": len(sizes),
-                "questions with a solution": sum(size > 0 for size in sizes),
-                "solutions per question": size_summary(sizes),
-                "excluded": skips.as_dict(),
-                "warnings": skips.warnings_as_dict(),
-                "left_out": skips.left_out,
-            }
+            rows = [row for shard in shards for row in shard.facts()]
+            skips, kind = self.exclusions[split], self.solver.kind
+            splits[split], index = count(kind, split, rows, skips, self.options)
+            self._check_some(split, len(rows) - len(index["skipped"]))
+            write_json(Path(self.data_dir, index_file(split)), index)
         return {
             **self.identity,
             "fingerprint": fingerprint(self.identity),
@@ -230,6 +229,13 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
             "metric": self.METRIC,
             "splits": splits,
         }
+
+    def _check_some(self, split: str, count: int) -> None:
+        if not count:
+            raise InputError(
+                f"{self.folder or self.RELEASE.url}: expected questions in {split!r}, found none "
+                f"that can be used; {self.exclusions[split].one_line()}"
+            )
 
     def _splits_there(self) -> tuple[str, ...]:
         if self.folder is None:
@@ -265,6 +271,11 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         """The recorded digest of the release that is downloaded."""
         infos: Any = self.url_infos
         return infos[self.RELEASE.url].checksum
+
+
+def index_file(split: str) -> str:
+    """The name of the file with the index of a split."""
+    return f"{split}.index.json"
 
 
 def quiet() -> None:

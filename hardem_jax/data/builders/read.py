@@ -1,27 +1,28 @@
-"""Builds read back, by TFDS and Grain, as the project's own objects; no source file is needed.
+"""Builds read back as the project's own objects, by index; no source file is needed.
 
-build = open_build("built")
-train = build.examples("train")       # by index: ReadingExample, NumericQuestion, ...
-dataset = grain.MapDataset.source(train).seed(0).shuffle()
-mine = process_share(dataset)         # of several hosts, this one's part
+    train = open_build("built").examples("train")      # ReadingExample, NumericQuestion, ...
+    dataset = grain.MapDataset.source(train).seed(0).shuffle()[process_index::process_count]
+
+TFDS reads them, too: ``tfds.builder_from_directory(folder).as_data_source("train")``.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import grain
-import jax
-import tensorflow_datasets as tfds
+from array_record.python.array_record_data_source import ArrayRecordDataSource
 
 from hardem_jax.checksums import MANIFEST, has_checksums, verify_checksums
-from hardem_jax.data.builders.base import BUILD_FILE, FORMAT
+from hardem_jax.data.builders.base import BUILD_FILE, FORMAT, index_file
 from hardem_jax.data.builders.features import (
     Kind,
+    Record,
+    parse,
     to_numeric_question,
     to_query_question,
     to_reading_example,
@@ -30,7 +31,7 @@ from hardem_jax.data.files import read_json
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError
 
-_FROM_RECORD: dict[Kind, Callable[[Mapping[str, Any]], Any]] = {
+_FROM_RECORD: dict[Kind, Callable[[Record], Any]] = {
     "reading": to_reading_example,
     "numeric": to_numeric_question,
     "queries": to_query_question,
@@ -55,36 +56,57 @@ class Build:
         """Of its records, see `hardem_jax.data.builders.features`."""
         return self.meta["kind"]
 
-    def records(self, split: str) -> Sequence[dict[str, Any]]:
-        """Records by index, in the order of the source: the data source of TFDS.
+    def check_split(self, split: str) -> None:
+        """Raises `InputError` if there is no such split."""
+        if split not in self.meta["splits"]:
+            known = ", ".join(self.meta["splits"])
+            raise InputError(f"{self.folder}: expected a split out of {known}, found {split!r}")
+
+    def records(self, split: str) -> Sequence[Record]:
+        """Records by index, in the order of the source.
 
         Raises:
             InputError: there is no such split.
         """
-        if split not in self.meta["splits"]:
-            known = ", ".join(self.meta["splits"])
-            raise InputError(f"{self.folder}: expected a split out of {known}, found {split!r}")
-        builder: Any = tfds.builder_from_directory(self.folder)
-        return builder.as_data_source(split)
+        self.check_split(split)
+        files = sorted(self.folder.glob(f"{self.meta['data set']}-{split}.array_record-*"))
+        data: Any = ArrayRecordDataSource(list(map(str, files)))
+        return Examples(data, functools.partial(parse, self.kind))
 
-    def examples(self, split: str) -> Examples:
+    def examples(self, split: str) -> Sequence[Any]:
         """The project's objects by index: `ReadingExample`, `NumericQuestion`, `QueryQuestion`."""
         return Examples(self.records(split), _FROM_RECORD[self.kind])
 
+    def index(self, split: str) -> dict[str, Any]:
+        """What `hardem_jax.data.builders.counts` says of the records of a split."""
+        return read_json(self.folder / index_file(split))
+
 
 class Examples(Sequence[Any]):
-    """Objects made of records when they are asked for; a random-access source for Grain."""
+    """Objects made of records when they are asked for; a random-access source for Grain.
 
-    def __init__(self, records: Sequence[Any], make: Callable[[Mapping[str, Any]], Any]):
+    Args:
+        records: by index.
+        make: record -> object.
+        places: of the records to be had; None for all.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Any],
+        make: Callable[[Any], Any],
+        places: Sequence[int] | None = None,
+    ):
         self._records, self._make = records, make
+        self._places = range(len(records)) if places is None else places
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._places)
 
     def __getitem__(self, index):
         if not 0 <= index < len(self):
             raise IndexError(index)
-        return self._make(self._records[int(index)])
+        return self._make(self._records[self._places[index]])
 
 
 def open_build(folder: PathLike) -> Build:
@@ -114,7 +136,10 @@ def open_build(folder: PathLike) -> Build:
         )
     if len(found) != 1:
         listing = ": " + ", ".join(map(str, found)) if found else ""
-        raise InputError(f"{folder}: expected one complete build, found {len(found)}{listing}")
+        raise InputError(
+            f"{folder}: expected one complete build (run `prepare` first), "
+            f"found {len(found)}{listing}"
+        )
     meta = read_build_file(found[0])
     return Build(found[0], meta)
 
@@ -136,23 +161,3 @@ def read_build_file(folder: Path) -> dict[str, Any]:
     if not has_checksums(folder):
         raise InputError(f"{folder / MANIFEST}: expected the checksums of the build, found none")
     return meta
-
-
-def process_share(
-    dataset: grain.MapDataset, *, index: int | None = None, count: int | None = None
-) -> grain.MapDataset:
-    """Every ``count``-th element from ``index`` on: what one of several processes reads.
-
-    Args:
-        dataset: the same in every process, shuffled with the same seed.
-        index: of this process; None for that of JAX.
-        count: of processes; None for that of JAX.
-
-    Example:
-        >>> whole = grain.MapDataset.source(range(5))
-        >>> [list(process_share(whole, index=i, count=2)) for i in (0, 1)]
-        [[0, 2, 4], [1, 3]]
-    """
-    index = jax.process_index() if index is None else index
-    count = jax.process_count() if count is None else count
-    return dataset[index::count]

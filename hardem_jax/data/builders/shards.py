@@ -2,8 +2,8 @@
 
 Reading is done once, by the process that starts the build: it is quick, it has to see the file in
 order (ids that repeat, tables before their questions), and it counts what is left out. It leaves
-examples in work files. From one work file a shard is made, in this process or in one that
-`hardem_jax.data.builders.beam` runs elsewhere.
+examples in work files. Of each a shard is made, in this process, in several of this machine, or in
+those that `hardem_jax.data.builders.beam` runs elsewhere.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import json
 import os
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from hardem_jax.data.builders.features import Record, num_solutions, serialize
+from hardem_jax.data.builders.features import Record, facts, serialize
 from hardem_jax.data.builders.solvers import Solver
 from hardem_jax.data.files import writing
+from hardem_jax.data.parallel import map_in_order
 from hardem_jax.errors import InputError
 
 
@@ -47,9 +49,13 @@ class Shard:
         yield from enumerate(self.solver.records(examples), start=self.first)
 
     @property
-    def sizes_file(self) -> Path:
-        """Where `write_shard` leaves |Z| of every record."""
+    def facts_file(self) -> Path:
+        """Where `write_shard` leaves what is counted of every record, and its digest."""
         return self.work_file.with_suffix(".json")
+
+    def facts(self) -> list[dict[str, Any]]:
+        """What `write_shard` left there."""
+        return json.loads(self.facts_file.read_text("utf-8"))
 
 
 def cut(examples: Iterable[Any], folder: Path, solver: Solver, size: int) -> list[Shard]:
@@ -72,7 +78,7 @@ def cut(examples: Iterable[Any], folder: Path, solver: Solver, size: int) -> lis
 
 
 def write_shard(shard: Shard, path: Path) -> None:
-    """Writes the records of a shard to an ArrayRecord file, and |Z| of each to its `sizes_file`.
+    """Writes the records of a shard to an ArrayRecord file, and their facts to its `facts_file`.
 
     Both get their names when they are complete, so that a worker that is killed, or that another
     one repeats, does no harm.
@@ -82,25 +88,29 @@ def write_shard(shard: Shard, path: Path) -> None:
     """
     kind = shard.solver.kind
     partial = shard.work_file.with_name(uuid.uuid4().hex)
-    sizes: list[int] = []
+    rows: list[dict[str, Any]] = []
     # One record a group: records are read one by one, in any order.
     writer = ArrayRecordWriter(str(partial), "group_size:1")
     with writing(path):
         try:
             try:
                 for _, record in shard():
-                    writer.write(serialize(kind, record))
-                    sizes.append(num_solutions(kind, record))
+                    data = serialize(kind, record)
+                    writer.write(data)
+                    rows.append(facts(kind, record) | {"digest": sha256(data).hexdigest()})
             finally:
                 writer.close()
         except RuntimeError as error:  # of ArrayRecord, which notices a full disk when it closes
             raise InputError(f"{path}: cannot be written: {error}") from error
         os.replace(partial, path)
-        partial.write_text(json.dumps(sizes))
-        os.replace(partial, shard.sizes_file)
+        partial.write_text(json.dumps(rows), "utf-8")
+        os.replace(partial, shard.facts_file)
 
 
-def write_here(shards: Iterable[tuple[Shard, Path]]) -> None:
-    """Writes the shards one after another in this process."""
-    for shard, path in shards:
-        write_shard(shard, path)
+def write_here(shards: Sequence[tuple[Shard, Path]], processes: int = 1) -> Iterator[None]:
+    """Writes the shards on this machine, in several processes, and yields after each."""
+    return map_in_order(_write, shards, processes=processes, chunk_size=1)
+
+
+def _write(pair: tuple[Shard, Path]) -> None:
+    write_shard(*pair)

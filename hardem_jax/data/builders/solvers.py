@@ -12,12 +12,23 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from hardem_jax.data.annotations import annotated_row
 from hardem_jax.data.builders.features import Kind, Record, numeric_record, query_record
 from hardem_jax.data.builders.features import reading_record as to_record
-from hardem_jax.data.examples import NumericExample, ReadingExample, TableQuestion
-from hardem_jax.data.prepared.equations import numeric_question
-from hardem_jax.data.prepared.queries import MakeMatcher, QueryQuestion, query_question
+from hardem_jax.data.examples import (
+    AnnotatedQuestion,
+    NumericExample,
+    QueryQuestion,
+    ReadingExample,
+    TableQuestion,
+)
 from hardem_jax.data.readers.narrativeqa import add_rouge_mentions
+from hardem_jax.data.solve import (
+    NOT_ENUMERABLE,
+    MakeMatcher,
+    numeric_question,
+    query_question,
+)
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
@@ -91,11 +102,11 @@ class EquationSolver:
 
 @dataclasses.dataclass(frozen=True)
 class QuerySolver:
-    """Queries that execute to the answer (section 4.3).
+    """Queries that execute to the answer (section 4.3); of an `AnnotatedQuestion`, its own.
 
     Attributes:
         rules: Z_tot.
-        denotation: see `data.prepared.queries.query_question`; a class or function of a module.
+        denotation: see `data.solve.query_question`; a class or function of a module.
     """
 
     rules: SqlRules = SqlRules()
@@ -107,7 +118,14 @@ class QuerySolver:
             try:
                 question, defect = query_question(example, self.rules, self.denotation), ""
             except InputError as error:  # beyond what Z can hold: kept, and marked
-                question, defect = _without_queries(example), str(error)
+                question, defect = _without_queries(example), f"{NOT_ENUMERABLE}: {error}"
+            # A question that no query answers is none to train on, whatever was annotated.
+            if isinstance(example, AnnotatedQuestion) and question.num_queries:
+                row = annotated_row(question, example.query, self.rules)
+                if isinstance(row, str):
+                    question, defect = _without_queries(example), row
+                else:
+                    question = dataclasses.replace(question, queries=row[None], num_queries=1)
             yield query_record(question, example.table, defect)
 
 

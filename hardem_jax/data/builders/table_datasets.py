@@ -2,32 +2,38 @@
 
 =====================  =====================================================================
 `WikiSQL`              ``{split}.jsonl`` and ``{split}.tables.jsonl``
+`TableQuestions`       ``{split}.jsonl``, see `hardem_jax.data.readers.table_jsonl`
 `WikiTableQuestions`   ``data/{split}.tsv`` and ``csv/`` of the release
 =====================  =====================================================================
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.data.build_options import WikiSQLOptions, WikiTableQuestionsOptions
+from hardem_jax.data.build_options import (
+    TableQuestionsOptions,
+    WikiSQLOptions,
+    WikiTableQuestionsOptions,
+)
 from hardem_jax.data.builders.base import SolutionBuilder
 from hardem_jax.data.builders.solvers import QuerySolver, Solver
 from hardem_jax.data.builders.sources import Release
+from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.prepared.queries import MakeMatcher
 from hardem_jax.data.readers.table_jsonl import read_table_questions
-from hardem_jax.data.readers.wikisql import write_answers
+from hardem_jax.data.readers.wikisql import read_answers
 from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
+from hardem_jax.data.solve import MakeMatcher
 
 
 class WikiSQL(SolutionBuilder):
     """WikiSQL from answers alone (Zhong et al., 2017); Z: queries.
 
-    Reading executes each annotated query once, which gives the answer, and drops it.
+    Reading executes each annotated query once, which gives the answer, and drops it, unless the
+    options say that it is to be all of Z.
     """
 
     name = "hardem_wikisql"
@@ -44,35 +50,55 @@ class WikiSQL(SolutionBuilder):
         return f"{split}.jsonl", f"{split}.tables.jsonl"
 
     def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
-        with tempfile.TemporaryDirectory() as temporary:
-            answers = Path(temporary, "answers.jsonl")
-            write_answers(folder, split, answers, skips=skips)
-            yield from read_table_questions(answers, skips=skips)
+        for question in read_answers(folder, split, skips=skips):
+            if self.options.supervised:
+                yield question
+            else:
+                yield TableQuestion(question.id, question.question, question.table, question.answer)
 
     @property
     def solver(self) -> Solver:
         return QuerySolver(self.options.rules)
 
 
-class WikiTableQuestions(SolutionBuilder):
-    """WikiTableQuestions (Pasupat and Liang, 2015); Z: queries whose result matches the answer.
+class TableQuestions(SolutionBuilder):
+    """Questions on tables of one's own; Z: queries that execute to the answer, or match it.
 
     Args:
-        denotation: what compares results with answers:
+        denotation: what compares results with answers in words:
             `hardem_jax.metrics.wikitablequestions.Denotation`.
         **others: see `SolutionBuilder`.
     """
 
-    name = "hardem_wikitablequestions"
-    OPTIONS = WikiTableQuestionsOptions
+    name = "hardem_table_questions"
+    OPTIONS = TableQuestionsOptions
     SPLITS = ("train", "dev", "test")
-    RELEASE = Release("https://github.com/ppasupat/WikiTableQuestions")
-    options: WikiTableQuestionsOptions
+    RELEASE = Release("hardem_jax.data.readers.table_jsonl, which describes the layout")
+    options: TableQuestionsOptions
 
     def __init__(self, *, denotation: MakeMatcher, **others: Any):
         self.denotation = denotation
         super().__init__(**others)
         self._original_state["denotation"] = denotation
+
+    def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
+        return (f"{split}.jsonl",)
+
+    def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
+        return read_table_questions(folder / f"{split}.jsonl", skips=skips)
+
+    @property
+    def solver(self) -> Solver:
+        return QuerySolver(self.options.rules, self.denotation)
+
+
+class WikiTableQuestions(TableQuestions):
+    """WikiTableQuestions (Pasupat and Liang, 2015); Z: queries whose result matches the answer."""
+
+    name = "hardem_wikitablequestions"
+    OPTIONS = WikiTableQuestionsOptions
+    RELEASE = Release("https://github.com/ppasupat/WikiTableQuestions")
+    options: WikiTableQuestionsOptions
 
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
         name = self._file(split)
@@ -82,10 +108,6 @@ class WikiTableQuestions(SolutionBuilder):
     def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
         name, tagged = self._file(split), self.options.tagged
         return read_wikitablequestions(folder, name, skips=skips, tagged=tagged)
-
-    @property
-    def solver(self) -> Solver:
-        return QuerySolver(self.options.rules, self.denotation)
 
     def _file(self, split: str) -> str:
         if split == "test":

@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from hardem_jax.data.batching.padding import Batch
+from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.data.inputs.tagger import drop_cut_numbers, pad_equations
 from hardem_jax.data.inputs.words import PAD, Vocabulary, Words, char_ids, split_words, words_at
-from hardem_jax.data.prepared.equations import NumericQuestion
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.equations.enumeration import PASSAGE
 
@@ -100,7 +100,7 @@ class WordInputs(Sequence[WordInput]):
     """Questions as words and characters, by index; passages asked about often are held once.
 
     Args:
-        questions: from `hardem_jax.data.prepared.equations`, with numbers of the passage only.
+        questions: see `hardem_jax.data.solve`, with numbers of the passage only.
         words: word vocabulary.
         characters: character vocabulary.
         config: where texts and words are cut.

@@ -30,8 +30,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from hardem_jax.data.batching.padding import Batch
+from hardem_jax.data.examples import QueryQuestion
 from hardem_jax.data.inputs.sqlova_layout import QueryInput, cut_lengths, lay_out, remaining_queries
-from hardem_jax.data.prepared.query_records import QueryQuestion
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
@@ -53,7 +53,7 @@ class QueryInputs(Sequence[QueryInput]):
     out. Queries that use what was left out are left out of Z.
 
     Args:
-        questions: from `hardem_jax.data.prepared.queries`.
+        questions: see `hardem_jax.data.solve`.
         tables: of the questions, by id.
         tokenizer: of the encoder.
         max_tokens: of an input. The paper has 180 (Min et al., 2019, section 5.3), SQLova 222.

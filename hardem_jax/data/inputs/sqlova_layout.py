@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hardem_jax.data.prepared.query_records import QueryQuestion
+from hardem_jax.data.examples import QueryQuestion
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH
 

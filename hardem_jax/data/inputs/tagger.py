@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hardem_jax.data.batching.padding import Batch
-from hardem_jax.data.prepared.equations import NumericQuestion
+from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import COUNT, PASSAGE, SPECIAL
@@ -58,7 +58,7 @@ class TaggerInputs(Sequence[EquationInput]):
     """Questions as inputs of the tagger, by index. All texts are tokenised at once.
 
     Args:
-        questions: from `data.prepared.equations`, all of the same number of special numbers.
+        questions: see `data.solve`, all of the same number of special numbers.
         tokenizer: of the encoder.
         max_tokens: longer inputs are cut at the end of the passage.
         max_question_tokens: longer questions are cut.

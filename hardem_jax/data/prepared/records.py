@@ -10,7 +10,7 @@ import msgpack
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
 
-from hardem_jax.data.exclusions import REPEATED_ID, ExclusionCounts
+from hardem_jax.data.exclusions import ExclusionCounts, reasons
 from hardem_jax.data.files import load_array, read_json, write_json
 from hardem_jax.errors import InputError
 
@@ -145,12 +145,7 @@ def write_left_out(folder: Path, exclusions: ExclusionCounts, kept: Container[st
         exclusions: what reader and preparation left out.
         kept: ids of the questions of the split. One that occurs again in the file is there.
     """
-    left_out: dict[str, str] = {}
-    # Of several reasons the same one, in whatever order several processes found them.
-    for id, reason in sorted(exclusions.left_out, key=lambda one: (one[1] == REPEATED_ID, one[1])):
-        if id not in kept:
-            left_out.setdefault(id, reason)
-    write_json(folder / _LEFT_OUT, left_out)
+    write_json(folder / _LEFT_OUT, reasons(exclusions.left_out, kept))
 
 
 def read_left_out(folder: Path) -> dict[str, str]:
@@ -162,23 +157,6 @@ def read_left_out(folder: Path) -> dict[str, str]:
         InputError: the file is missing or damaged.
     """
     return read_json(folder / _LEFT_OUT)
-
-
-def size_summary(sizes: Sequence[int]) -> dict[str, float | int | None]:
-    """Mean, median and maximum of |Z| over the questions that have a solution.
-
-    Example:
-        >>> size_summary([0, 1, 2, 6])
-        {'mean': 3.0, 'median': 2.0, 'max': 6}
-    """
-    found = np.array([size for size in sizes if size])
-    if not len(found):
-        return {"mean": None, "median": None, "max": None}
-    return {
-        "mean": round(float(found.mean()), 2),
-        "median": float(np.median(found)),
-        "max": int(found.max()),
-    }
 
 
 def check_not_empty(

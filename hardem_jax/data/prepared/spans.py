@@ -36,10 +36,10 @@ from hardem_jax.data.prepared.records import (
     RecordWriter,
     check_not_empty,
     read_left_out,
-    size_summary,
     write_left_out,
 )
 from hardem_jax.data.prepared.windows import WINDOWS, Window, WindowConfig, make_windows
+from hardem_jax.data.solve import size_summary
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 

@@ -1,25 +1,20 @@
-"""The file of questions on tables, from which everything after reading works.
+"""Reader for people's own questions on tables: JSON lines, with answers and no queries.
 
 One JSON object a line, a table before the first question on it:
 
     {"table": {"id": "1-1", "header": ["player"], "types": ["text"], "rows": [["ann"], ["bo"]]}}
     {"id": "train-0", "question": "Who?", "table_id": "1-1", "answer": ["bo"], "match": "execution"}
 
-It holds answers and no query: what is built from it is built from answers alone.
+`hardem_jax.data.builders.TableQuestions` builds Z of ``{split}.jsonl`` files in this layout.
 """
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, cast, get_args
 
 from hardem_jax.data.examples import Match, TableQuestion
 from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, NO_ID, ExclusionCounts
-from hardem_jax.data.files import new_file
 from hardem_jax.data.json_fields import check_kind, get_field, get_id, get_strings
 from hardem_jax.data.json_stream import PathLike, iter_json_lines
 from hardem_jax.errors import InputError
@@ -30,33 +25,8 @@ RAGGED = "table with rows of different lengths, padded"
 REPEATED = "question id occurs again"
 
 
-def write_table_questions(questions: Iterable[TableQuestion], out: PathLike) -> int:
-    """Writes questions and their tables; the file gets its name when it is complete.
-
-    Returns:
-        Number of questions.
-
-    Raises:
-        InputError: the file cannot be written, or two tables have one id.
-    """
-    out = Path(out)
-    written: dict[str, Table] = {}
-    count = 0
-    with new_file(out) as partial, partial.open("w", encoding="utf-8") as file:
-        for question in questions:
-            table = question.table
-            if (known := written.get(table.id)) is None:
-                written[table.id] = table
-                _write_line(file, {"table": asdict(table)})
-            elif known is not table and known != table:
-                raise InputError(f"{out}: two tables with the id {table.id!r} that differ")
-            _write_line(file, _record(question))
-            count += 1
-    return count
-
-
 def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[TableQuestion]:
-    """Streams the questions of a file that `write_table_questions` wrote, or a person.
+    """Streams the questions of a file; its tables are in memory.
 
     Args:
         path: JSON lines, also compressed as `.gz`.
@@ -65,19 +35,19 @@ def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[
 
     Raises:
         InputError: with the line: not JSON, a value of the wrong type, a table that was not yet
-            there, or one that does not hold together.
+            there, one that does not hold together, or another one with the id of an earlier one.
 
     Example:
-        >>> import tempfile
-        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", None)))
-        >>> question = TableQuestion("train-0", "Who wears number 7?", table, ("ann",))
-        >>> skips = ExclusionCounts()
+        >>> import json, tempfile
+        >>> from pathlib import Path
+        >>> table = {"id": "1-1", "header": ["player"], "types": ["text"], "rows": [["ann"]]}
+        >>> asked = {"id": "q", "question": "Who?", "table_id": "1-1", "answer": ["ann"]}
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder, "train.jsonl")
-        ...     _ = write_table_questions([question], file)
-        ...     read = list(read_table_questions(file, skips=skips))
-        >>> read == [question], skips.total
-        (True, 0)
+        ...     _ = file.write_text(json.dumps({"table": table}) + "\\n" + json.dumps(asked))
+        ...     [question] = read_table_questions(file, skips=ExclusionCounts())
+        >>> question.question, question.table.rows, question.answer, question.match
+        ('Who?', (('ann',),), ('ann',), 'execution')
     """
     tables: dict[str, Table] = {}
     seen: set[str] = set()
@@ -85,7 +55,8 @@ def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[
         place = f"{path}: line {number}"
         if "table" in record:
             table = read_table(get_field(record, "table", dict, place) or {}, place)
-            tables[table.id] = table
+            if tables.setdefault(table.id, table) != table:
+                raise InputError(f"{place}: expected one table {table.id!r}, found a second one")
         elif question := _question(record, tables, place, skips):
             if question.id in seen:
                 skips.warn(REPEATED, question.id)
@@ -136,21 +107,6 @@ def _cell(cell: Any, lower: bool, place: str) -> Cell:
         return cell
     text = check_kind(cell, str, f"{place}: expected each cell to be a number, null or")
     return text.lower() if lower else text
-
-
-def _record(question: TableQuestion) -> dict[str, Any]:
-    record = {
-        "id": question.id,
-        "question": question.question,
-        "table_id": question.table.id,
-        "answer": question.answer,
-        "match": question.match,
-    }
-    return record if question.values is None else record | {"values": question.values}
-
-
-def _write_line(file: io.TextIOBase, record: dict[str, Any]) -> None:
-    file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 def _question(

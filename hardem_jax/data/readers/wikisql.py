@@ -8,8 +8,7 @@
 
 The files hold no answers: they are defined as what the official engine makes of the annotated
 query (Zhong et al., 2017). Weak supervision (Min et al., 2019, section 5.3) has the answers only,
-so `write_answers` executes each query once and writes questions, tables and answers to a file
-without any query.
+so `read_answers` executes each query once, and the builder drops the query.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.data.examples import TableQuestion, WikiSqlExample
+from hardem_jax.data.examples import AnnotatedQuestion, WikiSqlExample
 from hardem_jax.data.exclusions import EMPTY_QUESTION, ExclusionCounts
 from hardem_jax.data.json_fields import check_kind, get_field, get_id, kind_of
 from hardem_jax.data.json_stream import PathLike, iter_json_lines
-from hardem_jax.data.readers.table_jsonl import read_table, write_table_questions
+from hardem_jax.data.readers.table_jsonl import read_table
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.engine import ExecutionError, OfficialEngine, check_query
 from hardem_jax.solutions.sql.types import Condition, Query, Table
@@ -84,45 +83,38 @@ def read_wikisql(
             yield WikiSqlExample(id, question, tables[table_id], query)
 
 
-def write_answers(folder: PathLike, split: str, out: PathLike, *, skips: ExclusionCounts) -> int:
-    """Executes every annotated query and writes questions, tables and answers, without the queries.
+def read_answers(
+    folder: PathLike, split: str, *, skips: ExclusionCounts
+) -> Iterator[AnnotatedQuestion]:
+    """Streams the questions with their answers: each annotated query is executed once.
 
-    `hardem_jax.data.readers.table_jsonl.read_table_questions` reads the file. The answer is the
-    official engine's result as it is, a number, NULL or nothing at all included.
+    The answer is the official engine's result as it is, a number, NULL or nothing at all included.
 
     Args:
         folder: see `read_wikisql`.
         split: see `read_wikisql`.
-        out: the file to write.
         skips: as in `read_wikisql`; also left out: no query given, query cannot be executed.
             Warned of, with the question kept: answer is empty, since no row meets the conditions
             or the aggregate of none is asked for, as some queries of the official files do.
 
-    Returns:
-        Number of questions written.
-
     Raises:
-        InputError: see `read_wikisql`; or the file cannot be written.
+        InputError: see `read_wikisql`.
     """
     with OfficialEngine() as engine:
-        return write_table_questions(_answered(folder, split, engine, skips), out)
-
-
-def _answered(
-    folder: PathLike, split: str, engine: OfficialEngine, skips: ExclusionCounts
-) -> Iterator[TableQuestion]:
-    for example in read_wikisql(folder, split, skips=skips):
-        if example.query is None:
-            skips.add(NO_QUERY, example.id)
-            continue
-        try:
-            answer = engine.execute(example.table, example.query)
-        except ExecutionError:
-            skips.add(NOT_EXECUTED, example.id)
-            continue
-        if answer in ([], [None]):
-            skips.warn(EMPTY_ANSWER, example.id)
-        yield TableQuestion(example.id, example.question, example.table, tuple(answer))
+        for example in read_wikisql(folder, split, skips=skips):
+            if example.query is None:
+                skips.add(NO_QUERY, example.id)
+                continue
+            try:
+                answer = engine.execute(example.table, example.query)
+            except ExecutionError:
+                skips.add(NOT_EXECUTED, example.id)
+                continue
+            if answer in ([], [None]):
+                skips.warn(EMPTY_ANSWER, example.id)
+            yield AnnotatedQuestion(
+                example.id, example.question, example.table, tuple(answer), query=example.query
+            )
 
 
 def _read_tables(file: Path, skips: ExclusionCounts) -> dict[str, Table]:

@@ -10,8 +10,6 @@ import numpy as np
 from hardem_jax.data import builders
 from hardem_jax.data.builders.solvers import with_mentions
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.prepared.equations import numeric_question
-from hardem_jax.data.prepared.queries import query_question
 from hardem_jax.data.readers.dpr import read_contexts
 from hardem_jax.data.readers.drop import read_drop
 from hardem_jax.data.readers.narrativeqa import (
@@ -20,10 +18,10 @@ from hardem_jax.data.readers.narrativeqa import (
     add_rouge_mentions,
     read_narrativeqa,
 )
-from hardem_jax.data.readers.table_jsonl import read_table_questions
 from hardem_jax.data.readers.triviaqa import read_triviaqa
-from hardem_jax.data.readers.wikisql import write_answers
+from hardem_jax.data.readers.wikisql import read_answers
 from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
+from hardem_jax.data.solve import numeric_question, query_question
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
@@ -110,7 +108,7 @@ def make(name, root, out, **more):
     return classes[name](folder=write(name, root), data_dir=out, **more)
 
 
-def expected(name, root, tmp_path):
+def expected(name, root):
     """Examples with Z of the training split, by the readers and the enumeration themselves."""
     folder, skips = write(name, root), ExclusionCounts()
     if name == "triviaqa":
@@ -125,8 +123,7 @@ def expected(name, root, tmp_path):
         found = read_drop(folder / "drop_dataset_train.json", skips=skips)
         return [numeric_question(each, NumberConfig(), EquationRules()) for each in found]
     if name == "wikisql":
-        write_answers(folder, "train", tmp_path / "answers.jsonl", skips=skips)
-        found = read_table_questions(tmp_path / "answers.jsonl", skips=skips)
+        found = read_answers(folder, "train", skips=skips)
     else:
         found = read_wikitablequestions(folder, "random-split-1-train", skips=skips)
     return [query_question(each, RULES, Denotation) for each in found]

@@ -8,7 +8,7 @@ import pytest
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.inputs.naqanet import WordConfig, WordInputs, pad_word_inputs, read_texts
 from hardem_jax.data.inputs.words import Vocabulary, build_vocabularies, split_words
-from hardem_jax.data.prepared.equations import numeric_question
+from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import COUNT, MINUS, PASSAGE, PLUS, EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig

@@ -9,12 +9,12 @@ from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.sqlova import QueryInput, QueryInputs, pad_query_inputs
 from hardem_jax.data.inputs.sqlova_layout import pieces_of_words
-from hardem_jax.data.prepared.queries import PreparedQueries, prepare_queries, query_question
-from hardem_jax.data.readers.wikisql import read_wikisql
+from hardem_jax.data.readers.wikisql import read_answers
+from hardem_jax.data.solve import query_question
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql.enumeration import OfficialEngine, Query, SqlRules, Table
+from hardem_jax.solutions.sql.enumeration import Query, SqlRules, Table
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "is", "?", "4", "##2", "ann", "##a", "no", "."]
 PAD, UNK, CLS, SEP, WHO, IS, ASK, FOUR, _2, ANN, _A, NO, DOT = range(len(PIECES))
@@ -254,32 +254,21 @@ def test_queries_beyond_the_room_are_cut_at_the_end():
     assert batch["solutions_where"].tolist() == [[True]]
 
 
-def prepared(folder, shared_dir):
-    """The real development questions as a prepared split."""
-    with OfficialEngine() as engine:
-        questions = [
-            TableQuestion(e.id, e.question, e.table, tuple(engine.execute(e.table, e.query)))
-            for e in read_wikisql(shared_dir / "data/wikisql", "dev", skips=ExclusionCounts())
-            if e.query is not None
-        ]
-    prepare_queries(
-        questions,
-        folder,
-        rules=SqlRules(),
-        sources={},
-        exclusions=ExclusionCounts(),
-        keep_without_solution=True,
-    )
-    return PreparedQueries(folder)
+@pytest.fixture(scope="module")
+def real(shared_dir):
+    """The real development questions and their tables."""
+    asked = list(read_answers(shared_dir / "data/wikisql", "dev", skips=ExclusionCounts()))
+    questions = [query_question(example, SqlRules()) for example in asked]
+    return questions, {example.table.id: example.table for example in asked}
 
 
-def test_real_words_are_where_their_pieces_are(tmp_path, shared_dir, minilm_dir):
-    tokenizer, split = load_tokenizer(minilm_dir), prepared(tmp_path / "dev", shared_dir)
-    whole = QueryInputs(split.questions, split.tables, tokenizer, max_header_tokens=64)
-    short = QueryInputs(split.questions, split.tables, tokenizer, max_tokens=36)
+def test_real_words_are_where_their_pieces_are(real, minilm_dir):
+    tokenizer, (questions, tables) = load_tokenizer(minilm_dir), real
+    whole = QueryInputs(questions, tables, tokenizer, max_header_tokens=64)
+    short = QueryInputs(questions, tables, tokenizer, max_tokens=36)
     assert whole.cut_headers == whole.cut_questions == whole.cut_columns == whole.lost == 0
     assert 0 < short.lost <= short.cut_questions and short.sizes[:, 0].max() <= 36
-    for place, question in enumerate(split.questions):
+    for place, question in enumerate(questions):
         pieces = tokenizer.encode([question.question])[0]
         found = whole[place]
         assert len(found.word_first) == len(question.words)
@@ -289,18 +278,16 @@ def test_real_words_are_where_their_pieces_are(tmp_path, shared_dir, minilm_dir)
             inside = (pieces.offsets[:, 0] < end) & (pieces.offsets[:, 1] > start)
             assert np.flatnonzero(inside)[[0, -1]].tolist() == [first, last]
         np.testing.assert_array_equal(found.queries, question.queries)
-        for (start, end), name in zip(
-            found.headers, split.tables[question.table_id].header, strict=True
-        ):
+        for (start, end), name in zip(found.headers, tables[question.table_id].header, strict=True):
             ids = tokenizer.encode([name])[0].ids
             np.testing.assert_array_equal(found.token_ids[start:end], ids)
         kept = {row.tobytes() for row in short[place].queries}
         assert kept <= {row.tobytes() for row in question.queries}
 
 
-def test_all_of_z_has_mass_where_the_masks_say_so(tmp_path, shared_dir, minilm_dir):
-    tokenizer, split = load_tokenizer(minilm_dir), prepared(tmp_path / "dev", shared_dir)
-    inputs = QueryInputs(split.questions, split.tables, tokenizer, max_tokens=48)
+def test_all_of_z_has_mass_where_the_masks_say_so(real, minilm_dir):
+    tokenizer, (questions, tables) = load_tokenizer(minilm_dir), real
+    inputs = QueryInputs(questions, tables, tokenizer, max_tokens=48)
     shape, rows = inputs.shape(48), range(0, len(inputs), 20)
     batch = pad_query_inputs(
         [*(inputs[row] for row in rows), None], 48, **shape, num_solutions=512, pad_id=PAD

@@ -13,8 +13,8 @@ from hardem_jax.data.inputs.tagger import (
     pad_equations,
     pad_inputs,
 )
-from hardem_jax.data.prepared.equations import numeric_question
 from hardem_jax.data.readers.drop import read_drop
+from hardem_jax.data.solve import numeric_question
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import (

@@ -10,7 +10,7 @@ from hardem_jax.data.planted.equations import (
     planted_numeric_examples,
     planted_numeric_tokenizer,
 )
-from hardem_jax.data.prepared.equations import numeric_question
+from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import MINUS, PLUS, execute_equation
 from hardem_jax.solutions.equations.numbers import NumberConfig

@@ -1,19 +1,15 @@
 """The file of questions on tables: what is written is read, and what is wrong is named."""
 
-import dataclasses
 import json
 
 import pytest
 
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.readers.table_jsonl import (
-    read_table,
-    read_table_questions,
-    write_table_questions,
-)
+from hardem_jax.data.readers.table_jsonl import read_table, read_table_questions
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.types import Table
+from tests.tiny import write_table_questions
 
 TABLE = Table("1-1", ("player", "no."), ("text", "real"), (('an"n', 7.0), (None, 9), ("", None)))
 OTHER = Table("1-2", ("x", "x"), ("text", "text"), ())
@@ -45,40 +41,18 @@ def test_what_is_written_is_read(tmp_path):
         question("d", answer=("7", "x"), match="denotation", values=("7.0", "x")),
         question("e", answer=(7, 7.5, float("inf"))),
     ]
-    file, skips = tmp_path / "train.jsonl", ExclusionCounts()
-    assert write_table_questions(questions, file) == 5
+    file = write_table_questions(tmp_path / "train.jsonl", questions)
+    skips = ExclusionCounts()
     found = list(read_table_questions(file, skips=skips))
     assert found == questions and skips.total == 0
     assert [type(cell) for cell in found[4].answer] == [int, float, float]
     assert found[0].table is found[2].table
-    assert file.read_text(encoding="utf-8").count('"rows"') == 2  # each table once
-    assert [path.name for path in tmp_path.iterdir()] == ["train.jsonl"]
 
 
 def test_answers_as_texts():
     assert question(answer=("a", "")).answer_texts == ("a", "")
     with pytest.raises(TypeError, match="train-0: expected texts, found .'a', 7"):
         _ = question(answer=("a", 7)).answer_texts
-
-
-def test_a_file_that_is_not_complete_has_another_name(tmp_path):
-    def broken():
-        yield question()
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_table_questions(broken(), tmp_path / "train.jsonl")
-    assert not (tmp_path / "train.jsonl").exists()
-
-
-def test_tables_that_differ_need_different_ids(tmp_path):
-    changed = dataclasses.replace(TABLE, rows=())
-    same = dataclasses.replace(TABLE)
-    assert write_table_questions([question("a"), question("b", same)], tmp_path / "x") == 2
-    with pytest.raises(InputError, match="two tables with the id '1-1' that differ"):
-        write_table_questions([question("a"), question("b", changed)], tmp_path / "x")
-    with pytest.raises(InputError, match="cannot be written"):
-        write_table_questions([question()], tmp_path / "none" / "x")
 
 
 def table(**changes):
@@ -107,6 +81,13 @@ def test_what_is_left_out_is_counted_and_the_others_are_read(read, changes, reas
     assert skips.as_dict() == {reason: 1}
     where = "line 3" if reason == "no question id" else "bad"
     assert skips.ids(reason)[0].endswith(where)
+
+
+def test_a_table_may_stand_there_twice_but_not_change(read):
+    questions, _ = read(table(), line("a"), table(), line("b"))
+    assert questions[0].table is questions[1].table
+    with pytest.raises(InputError, match="line 3: expected one table '1-1', found a second one"):
+        read(table(), line("a"), table(rows=[]), line("b"))
 
 
 def test_repeated_questions_are_warned_of(read):

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.readers.table_jsonl import read_table_questions
-from hardem_jax.data.readers.wikisql import read_wikisql, write_answers
+from hardem_jax.data.readers.wikisql import read_answers, read_wikisql
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.engine import OfficialEngine
 from hardem_jax.solutions.sql.types import Condition, Query
@@ -117,15 +116,12 @@ def test_bad_table_files_are_errors(folder):
         read(path)
 
 
-def answers(folder, out):
+def answers(folder):
     skips = ExclusionCounts()
-    written = write_answers(folder, "dev", out, skips=skips)
-    questions = list(read_table_questions(out, skips=skips))
-    assert len(questions) == written
-    return questions, skips
+    return list(read_answers(folder, "dev", skips=skips)), skips
 
 
-def test_queries_become_answers(folder, tmp_path):
+def test_queries_become_answers(folder):
     lines = [
         line(),
         line(conditions=[(0, 0, "BO")], select=1),
@@ -136,7 +132,7 @@ def test_queries_become_answers(folder, tmp_path):
         line(sql=...),
         line(conditions=[(1, 1, 5), (1, 2, 10)]),  # one value for both, as officially
     ]
-    questions, skips = answers(folder(*lines), tmp_path / "answers.jsonl")
+    questions, skips = answers(folder(*lines))
     assert [(q.id, q.answer) for q in questions] == [
         ("dev-0", ("bo",)),
         ("dev-1", (42.0,)),
@@ -151,23 +147,14 @@ def test_queries_become_answers(folder, tmp_path):
     assert skips.warnings_as_dict() == {"answer is empty": 3}
 
 
-def test_the_file_of_answers_holds_no_query(shared_dir, tmp_path):
-    out = tmp_path / "answers.jsonl"
-    questions, skips = answers(shared_dir / "data/wikisql", out)
-    assert len(questions) == 451 and skips.total == 0
-    lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    keys = {key for record in lines for key in record}
-    assert keys == {"id", "question", "table_id", "answer", "match", "table"}
-    assert {key for r in lines for key in r.get("table", ())} == {"id", "header", "types", "rows"}
-
-
 @pytest.mark.parametrize(("split", "count"), [("train", 2376), ("dev", 451)])
-def test_answers_are_those_of_the_official_database(shared_dir, tmp_path, split, count):
-    folder, skips, out = shared_dir / "data/wikisql", ExclusionCounts(), tmp_path / "answers.jsonl"
-    assert write_answers(folder, split, out, skips=skips) == count and skips.total == 0
+def test_answers_are_those_of_the_official_database(shared_dir, split, count):
+    folder, skips = shared_dir / "data/wikisql", ExclusionCounts()
+    questions = list(read_answers(folder, split, skips=skips))
+    assert len(questions) == count and skips.total == 0
     examples = read_wikisql(folder, split, skips=skips)
     with OfficialEngine(folder / f"{split}.db") as engine:
-        for question, example in zip(read_table_questions(out, skips=skips), examples, strict=True):
+        for question, example in zip(questions, examples, strict=True):
             assert question.id == example.id and question.table == example.table
             assert example.query is not None
             expected = engine.execute(example.table, example.query)

@@ -1,0 +1,129 @@
+"""Commands that write builds, see `hardem_jax.data.builders`, and that train on them."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import dataclasses
+import functools
+import io
+from pathlib import Path
+from typing import Any
+
+from hardem_jax.cli.evaluate import EvaluateCommand
+from hardem_jax.cli.preparing import sizes
+from hardem_jax.cli.train import Setting
+from hardem_jax.errors import require
+from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.retrieval.progress import counted
+from hardem_jax.training.fingerprint import may_change
+
+# `hardem_jax.data.builders` brings in TFDS, and is imported by what builds and reads.
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BuildCommand(abc.ABC):
+    """Read the official files, find Z of every question and write both to a TFDS data set.
+
+    The build lies in a folder below ``out`` that is named after its options and the contents of its
+    files. The same command again finds it there; other options or files make another build.
+
+    Attributes:
+        out: folder of all builds; that of this one is printed.
+        folder: the official files; without it they are downloaded, where that is possible.
+        splits: to build; by default those whose files are there.
+        processes: that find Z; the outcome is the same.
+        beam: options of Apache Beam, as ``name=value``, for machines of any number.
+        shard_size: questions of a shard, which is what a worker does at a time.
+    """
+
+    out: Path
+    folder: Path | None = None
+    splits: tuple[str, ...] = ()
+    processes: int = 1
+    beam: tuple[str, ...] | None = None
+    shard_size: int = 256
+
+    def __post_init__(self) -> None:
+        require(self, "processes", "shard_size", at_least=1)
+
+    @abc.abstractmethod
+    def options(self) -> Any:
+        """What determines Z, an instance of a class in `hardem_jax.data.build_options`."""
+
+    def run(self) -> None:
+        from hardem_jax.data import builders
+
+        builders.quiet()
+        options = self.options()
+        kind = builders.BUILDERS[type(options)]
+        answers_in_words = issubclass(kind, builders.TableQuestions)
+        builder = kind(
+            data_dir=self.out,
+            folder=self.folder,
+            options=options,
+            splits=self.splits,
+            shard_size=self.shard_size,
+            processes=self.processes,
+            progress=functools.partial(counted, label=f"shards of {self.shard_size} questions"),
+            **({"denotation": Denotation} if answers_in_words else {}),
+        )
+        config = None if self.beam is None else builders.beam_config(self.beam)
+        with contextlib.redirect_stdout(io.StringIO()):  # TFDS greets
+            builder.download_and_prepare(download_config=config)
+        build = builders.open_build(builder.data_dir)
+        for split in builder.splits:
+            found = build.meta["splits"][split]
+            print(f"{split}:")
+            for name, count in found["counts"]:
+                print(f"{count:>9}  {name}")
+            print(sizes(found["solutions per question"]))
+            print("\n".join(found["report"]))
+        print(build.folder)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BuildSetting(Setting):
+    """All flags of a run on builds except its objective.
+
+    Attributes:
+        data: folder of the build to train on.
+        dev: folder of the build to evaluate on; it may be the same.
+        data_split: of ``data``.
+        dev_split: of ``dev``.
+    """
+
+    data: Path = may_change("identified by contents")
+    data_split: str = may_change("identified by contents", default="train")
+    dev_split: str = may_change("identified by contents", default="dev")
+
+    def open_data(self) -> Any:
+        questions: Any = self.kind().QUESTIONS
+        return questions.open(self.data, self.data_split)
+
+    def open_dev(self, count: int | None) -> Any:
+        questions: Any = self.kind().QUESTIONS
+        return questions.open(self.dev, self.dev_split).first(count)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EvaluateOnBuild(EvaluateCommand):
+    """Score a trained model with the official metric.
+
+    Attributes:
+        data: folder of the build.
+        split: of the build.
+    """
+
+    split: str = "dev"
+
+    def open(self) -> Any:
+        questions: Any = self.kind().QUESTIONS
+        return questions.open(self.data, self.split)
+
+    def split_and_digest(self) -> tuple[str, str]:
+        from hardem_jax.data.builders.read import open_build
+
+        build = open_build(self.data)
+        build.check_split(self.split)
+        return self.split, build.meta["splits"][self.split]["content"]

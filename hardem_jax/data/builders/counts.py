@@ -1,0 +1,90 @@
+"""What a split of a build holds: counts, |Z| statistics, and which records are its questions.
+
+``build.json`` has the counts, ``{split}.index.json`` the rest:
+
+============  ====================================================================================
+``left_out``  [id, reason] of every question that cannot be used, in the order they were found
+``kept``      those of these ids under which there is a question nevertheless
+``skipped``   places of the records that are none of the split's questions, ascending
+``tables``    table id -> place of the first record that holds the table
+============  ====================================================================================
+
+A question that Z cannot hold is left out. So is, of numeric and table questions in "train", one
+without a solution: training cannot use it. Their records stay.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from hardem_jax.data.builders.features import Kind
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.solve import FEWER_CONDITIONS, NO_EQUATION, NO_QUERY, size_summary
+
+#: The split that is trained on.
+TRAIN = "train"
+
+_NO_SOLUTION = {"numeric": NO_EQUATION, "queries": NO_QUERY}
+
+
+def count(
+    kind: Kind, split: str, rows: Sequence[dict[str, Any]], skips: ExclusionCounts, options: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Counts and index of a split.
+
+    Args:
+        kind: of its records.
+        split: its name.
+        rows: `hardem_jax.data.builders.features.facts` of every record and its "digest"; of all
+            digests, options and what is left out, "content" is the digest.
+        skips: what the reader left out; what drops out here is added to it.
+        options: of the data set.
+    """
+    used, skipped = [], []
+    tables: dict[str, int] = {}
+    for place, row in enumerate(rows):
+        reason, _, note = row.get("defect", "").partition(": ")
+        if not reason and not row["found"] and split == TRAIN:
+            reason = _NO_SOLUTION.get(kind, "")
+        if reason:
+            skips.add(reason, row["id"], note)
+            skipped.append(place)
+            continue
+        used.append(row)
+        if kind == "queries":
+            tables.setdefault(row["table_id"], place)
+            if row["max_conditions"] < options.rules.max_conditions:
+                skips.warn(FEWER_CONDITIONS, row["id"])
+    sizes = [row["found"] for row in used]
+    counts = {
+        "questions read": len(used) + skips.total,
+        "left out": skips.total,
+        "questions": len(used),
+        "questions with a solution": sum(size > 0 for size in sizes),
+    }
+    if kind == "queries":
+        cut = [row["found"] - row["kept"] for row in used]
+        counts["questions cut by the cap"] = sum(number > 0 for number in cut)
+        counts["solutions cut by the cap"] = sum(cut)
+        counts["tables"] = len(tables)
+    determined = [dataclasses.asdict(options), skips.left_out, [row["digest"] for row in rows]]
+    found = {
+        "counts": list(counts.items()),  # in this order, for people
+        "solutions per question": size_summary(sizes),
+        "excluded": skips.as_dict(),
+        "warnings": skips.warnings_as_dict(),
+        "report": str(skips).splitlines(),
+        "content": hashlib.sha256(json.dumps(determined).encode()).hexdigest()[:16],
+    }
+    ids = {row["id"] for row in used}
+    index = {
+        "left_out": skips.left_out,
+        "kept": sorted({id for id, _ in skips.left_out if id in ids}),
+        "skipped": skipped,
+        "tables": tables,
+    }
+    return found, index

@@ -1,0 +1,115 @@
+"""The splits of builds that models are trained and evaluated on, without another copy on disk."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from hardem_jax.data.builders.features import (
+    Kind,
+    Record,
+    to_numeric_question,
+    to_query_question,
+    to_table,
+)
+from hardem_jax.data.builders.read import Examples, open_build
+from hardem_jax.data.exclusions import REPEATED_ID, reasons
+from hardem_jax.data.json_stream import PathLike
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.solutions.sql.enumeration import SqlRules, Table
+
+# Of the tables used last, read from disk.
+_TABLES_IN_MEMORY = 1024
+
+
+class _Split:
+    """What is the same for all kinds of records; see `NumericSplit`."""
+
+    def __init__(self, folder: PathLike, split: str, kind: Kind, make: Callable[[Record], Any]):
+        build = open_build(folder)
+        if build.kind != kind:
+            raise InputError(
+                f"{build.folder}: expected a build of kind {kind!r}, found {build.kind!r}"
+            )
+        records = build.records(split)
+        index = build.index(split)
+        skipped, kept = set(index["skipped"]), set(index["kept"])
+        places = [place for place in range(len(records)) if place not in skipped]
+        self._records, self._index = records, index
+        self.folder = build.folder
+        self.questions: Sequence[Any] = Examples(records, make, places)
+        self.left_out = reasons(index["left_out"], kept)
+        self.repeated: dict[str, int] = collections.Counter(
+            id for id, reason in index["left_out"] if reason == REPEATED_ID and id in kept
+        )
+        self.meta: dict[str, Any] = {
+            "format": build.meta["format"],
+            "data set": build.meta["data set"],
+            **build.meta["options"],
+            **build.meta["splits"][split],
+        }
+
+
+class NumericSplit(_Split):
+    """Questions on numbers with Z, of a build.
+
+    Args:
+        folder: of the build, or one that holds no other.
+        split: of the build.
+
+    Attributes:
+        folder: of the build.
+        questions: `NumericQuestion` by index, in the order of the source; of "train", those that
+            have a solution.
+        rules: that Z follows.
+        numbers: what counts as a number.
+        left_out: id -> reason of every other question of the source file. An official metric
+            counts these, too.
+        repeated: id -> how often the source file repeats the question, which is here once. The
+            official evaluator counts every repetition.
+        meta: options, counts, |Z| statistics, and a digest of all that scores depend on.
+
+    Raises:
+        InputError: there is no such build or split, it is of another kind, or a file is damaged.
+    """
+
+    def __init__(self, folder: PathLike, split: str):
+        super().__init__(folder, split, "numeric", to_numeric_question)
+        self.rules = EquationRules(**self.meta["rules"])
+        self.numbers = NumberConfig(**self.meta["numbers"])
+
+
+class TableSplit(_Split):
+    """Questions on tables with Z, of a build; otherwise as `NumericSplit`.
+
+    Attributes:
+        questions: `QueryQuestion` by index.
+        rules: Z_tot.
+        tables: `Table` by id, read when it is asked for.
+    """
+
+    def __init__(self, folder: PathLike, split: str):
+        super().__init__(folder, split, "queries", to_query_question)
+        self.rules = SqlRules(**self.meta["rules"])
+        self.tables: Mapping[str, Table] = _Tables(self._index["tables"], self._records)
+
+
+class _Tables(Mapping[str, Table]):
+    """Tables by id, in the order of their use; of those used last, the same object every time."""
+
+    def __init__(self, places: dict[str, int], records: Sequence[Record]):
+        self._places = dict(sorted(places.items(), key=lambda item: item[1]))
+        self._read = functools.lru_cache(_TABLES_IN_MEMORY)(lambda i: to_table(records[i]))
+
+    def __getitem__(self, id: str) -> Table:
+        return self._read(self._places[id])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)

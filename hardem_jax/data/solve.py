@@ -1,0 +1,151 @@
+"""Z of a question: all equations that give the answer, all queries that execute to it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from hardem_jax.data.examples import NumericExample, NumericQuestion, QueryQuestion, TableQuestion
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.equations.enumeration import (
+    SPECIAL_NUMBERS,
+    EquationRules,
+    enumerate_equations,
+    number_table,
+)
+from hardem_jax.solutions.equations.numbers import NumberConfig, NumberMention, find_numbers
+from hardem_jax.solutions.sql.enumeration import SqlRules, enumerate_sql, split_words
+from hardem_jax.solutions.sql.types import Cell
+
+# Reasons of `ExclusionCounts`, for questions left out:
+NO_EQUATION = "no equation gives the answer"
+NO_QUERY = "no query gives the answer"
+NOT_ENUMERABLE = "question, table or answer beyond what Z can hold"
+# and warning, for questions kept:
+FEWER_CONDITIONS = "too many combinations, queries with most conditions not tried"
+
+
+def numeric_question(
+    example: NumericExample, numbers: NumberConfig, rules: EquationRules
+) -> NumericQuestion:
+    """Find the numbers of an example and its Z, which is empty if it has no answer.
+
+    Example:
+        >>> example = NumericExample("q", "p", "41 yards, then 38.", "How many more?", 3.0, ())
+        >>> numeric_question(example, NumberConfig(), EquationRules()).equations.tolist()
+        [[10, 1, 11, 2]]
+    """
+    of_passage = _numbers_of_passage(example.passage, numbers)
+    of_question = find_numbers(example.question, numbers) if rules.question_numbers else []
+    special = SPECIAL_NUMBERS if rules.special_numbers else ()
+    table = number_table(of_passage, of_question, special)
+    equations = np.zeros((0, 4), np.int32)
+    if example.answer is not None:
+        equations = enumerate_equations(table, example.answer, rules)
+    true_equation = -1
+    if example.true_equation is not None:
+        hits = np.flatnonzero((equations == example.true_equation).all(axis=1))
+        true_equation = int(hits[0]) if len(hits) else -1
+    spans = [(mention.start, mention.end) for mention in (*of_passage, *of_question)]
+    return NumericQuestion(
+        id=example.id,
+        passage_id=example.passage_id,
+        passage=example.passage,
+        question=example.question,
+        golds=example.golds,
+        spans=np.array(spans, np.int32).reshape(-1, 2),
+        values=table.values,
+        kinds=table.kinds,
+        equations=equations,
+        true_equation=true_equation,
+    )
+
+
+class Matcher(Protocol):
+    """An idea of an answer, which results are compared with."""
+
+    def matches(self, result: Sequence[Cell], /) -> bool:
+        """Whether this list, as the engine returns it, is the answer."""
+        ...
+
+
+#: Items of an answer, and the number or date of each if the data gives them -> `Matcher`.
+MakeMatcher = Callable[[Sequence[str], Sequence[str] | None], Matcher]
+
+
+def query_question(
+    question: TableQuestion, rules: SqlRules, denotation: MakeMatcher | None = None
+) -> QueryQuestion:
+    """Find Z of a question.
+
+    Args:
+        question: with its table and answer.
+        rules: Z_tot.
+        denotation: what questions whose ``match`` is "denotation" are matched by, such as
+            `hardem_jax.metrics.wikitablequestions.Denotation`.
+
+    Raises:
+        InputError: question, table or answer are beyond what Z can hold.
+        ValueError: the question needs a ``denotation``, and there is none.
+
+    Example:
+        >>> from hardem_jax.solutions.sql.enumeration import Query, Table
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
+        >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",))
+        >>> found = query_question(asked, SqlRules(max_conditions=1))
+        >>> for row in found.queries:
+        ...     print(Query.from_row(row, found.question, found.words).text(table.header))
+        SELECT MIN(player)
+        SELECT player WHERE no. = '7'
+        SELECT MAX(player) WHERE no. = '7'
+        SELECT MIN(player) WHERE no. = '7'
+    """
+    words = split_words(question.question)
+    match = None
+    if question.match == "denotation":
+        if denotation is None:
+            raise ValueError(f"{question.id}: answer matched by denotation, expected `denotation`")
+        match = denotation(question.answer_texts, question.values).matches
+    elif any(isinstance(cell, int) and not -(2**63) <= cell < 2**63 for cell in question.answer):
+        raise InputError("answer: expected integers of 64 bits, found a larger one")
+    found = enumerate_sql(
+        question.table, question.question, question.answer, rules, words=words, match=match
+    )
+    return QueryQuestion(
+        id=question.id,
+        question=question.question,
+        table_id=question.table.id,
+        answer=question.answer,
+        match=question.match,
+        values=question.values,
+        words=words,
+        queries=found.queries,
+        num_queries=found.size,
+        max_conditions=found.max_conditions,
+    )
+
+
+def size_summary(sizes: Sequence[int]) -> dict[str, float | int | None]:
+    """Mean, median and maximum of |Z| over the questions that have a solution.
+
+    Example:
+        >>> size_summary([0, 1, 2, 6])
+        {'mean': 3.0, 'median': 2.0, 'max': 6}
+    """
+    found = np.array([size for size in sizes if size])
+    if not len(found):
+        return {"mean": None, "median": None, "max": None}
+    return {
+        "mean": round(float(found.mean()), 2),
+        "median": float(np.median(found)),
+        "max": int(found.max()),
+    }
+
+
+@functools.lru_cache(maxsize=8)
+def _numbers_of_passage(passage: str, numbers: NumberConfig) -> list[NumberMention]:
+    # The questions on one passage follow one another.
+    return find_numbers(passage, numbers)

@@ -1,0 +1,284 @@
+"""The splits of builds that training reads: what is built is what is read, everything counted."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardem_jax.data import builders
+from hardem_jax.data.annotations import NOT_A_SPAN
+from hardem_jax.data.build_options import DropNumOptions, TableQuestionsOptions, WikiSQLOptions
+from hardem_jax.data.builders.splits import NumericSplit, TableSplit
+from hardem_jax.data.examples import TableQuestion
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.drop import read_drop
+from hardem_jax.data.readers.wikisql import read_wikisql
+from hardem_jax.data.solve import (
+    FEWER_CONDITIONS,
+    NO_EQUATION,
+    NO_QUERY,
+    NOT_ENUMERABLE,
+    numeric_question,
+    query_question,
+)
+from hardem_jax.errors import InputError
+from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.solutions.equations.enumeration import COUNT, EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, SqlRules, Table
+from tests.tiny import drop_answer, write_table_questions, write_wikisql
+
+builders.quiet()
+
+
+def assert_same(found, expected):
+    for field in dataclasses.fields(expected):
+        ours, theirs = getattr(found, field.name), getattr(expected, field.name)
+        if isinstance(theirs, np.ndarray):
+            np.testing.assert_array_equal(ours, theirs, err_msg=field.name)
+            assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, field.name
+        else:
+            assert ours == (list(theirs) if isinstance(theirs, tuple) else theirs), field.name
+
+
+def build(kind, folder, out, **more):
+    """Builds the files in a folder; returns the folder of the build."""
+    builder = kind(folder=folder, data_dir=out, **more)
+    builder.download_and_prepare()
+    return Path(builder.data_dir)
+
+
+# Numbers.
+PASSAGE = "Longwell threw 41 yards, Favre 38 and Ryan 40."
+ASKED = {
+    "q1": ("How many more than 8?", "3"),
+    "q2": ("Who?", "31415"),  # no such sum
+    "q3": ("And 8?", "3"),
+    "q4": ("What?", "a few"),
+    "q5": ("Or 41?", "79"),
+}
+
+
+@pytest.fixture(scope="module")
+def drop(tmp_path_factory):
+    """DROP files whose question q3 occurs three times, and q4 twice."""
+    folder = tmp_path_factory.mktemp("drop")
+    pairs = [
+        {"query_id": id, "question": ASKED[id][0], "answer": drop_answer(ASKED[id][1])}
+        for id in (*ASKED, "q3", "q4", "q3")
+    ]
+    content = {"p": {"passage": PASSAGE, "qa_pairs": pairs}}
+    for split in ("train", "dev"):
+        (folder / f"drop_dataset_{split}.json").write_text(json.dumps(content))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def numeric(drop, tmp_path_factory):
+    return build(builders.DropNum, drop, tmp_path_factory.mktemp("built"), shard_size=2)
+
+
+def test_numeric_questions_are_read_as_they_were_found(drop, tmp_path):
+    numbers, rules = NumberConfig(words="all"), EquationRules(percent="term", max_count=9)
+    options = DropNumOptions(None, numbers, rules)
+    split = NumericSplit(build(builders.DropNum, drop, tmp_path, options=options), "dev")
+    assert (split.rules, split.numbers, split.meta["max_words"]) == (rules, numbers, None)
+    examples = {e.id: e for e in read_drop(drop / "drop_dataset_dev.json", skips=ExclusionCounts())}
+    assert [question.id for question in split.questions] == list(examples)
+    for question in split.questions:
+        assert_same(question, numeric_question(examples[question.id], numbers, rules))
+    assert any(split.questions[0].equations[:, 1] == COUNT)
+    with pytest.raises(IndexError):
+        split.questions[len(examples)]
+
+
+def test_training_leaves_out_and_counts_what_has_no_solution(numeric):
+    split = NumericSplit(numeric, "train")
+    assert [question.id for question in split.questions] == ["q1", "q3", "q5"]
+    assert split.left_out == {"q2": NO_EQUATION, "q4": "answer is not a number"}
+    assert split.meta["excluded"][NO_EQUATION] == 1
+    sizes = [len(question.equations) for question in split.questions]
+    assert dict(split.meta["counts"]) == {
+        "questions read": 8,
+        "left out": 5,
+        "questions": 3,
+        "questions with a solution": 3,
+    }
+    assert split.meta["solutions per question"]["mean"] == round(float(np.mean(sizes)), 2)
+
+
+def test_evaluation_keeps_what_has_no_solution(numeric):
+    split = NumericSplit(numeric, "dev")
+    assert [question.id for question in split.questions] == ["q1", "q2", "q3", "q5"]
+    assert split.left_out == {"q4": "answer is not a number"}
+    assert dict(split.meta["counts"])["questions with a solution"] == 3
+    unsolved = split.questions[1]
+    assert unsolved.equations.shape == (0, 4) and unsolved.true_equation == -1
+
+
+def test_repeated_questions_are_here_once_and_counted(numeric):
+    for name in ("train", "dev"):
+        assert NumericSplit(numeric, name).repeated == {"q3": 2}
+
+
+def test_the_digest_is_of_a_split_and_its_rules_not_of_shards_or_other_splits(drop, tmp_path):
+    def content(split="dev", **more):
+        return NumericSplit(build(builders.DropNum, drop, tmp_path, **more), split).meta["content"]
+
+    same = {content(), content(shard_size=1), content(splits=["dev"])}
+    options = DropNumOptions(rules=EquationRules(percent="term"))
+    assert len(same) == 1 and content(options=options) not in same
+
+
+def test_another_kind_and_another_split_are_refused(numeric, tmp_path):
+    with pytest.raises(InputError, match="expected a build of kind 'queries', found 'numeric'"):
+        TableSplit(numeric, "dev")
+    with pytest.raises(InputError, match="expected a split out of dev, train, found 'test'"):
+        NumericSplit(numeric, "test")
+    with pytest.raises(InputError, match=r"expected one complete build \(run `prepare` first\)"):
+        NumericSplit(tmp_path, "dev")
+
+
+# Tables.
+ROWS = (("ann", 7, "o'hara"), ("bo", 9.5, None), ("cy", None, "'; drop table t; --"))
+TABLE = Table("1-1", ("player", "no.", ""), ("text", "real", "text"), ROWS)
+CITIES = Table("csv/2.csv", ("city", "city"), ("text", "text"), (("bonn", "1.0"), ("rome", "2")))
+EMPTY = Table("1-3", ("a",), ("text",), ())
+
+
+def ask(id, question, *answer, table=TABLE, **changes):
+    return TableQuestion(id, question, table, answer, **changes)
+
+
+QUESTIONS = [
+    ask("q1", "Who has 7?", "ann"),
+    ask(
+        "q2", "Which city is not Bonn?", "Rome", table=CITIES, match="denotation", values=("Rome",)
+    ),
+    ask("q3", "Who has 12?", "dee"),
+    ask("q4", "Whose number is 9.5, and who is Cy?", 9.5),
+    ask("q5", "Is there '; DROP TABLE t; -- ?", None),
+    ask("q6", "None?", 1, table=EMPTY),
+    ask("largest", "Which?", 2**63 - 1, -(2**63)),
+]
+UNSOLVED = ["q3", "q6", "largest"]
+
+
+def tables(folder, questions, *, rules=None, name="dev", **more):
+    """The split of these questions."""
+    (folder / "files").mkdir(exist_ok=True)
+    write_table_questions(folder / "files" / f"{name}.jsonl", questions)
+    options = TableQuestionsOptions(rules or SqlRules())
+    more |= {"options": options, "denotation": Denotation, "splits": [name]}
+    return TableSplit(
+        build(builders.TableQuestions, folder / "files", folder / "built", **more), name
+    )
+
+
+def test_questions_on_tables_are_read_as_they_were_found(tmp_path):
+    rules = SqlRules(numbers="exact", max_conditions=2, cap=100)
+    split = tables(tmp_path, QUESTIONS, rules=rules)
+    assert split.rules == rules
+    for found, original in zip(split.questions, QUESTIONS, strict=True):
+        assert_same(found, query_question(original, rules, Denotation))
+        assert [type(cell) for cell in found.answer] == [type(cell) for cell in original.answer]
+    unsolved = [question for question in split.questions if not question.num_queries]
+    assert [question.id for question in unsolved] == UNSOLVED
+    assert all(question.queries.shape == (0, ROW_WIDTH) for question in unsolved)
+
+
+def test_tables_are_there_once_in_the_order_of_their_use(tmp_path):
+    split = tables(tmp_path, QUESTIONS, shard_size=2)
+    assert list(split.tables) == ["1-1", "csv/2.csv", "1-3"]
+    assert dict(split.meta["counts"])["tables"] == len(split.tables) == 3
+    for table in (TABLE, CITIES, EMPTY):
+        assert split.tables[table.id] == table
+        kinds = [[type(cell) for cell in row] for row in split.tables[table.id].rows]
+        assert kinds == [[type(cell) for cell in row] for row in table.rows]
+        assert split.tables[table.id] is split.tables[table.id]  # derivatives are kept by identity
+    with pytest.raises(KeyError):
+        split.tables["1-2"]
+
+
+def test_training_takes_questions_with_a_query_and_their_tables(tmp_path):
+    split = tables(tmp_path, QUESTIONS, name="train")
+    assert [q.id for q in split.questions] == [q.id for q in QUESTIONS if q.id not in UNSOLVED]
+    assert split.left_out == dict.fromkeys(UNSOLVED, NO_QUERY)
+    assert list(split.tables) == ["1-1", "csv/2.csv"]
+
+
+def test_what_the_cap_cuts_is_counted(tmp_path):
+    whole = tables(tmp_path, QUESTIONS)
+    cut = tables(tmp_path, QUESTIONS, rules=SqlRules(cap=2))
+    full = [question.num_queries for question in whole.questions]
+    assert [question.num_queries for question in cut.questions] == full
+    assert [len(q.queries) for q in cut.questions] == [min(size, 2) for size in full]
+    counts = dict(cut.meta["counts"])
+    assert counts["questions cut by the cap"] == sum(size > 2 for size in full) > 0
+    assert counts["solutions cut by the cap"] == sum(max(size - 2, 0) for size in full)
+    assert cut.meta["solutions per question"] == whole.meta["solutions per question"]
+
+
+def test_questions_with_too_many_combinations_are_warned_of(tmp_path):
+    split = tables(tmp_path, QUESTIONS, rules=SqlRules(max_combinations=1))
+    fewer = [question.id for question in split.questions if question.max_conditions < 3]
+    assert fewer and split.meta["warnings"] == {FEWER_CONDITIONS: len(fewer)}
+
+
+def test_what_z_cannot_hold_is_counted_and_the_rest_goes_on(tmp_path):
+    huge = Table("1-9", ("n",), ("real",), ((1e400,),))
+    broken = [ask("words", "? " * 40_000, "ann", table=huge)]
+    split = tables(tmp_path, [*broken, QUESTIONS[0]])
+    assert [question.id for question in split.questions] == ["q1"]
+    assert list(split.tables) == ["1-1"]
+    assert split.left_out == {"words": NOT_ENUMERABLE}
+    [line] = [line for line in split.meta["report"] if NOT_ENUMERABLE in line]
+    assert "1 (words: question: expected at most 32767 words, found 40000)" in line
+
+
+def test_any_number_of_processes_writes_the_same(tmp_path):
+    many = [dataclasses.replace(q, id=f"{q.id}-{n}") for n in range(9) for q in QUESTIONS]
+    write_table_questions(tmp_path / "train.jsonl", many)
+    options = {"options": TableQuestionsOptions(), "denotation": Denotation, "shard_size": 5}
+    contents = []
+    for processes in (1, 2):
+        out = tmp_path / str(processes)
+        folder = build(builders.TableQuestions, tmp_path, out, processes=processes, **options)
+        contents.append({file.name: file.read_bytes() for file in folder.iterdir()})
+    assert contents[0] == contents[1] and len(contents[0]) > 13
+    with pytest.raises(InputError, match="--processes: expected at least 1, found 0"):
+        build(builders.TableQuestions, tmp_path, tmp_path / "0", processes=0, **options)
+
+
+def test_full_supervision_takes_the_questions_that_have_a_query(tmp_path):
+    official = write_wikisql(tmp_path / "official", tables=2)
+    lines = [json.loads(line) for line in (official / "train.jsonl").read_text().splitlines()]
+    lines[3]["sql"]["conds"] = [[1, 0, "nowhere"]]  # no row, and no span of the question
+    (official / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    weak = TableSplit(build(builders.WikiSQL, official, tmp_path / "weak"), "train")
+    options = WikiSQLOptions(supervised=True)
+    folder = build(builders.WikiSQL, official, tmp_path / "gold", options=options)
+    split = TableSplit(folder, "train")
+    assert [q.id for q in split.questions] == [f"train-{i}" for i in (0, 1, 2, 4, 5)]
+    assert all(len(q.queries) == q.num_queries == 1 for q in split.questions)
+    assert split.questions[1].queries[0, :3].tolist() == [0, 3, 1]
+    assert split.left_out == weak.left_out == {"train-3": NO_QUERY} and NOT_A_SPAN
+    assert dict(split.tables) == dict(weak.tables) and split.meta["supervised"]
+    for ours, theirs in zip(split.questions, weak.questions, strict=True):
+        assert_same(dataclasses.replace(ours, queries=theirs.queries, num_queries=1),
+                    dataclasses.replace(theirs, num_queries=1))  # fmt: skip
+
+
+def test_real_questions_are_built_without_their_queries(tmp_path, shared_dir):
+    folder = shared_dir / "data" / "wikisql"
+    options = {"options": WikiSQLOptions(SqlRules(cap=8)), "splits": ["dev"]}
+    split = TableSplit(build(builders.WikiSQL, folder, tmp_path, **options), "dev")
+    examples = {e.id: e for e in read_wikisql(folder, "dev", skips=ExclusionCounts())}
+    assert [question.id for question in split.questions] == list(examples)
+    assert all(split.tables[q.table_id] == examples[q.id].table for q in split.questions)
+    counts = dict(split.meta["counts"])
+    assert counts["questions with a solution"] >= 0.97 * len(examples)
+    record = builders.open_build(split.folder).records("dev")[0]
+    assert not {"sql", "query", "gold"} & set(record)

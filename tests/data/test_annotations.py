@@ -1,0 +1,154 @@
+"""Annotated queries: where they are in Z, and as a row of their own."""
+
+import dataclasses
+import random
+
+import numpy as np
+import pytest
+
+from hardem_jax.data.annotations import (
+    NOT_A_SPAN,
+    OUTSIDE_RULES,
+    annotated_row,
+    gold_in_solutions,
+)
+from hardem_jax.data.examples import TableQuestion
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.wikisql import read_answers
+from hardem_jax.data.solve import query_question
+from hardem_jax.metrics.wikisql import logical_form_match
+from hardem_jax.solutions.sql.enumeration import (
+    ROW_WIDTH,
+    Condition,
+    Query,
+    SqlRules,
+    Table,
+)
+
+ROWS = (("ann", 7.0, "éire"), ("bo", 9.0, "éire"), ("ann", 9.0, "wales"))
+TABLE = Table("1-1", ("player", "no.", "team"), ("text", "real", "text"), ROWS)
+TEXT = "Ann of Éire has 9, and 7 has Ann, not 9?"
+ANN, EIRE, SEVEN = Condition(0, 0, "ann"), Condition(2, 0, "ÉIRE"), Condition(1, 0, 7)
+
+
+def found(text=TEXT, answer=("ann",), table=TABLE, **rules):
+    return query_question(TableQuestion("q", text, table, answer), SqlRules(**rules))
+
+
+def same_form(query, other):
+    """Multisets of conditions, in lower case."""
+    forms = [
+        sorted((c.column, c.operator, str(c.value).lower()) for c in each.conditions)
+        for each in (query, other)
+    ]
+    heads = [(each.select, each.aggregator) for each in (query, other)]
+    return heads[0] == heads[1] and forms[0] == forms[1]
+
+
+@pytest.mark.parametrize("rules", [{}, {"shared_columns": True}])
+def test_every_query_of_z_is_found_at_the_first_row_of_its_form(rules):
+    question = found(**rules)
+    queries = [Query.from_row(row, TEXT, question.words) for row in question.queries]
+    rng = random.Random(0)
+    assert len({len(query.conditions) for query in queries}) == 4
+    for query in rng.sample(queries, 60):
+        shuffled = rng.sample(query.conditions, len(query.conditions))
+        shouted = [dataclasses.replace(c, value=c.value.upper()) for c in shuffled]
+        first = next(n for n, other in enumerate(queries) if same_form(query, other))
+        asked = Query(query.select, query.aggregator, tuple(shouted))
+        assert gold_in_solutions(question, asked) == first
+        assert logical_form_match(queries[first], asked)
+
+
+@pytest.mark.parametrize(
+    ("query", "there"),
+    [
+        (Query(0, 0, (SEVEN,)), True),
+        (Query(0, 0, (EIRE, SEVEN)), True),
+        (Query(0, 0, (SEVEN, EIRE, ANN)), True),
+        (Query(0, 1, (SEVEN,)), True),
+        (Query(0, 2), True),
+        (Query(0, 0), False),  # three rows
+        (Query(2, 0, (SEVEN,)), False),
+        (Query(0, 0, (Condition(1, 0, 9),)), False),
+        (Query(0, 0, (Condition(1, 1, 7),)), False),  # two rows
+        (Query(0, 0, (Condition(1, 2, 9),)), True),
+        (Query(0, 0, (Condition(1, 0, 7.0),)), False),  # "7.0" is not what the question says
+        (Query(0, 0, (SEVEN, SEVEN)), False),
+        (Query(0, 0, (SEVEN, EIRE, ANN, ANN)), False),
+        (Query(9, 9, (Condition(9, 9, "x"),)), False),
+    ],
+)
+def test_a_query_is_in_z_or_it_is_not(query, there):
+    question = found()
+    place = gold_in_solutions(question, query)
+    assert (place >= 0) == there
+    if there:
+        assert same_form(Query.from_row(question.queries[place], TEXT, question.words), query)
+
+
+def test_nothing_is_in_an_empty_z():
+    question = found(answer=("nobody",))
+    assert not len(question.queries)
+    for query in (Query(0, 0), Query(0, 0, (SEVEN,))):
+        assert gold_in_solutions(question, query) == -1
+
+
+UNUSED = [-1] * 4
+
+
+@pytest.mark.parametrize(
+    ("query", "row"),
+    [
+        (Query(0, 3, (ANN,)), [0, 3, 1, 0, 0, 0, 0, *UNUSED, *UNUSED]),
+        (Query(1, 0, (EIRE, SEVEN, ANN)), [1, 0, 3, 0, 0, 0, 0, 1, 0, 7, 7, 2, 0, 2, 2]),
+        (Query(2, 2), [2, 2, 0, *UNUSED, *UNUSED, *UNUSED]),
+        (Query(0, 0, (Condition(1, 2, 9),)), [0, 0, 1, 1, 2, 4, 4, *UNUSED, *UNUSED]),
+        (Query(0, 0, (Condition(0, 0, "ANN OF Éire"),)), [0, 0, 1, 0, 0, 0, 2, *UNUSED, *UNUSED]),
+    ],
+)
+def test_an_annotated_query_is_a_row_of_z(query, row):
+    question = found()
+    made = annotated_row(question, query, SqlRules())
+    assert made.tolist() == row and made.dtype == np.int16
+    assert logical_form_match(Query.from_row(made, TEXT, question.words), query)
+    supervised = dataclasses.replace(question, queries=made[None])
+    assert gold_in_solutions(supervised, query) == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        (Query(0, 0, (SEVEN, EIRE, ANN, ANN)), OUTSIDE_RULES),
+        (Query(0, 0, (Condition(1, 1, 7), Condition(1, 2, 9))), OUTSIDE_RULES),
+        (Query(0, 0, (Condition(0, 0, "an"),)), NOT_A_SPAN),
+        (Query(0, 0, (Condition(0, 0, "ann "),)), NOT_A_SPAN),
+        (Query(0, 0, (Condition(0, 0, ""),)), NOT_A_SPAN),
+        (Query(0, 0, (Condition(1, 0, 7.0),)), NOT_A_SPAN),
+    ],
+)
+def test_an_annotated_query_that_z_cannot_hold_has_a_reason(query, reason):
+    assert annotated_row(found(), query, SqlRules()) == reason
+
+
+def test_what_the_rules_allow_is_allowed():
+    shared = Query(0, 0, (Condition(1, 2, 9), Condition(1, 1, 7), Condition(1, 1, 9)))
+    row = annotated_row(found(), shared, SqlRules(shared_columns=True))
+    assert row[3:].tolist() == [1, 1, 4, 4, 1, 1, 7, 7, 1, 2, 4, 4]
+    two = Query(0, 0, (SEVEN, EIRE))
+    assert annotated_row(found(), two, SqlRules(max_conditions=1)) == OUTSIDE_RULES
+
+
+def test_real_annotations_are_in_z_and_spans_of_their_question(shared_dir):
+    rules, skips = SqlRules(), ExclusionCounts()
+    in_z = rows = 0
+    asked = list(read_answers(shared_dir / "data" / "wikisql", "dev", skips=skips))
+    for example in asked:
+        question = query_question(example, rules)
+        place = gold_in_solutions(question, example.query)
+        row = annotated_row(question, example.query, rules)
+        in_z += place >= 0
+        rows += not isinstance(row, str)
+        if place >= 0 and not isinstance(row, str):
+            assert row.shape == (ROW_WIDTH,) and row.tolist() == question.queries[place].tolist()
+    assert min(in_z, rows) >= 0.97 * len(asked) > 400
