@@ -1,8 +1,8 @@
 """Weakly supervised question answering with discrete latent solutions, in JAX.
 
-The top level holds only the objectives and needs nothing but jax; models, data
-and training live in subpackages that are imported by name. jax itself is imported when one of
-the objectives is first used, so that whatever needs none of them starts at once.
+The top level exports the losses and objectives and needs only jax; models, data and training are
+subpackages to import by name. jax itself is imported when a loss or an objective is first used,
+so that commands that need neither start quickly.
 """
 
 import importlib

@@ -1,8 +1,8 @@
-"""Checksums of a folder's files, so that a damaged file is named instead of read.
+"""Checksums of the files in a folder, which detect damage before the files are used.
 
 `write_checksums` records the size and SHA-256 of every file below a folder in its
-``checksums.json``; `verify_checksums` compares. Neither depends on what the files
-hold, so checkpoints, prepared splits, passage stores and indices share them.
+``checksums.json``; `verify_checksums` compares them. Checkpoints, prepared splits, passage stores
+and indices all use it.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ _PARTIAL = f"{MANIFEST}.partial"
 
 
 def write_checksums(folder: Path, files: Iterable[Path] | None = None) -> None:
-    """Records every file below ``folder``; call it last, before the folder gets its name.
+    """Records every file below ``folder``; call it last, before renaming the folder into place.
 
-    Of a folder below it that has a record, only that record is recorded.
+    For a subfolder with a record of its own, only that record is recorded.
 
     Args:
-        folder: gets the record.
-        files: below it, for a folder that also holds files that change; None for all.
+        folder: where the record is written.
+        files: the files below ``folder`` to record, if others may change; None for all.
 
     Raises:
         OSError: a file cannot be read, or the record cannot be written.
@@ -50,20 +50,20 @@ def write_checksums(folder: Path, files: Iterable[Path] | None = None) -> None:
         records = pool.map(lambda name: (str(name), _record(folder / name)), names)
         manifest = dict(records)
     manifest[MANIFEST] = _own_record(manifest)
-    # Complete under its name: a process killed here leaves a folder without a record.
+    # Renamed once complete: a process killed before then leaves a folder without a record.
     partial = folder / _PARTIAL
     partial.write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     partial.replace(folder / MANIFEST)
 
 
 def verify_checksums(folder: Path) -> None:
-    """Compares every recorded file of ``folder`` with its size and checksum.
+    """Compares every recorded file of ``folder`` with its recorded size and checksum.
 
-    Files that are not in the record are ignored. Reads every byte once, on all cores.
+    Ignores files that are not in the record. Reads every byte once, using all cores.
 
     Raises:
-        InputError: names the first file that is missing, has another size or another
-            content, or the record itself if that cannot be read.
+        InputError: names the first file that is missing or differs in size or content, or the
+            record itself if it cannot be read.
     """
     recorded = _read_manifest(folder / MANIFEST)
     with _pool() as pool:
@@ -75,11 +75,11 @@ def verify_checksums(folder: Path) -> None:
 
 def has_checksums(folder: Path) -> bool:
     """Returns whether ``folder`` holds a record of checksums."""
-    return os.path.isfile(folder / MANIFEST)  # pathlib's own raises on an over-long name
+    return os.path.isfile(folder / MANIFEST)  # Path.is_file raises on an over-long name
 
 
 def recorded_files(folder: Path) -> set[str]:
-    """Returns the names of the recorded files, those of recorded folders below included.
+    """Returns the names of the recorded files, including those of recorded subfolders.
 
     Raises:
         InputError: a record cannot be read.
@@ -92,12 +92,12 @@ def recorded_files(folder: Path) -> set[str]:
 
 
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(os.cpu_count() or 1)  # hashlib releases the interpreter's lock
+    return ThreadPoolExecutor(os.cpu_count() or 1)  # hashlib releases the GIL
 
 
 def _files(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
-        # A folder with a record of its own is recorded by that record.
+        # A subfolder with a record of its own is covered by that record.
         inner = parent != str(folder) and MANIFEST in names
         if inner:
             folders.clear()

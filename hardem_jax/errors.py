@@ -1,4 +1,4 @@
-"""Errors that a command prints as one line: bad input, and a signal that ended it."""
+"""Errors that a command prints as one line: invalid input and signals."""
 
 import errno
 import numbers
@@ -6,13 +6,13 @@ import re
 import unicodedata
 from typing import Any
 
-# Long enough for a path and two lists of names, short enough to read.
+# Room for a path and two lists of names.
 MAX_MESSAGE = 1_000
 MAX_QUOTED = 160
-# Controls, formats (zero-width, bidirectional), surrogates, line and paragraph separators.
+# Control, format (zero-width, bidirectional) and surrogate characters; line and paragraph breaks.
 _UNPRINTABLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _QUOTED = re.compile(f"'[^']{{{MAX_QUOTED},}}'|\"[^\"]{{{MAX_QUOTED},}}\"")
-# What a path leads to, as the end of "expected a file, found ...".
+# Completes "expected a file, found ...".
 _FOUND = {
     errno.ENOENT: "nothing of that name",
     errno.EEXIST: "a file",
@@ -22,18 +22,18 @@ _FOUND = {
     errno.EACCES: "no permission",
     errno.EROFS: "a read-only disk",
 }
-#: No count or size of this project is larger: what is drawn from it must fit 32 bits.
+#: Upper bound of every count and size, so that it fits 32 bits.
 LARGEST = 2**31 - 1
 
 
 class InputError(ValueError):
-    """Bad input, in one line: the culprit, what was expected, what was found.
+    """Invalid input, in one line: the culprit, what was expected, what was found.
 
-    The culprit is a file, a line, an example id or a flag. Whatever the message quotes, it
-    stays on one line of bounded length, with control characters escaped.
+    The culprit is a file, a line, an example id or a flag. The message is limited to one line of
+    bounded length with control characters escaped, whatever it quotes.
 
-    Experiment modules print the message and exit with code 2; everything else
-    that goes wrong is a defect and keeps its stack trace.
+    Commands print the message and exit with code 2; any other exception is a defect and keeps its
+    stack trace.
 
     Example:
         >>> raise InputError("train.json: expected a list under 'Data', found a string")
@@ -47,10 +47,10 @@ class InputError(ValueError):
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal ended the program in an orderly way.
+    """A signal ended the program, after it had cleaned up.
 
     Attributes:
-        signum: the signal; a command exits with 128 plus its number.
+        signum: number of the signal; a command exits with 128 plus this.
     """
 
     def __init__(self, signum: int, message: str) -> None:
@@ -59,7 +59,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def one_line(message: str) -> str:
-    """A message as one line that is safe to print: see `printable`, and long data is cut.
+    """Turns a message into one line that is safe to print, with long quotes shortened.
 
     Example:
         >>> one_line("a.json:\\n  expected 'id', found '\\x1b[2J'")
@@ -73,7 +73,7 @@ def one_line(message: str) -> str:
 
 
 def found_by(error: OSError) -> str:
-    """What an operation on a path met, to complete "expected a file, found ...".
+    """Describes what an operation on a path found, to complete "expected a file, found ...".
 
     Example:
         >>> found_by(IsADirectoryError(errno.EISDIR, "Is a directory"))
@@ -85,9 +85,7 @@ def found_by(error: OSError) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with every character that a terminal obeys or hides written as an escape.
-
-    Line ends and tabs are among them; an ordinary text is returned as it is.
+    """Escapes every character that a terminal would interpret or hide, including newlines and tabs.
 
     Example:
         >>> printable("caf\\u00e9 \\x1b[31m\\u202e\\ud800")
@@ -102,7 +100,7 @@ def printable(text: str) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """At most `limit` characters: both ends, and between them how many are left out."""
+    """Keeps both ends of a long text, at most `limit` characters, and notes its length."""
     if len(text) <= limit:
         return text
     note = f" ...({len(text)} characters)... "
@@ -121,17 +119,17 @@ def require(
 ) -> None:
     """Checks that attributes of a configuration are finite numbers within bounds.
 
-    A value of None is absent and passes; of a tuple, each element is checked. An integer must
-    fit 32 bits unless `at_most` or `below` says otherwise.
+    None passes; every element of a tuple is checked. Integers must fit 32 bits unless `at_most` or
+    `below` sets another limit.
 
     Args:
         config: the configuration, usually the ``self`` of a ``__post_init__``.
         names: its attributes.
-        at_least: least legal value.
-        above: the values must be larger.
-        at_most: largest legal value.
-        below: the values must be smaller.
-        integer: 2.0 is refused as well.
+        at_least: inclusive lower bound.
+        above: exclusive lower bound.
+        at_most: inclusive upper bound.
+        below: exclusive upper bound.
+        integer: reject floats, even 2.0.
 
     Raises:
         InputError: naming the attribute, what was expected and what was found.
@@ -155,7 +153,7 @@ def require(
         for value in values if isinstance(values, (tuple, list)) else (values,):
             if value is None:
                 continue
-            is_integer = issubclass(type(value), numbers.Integral)  # numpy's are integers, too
+            is_integer = issubclass(type(value), numbers.Integral)  # includes numpy integers
             is_number = is_integer if integer else issubclass(type(value), numbers.Real)
             if isinstance(value, bool) or not is_number:
                 wanted = "an integer" if integer else "a number"
@@ -163,7 +161,7 @@ def require(
             if is_integer and at_most is None and below is None and value > LARGEST:
                 raise InputError(f"{name}: expected at most {LARGEST}, found {value}")
             inside = (
-                abs(value) < float("inf")  # false for NaN, too
+                abs(value) < float("inf")  # false for NaN
                 and (at_least is None or value >= at_least)
                 and (above is None or value > above)
                 and (at_most is None or value <= at_most)

@@ -1,20 +1,20 @@
-"""Names the optional packages that are not installed, and the command that installs them."""
+"""Errors for missing optional packages, with the command that installs them."""
 
 import importlib.util
 
 
 def require_packages(extra: str, *modules: str) -> None:
-    """Raises an error, in one line, if packages of an extra are not installed.
+    """Raises a one-line error if packages of an extra are not installed.
 
-    Rooms call it first thing, so that importing `hardem_jax.training` where only
-    ``pip install .`` has run says what is missing. Nothing is imported.
+    Subpackages call it before their own imports, so that importing `hardem_jax.training` after a
+    bare ``pip install .`` reports what is missing. It imports none of the modules.
 
     Args:
-        extra: the extra that brings them.
-        modules: top-level modules, as they are imported.
+        extra: the extra that installs them.
+        modules: their top-level import names.
 
     Raises:
-        ImportError: names the missing ones and the command.
+        ImportError: names the missing modules and the install command.
 
     Example:
         >>> require_packages("train", "json")

@@ -1,7 +1,7 @@
-"""Modules that are imported at their first use, for files that a command line is parsed from.
+"""Lazy imports for the modules that define command-line flags.
 
-Importing jax costs a second of CPU time. `--help` and a misspelt flag need the fields of
-configurations, not what their methods compute.
+Importing jax takes a second of CPU time, which `--help` and a misspelt flag need not spend: they
+only read the fields of configurations.
 """
 
 import importlib
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class LazyModule(types.ModuleType):
-    """Stands for a module, and imports it when one of its attributes is first asked for.
+    """A module that is imported when one of its attributes is first accessed.
 
     Example:
         >>> LazyModule("math").sqrt(4.0)

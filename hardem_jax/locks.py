@@ -1,4 +1,4 @@
-"""A lock on a folder, so that two processes never write to one."""
+"""A lock that keeps two processes from writing to the same folder."""
 
 import contextlib
 import errno
@@ -14,20 +14,20 @@ from pathlib import Path
 from hardem_jax.errors import InputError
 
 LOCK_FILE = "lock.json"
-#: What file systems without locks answer.
+#: Errors from file systems without lock support.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Holds the folder, which must exist, until the context ends or the process does.
+    """Locks an existing folder until the context or the process ends.
 
-    The lock belongs to the kernel (`flock`), which releases it however the process ends. The
-    file ``lock.json`` in the folder says who holds it; only a killed process leaves it there,
-    and it holds nothing then. On a file system without locks, a warning goes to stderr.
+    The kernel (`flock`) releases the lock however the process ends. ``lock.json`` in the folder
+    names the owner; a killed process leaves the file behind, without a lock on it. On a file
+    system without locks, a warning goes to stderr.
 
     Raises:
-        InputError: another process holds the folder (names its id, host and start time), or
+        InputError: another process holds the lock (names its id, host and start time), or
             the folder cannot be written to.
 
     Example:
@@ -47,13 +47,13 @@ def locked(folder: Path) -> Iterator[None]:
             os.write(handle, json.dumps(owner).encode() + b"\n")
         yield
     finally:
-        if _is_lock_of(folder, handle):
+        if _is_lock_file(folder, handle):
             (folder / LOCK_FILE).unlink()
         os.close(handle)
 
 
 def _hold(folder: Path) -> int:
-    """The open lock file, with the lock on it."""
+    """Returns the descriptor of the open, locked lock file."""
     while True:
         with _writing(folder):
             handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
@@ -62,9 +62,9 @@ def _hold(folder: Path) -> int:
         except BaseException:
             os.close(handle)
             raise
-        if _is_lock_of(folder, handle):
+        if _is_lock_file(folder, handle):
             return handle
-        os.close(handle)  # its owner removed it after it was opened here
+        os.close(handle)  # the previous owner removed the file after it was opened here
 
 
 def _lock(folder: Path, handle: int) -> None:
@@ -86,8 +86,8 @@ def _writing(folder: Path) -> Iterator[None]:
         raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
 
 
-def _is_lock_of(folder: Path, handle: int) -> bool:
-    # The folder may be gone by now, and another process may have made it again.
+def _is_lock_file(folder: Path, handle: int) -> bool:
+    # The folder may have been deleted, and even recreated by another process.
     try:
         return os.path.samestat(os.fstat(handle), os.stat(folder / LOCK_FILE))
     except FileNotFoundError:
@@ -98,7 +98,7 @@ def _owner(text: bytes) -> str:
     try:
         owner = json.loads(text)
         return f"process {owner['pid']} on {owner['host']}, since {owner['since']}"
-    except (ValueError, KeyError, TypeError):  # read before its owner had written it
+    except (ValueError, KeyError, TypeError):  # read before the owner wrote it
         return "another process"
 
 

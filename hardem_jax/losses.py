@@ -1,50 +1,50 @@
 r"""Losses for learning from a set of solutions, of which at most one is correct.
 
 A question :math:`x` comes with its answer :math:`y` but not with the derivation
-:math:`z`. What is known is the set :math:`Z = \{z_1 \ldots z_n\}` of solutions that
-execute to :math:`y` (Min et al., 2019, section 3). Every loss here takes
-``log_probs``, the model's :math:`\log P(z_i \mid x; \theta)`, and they differ only in
-which solutions they trust (section 3.2):
+:math:`z`. All we know is the set :math:`Z = \{z_1 \ldots z_n\}` of solutions that
+execute to :math:`y` (Min et al., 2019, section 3). Every loss takes ``log_probs``,
+the model's :math:`\log P(z_i \mid x; \theta)`; the losses differ only in which
+solutions they trust (section 3.2):
 
 =================  ==========================================  ======================
 loss               value of a row                              trusts
 =================  ==========================================  ======================
 `first_only_loss`  :math:`-\log P(z_1)`                        the first
-`mml_loss`         :math:`-\log \sum_i P(z_i)`                 all, by posterior
+`mml_loss`         :math:`-\log \sum_i P(z_i)`                 all, posterior-weighted
 `hard_em_loss`     :math:`-\log \max_i P(z_i)`                 the most likely
-`annealed_loss`    hard EM with a probability that grows with  first all, then one
-                   training, else MML
+`annealed_loss`    hard EM with a probability that grows       at first all, later one
+                   during training, otherwise MML
 =================  ==========================================  ======================
 
-For every row, ``mml_loss <= hard_em_loss <= first_only_loss``; with one solution
-the three are equal. They are the same M-step under different E-steps, and
+For every row, ``mml_loss <= hard_em_loss <= first_only_loss``; for a row with one
+solution the three are equal. They are the same M-step under different E-steps;
 `em_loss` is the general form.
 
-**Layouts.** *Padded*: ``log_probs`` is ``[..., Z]``, leading axes are batch, and the
-mask ``where`` tells solutions from padding. *Ragged*: ``log_probs`` is ``[N]``, the
-solutions of all rows in one array, and ``segment_ids`` (``[N]``, int) with the static
-``num_segments`` give the row of each, as in `jax.ops.segment_sum`.
+**Layouts.** *Padded*: ``log_probs`` is ``[..., Z]`` with any batch axes, and the mask
+``where`` is False at padding. *Ragged*: ``log_probs`` is ``[N]``, the solutions of all
+rows concatenated, and ``segment_ids`` (``[N]``, int) with the static ``num_segments``
+give the row of each, as in `jax.ops.segment_sum`.
 
 **What to pass.** Log-probabilities, normalised over *all* solutions the model could
 give, not only over Z. Logits or probabilities raise no error and train a wrong model.
 Z is a set: `mml_loss` adds up whatever it gets, so a solution that is listed four times
-at P = 0.5 costs -0.69, less than certainty. `check_log_probs` finds such input.
+at P = 0.5 costs -0.69, less than certainty. `check_log_probs` detects such input.
 
-**Contract**, the same for all losses: computed in float32 whatever comes in. A mask may
-be of any real dtype; whatever is not 0 is True. A row without a solution contributes
-exactly 0 and is left out of the mean. A log-prob of ``-inf`` (an impossible solution) is
-legal; a row whose solutions are all impossible costs ``+inf`` and sends no gradient.
-Gradients are finite for every input without NaN or ``+inf``.
+**Contract**, the same for all losses. Everything is computed in float32, whatever the
+input dtype. A mask may have any real dtype; nonzero means True. A row without a solution
+contributes exactly 0 and is left out of the mean. A log-prob of ``-inf`` (an impossible
+solution) is legal; a row whose solutions are all impossible costs ``+inf`` and has no
+gradient. Gradients are finite for every input without NaN or ``+inf``.
 
-**Reduction.** ``reduce_fn(values, where=rows)`` turns the values of the rows into the
-loss, as `jnp.mean` and `jnp.sum` do; ``rows`` says which rows have a solution. The default
-mean of no rows is 0. ``reduce_fn=None`` returns the values; `has_solution` says which of
-them count.
+**Reduction.** ``reduce_fn(values, where=rows)`` reduces the per-row values to the loss, as
+`jnp.mean` and `jnp.sum` do; ``rows`` is True for rows that have a solution. The default,
+the mean, is 0 over no rows. ``reduce_fn=None`` returns the per-row values; `has_solution`
+returns which of them count.
 
-**Several devices.** Under `jax.jit` with sharded arrays the default is right: the mean is
+**Several devices.** Under `jax.jit` with sharded arrays the default is correct: it averages
 over the global batch. Inside `jax.shard_map`, `jax.pmap` or `jax.vmap` with an axis name,
-each device sees its own rows only, and averaging the devices' means weighs rows
-wrongly wherever devices hold unequal numbers of rows with a solution. Pass
+each device sees only its own rows, and averaging the devices' means is biased unless all
+devices hold the same number of rows with a solution. Pass
 ``reduce_fn=mean_over(axis_name)`` there.
 
 Example:
@@ -87,17 +87,17 @@ def hard_em_loss(
 ) -> Array:
     r""":math:`-\log \max_{z \in Z} P(z \mid x)`, the paper's hard EM (section 3.2).
 
-    The gradient reaches exactly one solution per row, the one that is trusted: the
-    first among ties. (`jnp.max` would split it among ties.)
+    The gradient goes to exactly one solution per row, the most likely one; ties go to the
+    first. (`jnp.max` would split the gradient among ties.)
 
     Args:
         log_probs: ``[..., Z]`` or, ragged, ``[N]`` log-probabilities; see "What to pass"
             in `hardem_jax.losses`.
         where: mask of the same shape; False (or 0) marks padding.
         segment_ids: ragged layout only, ``[N]`` int row of each solution, in any
-            order; one outside ``[0, num_segments)`` marks padding.
+            order; ids outside ``[0, num_segments)`` mark padding.
         num_segments: ragged layout only, number of rows, a Python int.
-        reduce_fn: turns the values of the rows into one, called as
+        reduce_fn: reduces the per-row values to the loss, called as
             ``reduce_fn(values, where=rows)`` with float32 values and the bool mask of the
             rows that have a solution; `mean_over` inside `jax.shard_map` or `jax.pmap`.
             None returns the values, 0 where `has_solution` is False.
@@ -108,7 +108,7 @@ def hard_em_loss(
     Raises:
         ValueError: shapes do not agree, or only one of ``segment_ids`` and
             ``num_segments`` is given.
-        TypeError: an argument has a dtype that makes no sense, such as float segment ids.
+        TypeError: an argument has an unsupported dtype, such as float segment ids.
 
     Example:
         >>> hard_em_loss(jnp.log(jnp.array([0.25, 0.5]))).round(4)
@@ -149,8 +149,8 @@ def first_only_loss(
 ) -> Array:
     r""":math:`-\log P(z_1 \mid x)`, the first solution of the row (section 3.2).
 
-    "First" is the order of solutions in the row, for spans the order of the
-    document. Arguments and result as in `hard_em_loss`.
+    "First" refers to the order of solutions in the row; for spans, document order.
+    Arguments and result as in `hard_em_loss`.
 
     Example:
         >>> where = jnp.array([False, True, True])
@@ -176,12 +176,12 @@ def annealed_loss(
 ) -> Array:
     r"""Hard EM with probability :math:`\min(t / \tau, 1)`, else MML (section 3.2, appendix B).
 
-    One draw for the whole batch: both values are computed and one is chosen, so that neither
-    the draw nor the step number recompiles a jitted step. They share one set of log-probs, and
-    next to a model their cost is nothing. The same ``key`` gives the same draw on every device.
+    One draw decides for the whole batch. Both losses are computed and one is selected, so that
+    neither the draw nor the step number triggers recompilation; they share the log-probs, so the
+    extra cost is negligible. The same ``key`` gives the same draw on every device.
 
     Args:
-        step: number of the training step, t, from 0; may be traced.
+        step: number t of the training step, from 0; may be traced.
         key: a PRNG key, fresh for every step.
         tau: steps until every step is hard; None or 0 is plain hard EM.
         cap: upper bound of the probability while annealing (released code: 0.8).
@@ -209,7 +209,7 @@ def is_hard_step(
     cap: float = 1.0,
     schedule: Literal["linear", "switch", "as-printed"] = "linear",
 ) -> Array:
-    """Returns whether `annealed_loss` with these arguments is hard EM, a bool scalar.
+    """Returns a bool scalar: whether `annealed_loss` with these arguments is hard EM.
 
     Example:
         >>> print(is_hard_step(step=7, key=jax.random.key(0), tau=None))
@@ -229,10 +229,10 @@ def hard_probability(
 
     ==============  ============================================================================
     ``linear``      :math:`\min(t / \tau, cap)`: from MML to hard EM (Min et al., 2019). The
-                    released code has ``cap=0.8``, so that a fifth of its steps stay MML.
-    ``switch``      0 before step :math:`\tau`, ``cap`` from it on (Cheng et al., 2020).
-    ``as-printed``  :math:`1 - \min(t / \tau, cap)`: from hard EM to MML, as the paper's text
-                    has it. Its authors confirmed the other direction.
+                    released code uses ``cap=0.8``, so a fifth of its steps stay MML.
+    ``switch``      0 before step :math:`\tau`, then ``cap`` (Cheng et al., 2020).
+    ``as-printed``  :math:`1 - \min(t / \tau, cap)`: from hard EM to MML, as printed in the
+                    paper. Its authors confirmed the opposite direction.
     ==============  ============================================================================
 
     Args:
@@ -273,14 +273,14 @@ def em_loss(
 ) -> Array:
     r"""The M-step :math:`-\sum_i q(z_i) \log P(z_i)` under any E-step :math:`q`.
 
-    ``q = posterior(log_probs, where=where)`` is held constant, as EM has it; see
+    ``q = posterior(log_probs, where=where)`` gets no gradient, as in EM; see
     `hardem_jax.posteriors`. With ``posteriors.hard``, ``soft`` or ``first`` the
     gradient is that of `hard_em_loss`, `mml_loss` or `first_only_loss`. (The value
     under ``soft`` differs from MML by the entropy of ``q``.)
 
     Args:
-        posterior: called as ``posterior(log_probs, where=...)``, in the ragged layout with
-            ``segment_ids`` and ``num_segments`` as well; returns weights in the shape of
+        posterior: called as ``posterior(log_probs, where=...)``, in the ragged layout also
+            with ``segment_ids`` and ``num_segments``; returns weights of the shape of
             ``log_probs`` that sum to 1 in each row with a possible solution.
         others: as in `hard_em_loss`.
 
@@ -308,20 +308,20 @@ def released_mml_loss(
 ) -> Array:
     r""":math:`\log \sum_{z \in Z} 1 / P(z \mid x)`, the "MML" of the paper's first public release.
 
-    **For comparison only; do not train a model with it.** With the costs
+    **For comparison only; do not train a model with it.** With costs
     :math:`l_z = -\log P(z \mid x)`, MML is :math:`-\log \sum_z \exp(-l_z)`, a soft *minimum*. The
     code that was public when the paper appeared computed :math:`\log \sum_z \exp(l_z)`, a soft
-    *maximum*: both signs are turned. The gradient weight of a solution is
-    :math:`\propto 1 / P(z \mid x)`, so that training pushes hardest towards the solution the model
-    believes least. It was corrected two months later. Whether the paper's MML rows were obtained
-    with it is not known.
+    *maximum*: both signs are flipped. The gradient weight of a solution is
+    :math:`\propto 1 / P(z \mid x)`, so training pushes hardest towards the *least* likely
+    solution. The code was corrected two months later; whether the paper's MML results were
+    obtained with it is unknown.
 
-    A row with even one impossible solution (-inf) costs ``+inf`` and sends no gradient: a
-    maximum over costs of which one is infinite. The release reduced with ``jnp.sum``. Arguments
-    and result as in `hard_em_loss`.
+    A row with even one impossible solution (-inf) costs ``+inf``, as the maximum over its costs
+    is infinite, and has no gradient. The release reduced with ``jnp.sum``. Arguments and result
+    as in `hard_em_loss`.
 
     Example:
-        The weights of four solutions, and those of MML:
+        The gradient weights of four solutions, compared with those of MML:
 
         >>> log_probs = -jnp.array([1.0, 2.0, 4.0, 8.0])
         >>> print([f"{-weight:.3f}" for weight in jax.grad(released_mml_loss)(log_probs)])
@@ -336,21 +336,21 @@ def released_mml_loss(
 
 
 def mean_over(axis_name: Hashable) -> ReduceFn:
-    """Returns a ``reduce_fn``: the mean over the rows of all devices on a mapped axis.
+    """Returns a ``reduce_fn`` that averages over the rows of all devices on a mapped axis.
 
-    Every device gets the same value, the sum over all rows divided by the number of rows that
-    have a solution, wherever they are; 0 if there is none. Averaging the devices' own means
-    instead (``jax.lax.pmean`` of a loss) gives each device the same weight, however many such
-    rows it holds.
+    Every device gets the same value: the sum over all rows divided by the number of rows with a
+    solution on any device, or 0 if there are none. Averaging the devices' own means instead
+    (``jax.lax.pmean`` of a loss) would give each device the same weight, however many such rows
+    it holds.
 
     Average the *gradients* with ``jax.lax.pmean``, as usual in data parallelism: the result is
-    then the gradient of the global mean, in `jax.pmap`, in `jax.shard_map` and in `jax.vmap`.
+    the gradient of the global mean in `jax.pmap`, `jax.shard_map` and `jax.vmap`.
 
     Args:
         axis_name: the axis of `jax.pmap`, `jax.shard_map` or `jax.vmap`, or a tuple of axes.
 
     Example:
-        Two devices, one solution each in three of four rows:
+        Two devices; three of the four rows have a solution:
 
         >>> log_probs = jnp.log(jnp.array([[[0.5], [0.5]], [[0.25], [0.9]]]))
         >>> where = jnp.array([[[True], [True]], [[True], [False]]])
@@ -376,9 +376,9 @@ def has_solution(
     segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
 ) -> Array:
-    """Returns which rows have a solution, and so count in a mean: bool, the batch shape.
+    """Returns which rows have a solution and so count in a mean: bool, the batch shape.
 
-    Arguments as in `hard_em_loss`. A row whose solutions are all impossible (-inf) has them.
+    Arguments as in `hard_em_loss`. Impossible solutions (-inf) count as solutions.
 
     Example:
         >>> log_probs = jnp.log(jnp.array([[0.5, 0.5], [0.1, 0.1]]))
@@ -399,12 +399,12 @@ def check_log_probs(
 ) -> None:
     """Raises an error if these cannot be log-probabilities of distinct solutions.
 
-    For debugging: call it on what you pass to a loss, and take it out again. It works inside
-    `jax.jit`, where it sends the values to the host, and not inside `jax.shard_map`.
+    A debugging aid: call it on what you pass to a loss, then remove the call. It works inside
+    `jax.jit`, where it sends the values to the host, but not inside `jax.shard_map`.
 
-    It finds NaN, a log-prob above 0 (logits, or probabilities without the log) and a row whose
-    probabilities sum to more than 1 (duplicates in Z, or a softmax over something smaller than
-    all solutions). Duplicates that together stay below 1 pass.
+    It detects NaN, a log-prob above 0 (logits, or probabilities without the log) and a row whose
+    probabilities sum to more than 1 (duplicates in Z, or a softmax over only some of the
+    solutions). Duplicates whose probabilities sum to less than 1 go undetected.
 
     Args:
         tolerance: by how much a probability, or a row's sum, may exceed 1; the default allows
@@ -412,8 +412,8 @@ def check_log_probs(
         others: as in `hard_em_loss`.
 
     Raises:
-        ValueError: names the first row at fault and what is wrong with it. Inside `jax.jit`
-            it arrives when the computation runs, as the cause of JAX's own runtime error.
+        ValueError: names the first bad row and the problem. Inside `jax.jit` it is raised when
+            the computation runs, as the cause of JAX's own runtime error.
 
     Example:
         >>> check_log_probs(jnp.log(jnp.array([[0.1, 0.4], [0.5, 0.5]])))
@@ -424,7 +424,7 @@ def check_log_probs(
 softmax not over all solutions?
     """
     z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
-    # NaN is neither greater nor smaller than anything: it is asked for by name.
+    # Comparisons with NaN are false, so NaN needs a check of its own.
     has_nan = z.any(z.where & jnp.isnan(z.scores))
     measured = has_nan, z.max(z.scores), jnp.exp(z.logsumexp())
 
@@ -453,8 +453,8 @@ softmax not over all solutions?
 def _cross_entropy(z: Rows, weights: Array) -> Array:
     r""":math:`-\sum_i q(z_i) \log P(z_i)` of each row, with 0 log 0 = 0.
 
-    A row costs +inf, and sends no gradient, if all its solutions are impossible or one
-    that has weight is. A NaN weight reaches the cost, because NaN * 0 is NaN.
+    A row costs +inf, and has no gradient, if all its solutions are impossible or one with
+    weight is. A NaN weight makes the cost NaN, because NaN * 0 is NaN.
     """
     weights = weights.astype(jnp.float32)
     costs = -weights * jnp.where((weights > 0) & z.possible, z.scores, 0.0)
@@ -467,6 +467,6 @@ def _reduce(z: Rows, values: Array, reduce_fn: ReduceFn | None) -> Array:
     values = jnp.where(rows, values, 0.0)
     if reduce_fn is None:
         return values
-    if reduce_fn is jnp.mean:  # of no rows it would be 0 / 0
+    if reduce_fn is jnp.mean:  # over no rows it would be 0 / 0
         return jnp.sum(values, where=rows) / jnp.maximum(jnp.sum(rows), 1)
     return reduce_fn(values, where=rows)

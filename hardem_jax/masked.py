@@ -1,12 +1,12 @@
-r"""Masked softmax, logsumexp and maximum: one place that defines empty rows, -inf and NaN.
+r"""Masked softmax, logsumexp and maximum, with one treatment of empty rows, -inf and NaN.
 
-Every loss, posterior, distribution and attention pool goes through this file:
+Every loss, posterior, distribution and attention pool uses this module:
 
-- A masked position does not exist, whatever its score; its softmax is 0, its log-softmax -inf.
-- A score of -inf exists and is impossible: it has no mass and gets no gradient.
-- A row without a possible position has a softmax of 0 throughout and a logsumexp of -inf.
-- NaN at a position that exists makes its row NaN, and no other row.
-- Results are float32 and gradients finite for every input without NaN or +inf.
+- A masked position is ignored, whatever its score; its softmax is 0, its log-softmax -inf.
+- A score of -inf is impossible: it has no mass and gets no gradient.
+- A row without a possible position has a softmax of 0 everywhere and a logsumexp of -inf.
+- NaN at an unmasked position makes its row NaN, but no other row.
+- Results are float32, and gradients are finite for every input without NaN or +inf.
 
 `softmax`, `log_softmax` and `logsumexp` work along an axis. `Rows` does the same for the
 solutions of a row in either layout of `hardem_jax.losses`.
@@ -37,7 +37,7 @@ def softmax(scores: ArrayLike, where: ArrayLike | None = None, *, axis: int = -1
 
     Args:
         scores: real array of any shape and dtype.
-        where: mask that broadcasts to it; None for all positions.
+        where: mask that broadcasts to ``scores``; None for all positions.
         axis: the axis that sums to 1.
 
     Returns:
@@ -47,32 +47,32 @@ def softmax(scores: ArrayLike, where: ArrayLike | None = None, *, axis: int = -1
         >>> softmax(jnp.zeros((1, 3)), jnp.array([[True, True, False]])).tolist()
         [[0.5, 0.5, 0.0]]
     """
-    return jnp.moveaxis(_along(scores, where, axis).softmax(), -1, axis)
+    return jnp.moveaxis(_rows_along(scores, where, axis).softmax(), -1, axis)
 
 
 def log_softmax(scores: ArrayLike, where: ArrayLike | None = None, *, axis: int = -1) -> Array:
-    """Returns the logarithm of `softmax`, -inf outside ``where``. Arguments as there.
+    """Returns the logarithm of `softmax`, -inf outside ``where``. Same arguments.
 
     Example:
         >>> print(log_softmax(jnp.zeros(2), jnp.array([True, False])))
         [  0. -inf]
     """
-    return jnp.moveaxis(_along(scores, where, axis).log_softmax(), -1, axis)
+    return jnp.moveaxis(_rows_along(scores, where, axis).log_softmax(), -1, axis)
 
 
 def logsumexp(scores: ArrayLike, where: ArrayLike | None = None, *, axis: int = -1) -> Array:
     """Returns log sum exp over the positions ``where``; -inf if none is possible.
 
-    Arguments as in `softmax`; the result lacks the axis.
+    Arguments as in `softmax`; the result is reduced along the axis.
 
     Example:
         >>> print(jnp.exp(logsumexp(jnp.log(jnp.array([1.0, 2.0])))).round(4))
         3.0
     """
-    return _along(scores, where, axis).logsumexp()
+    return _rows_along(scores, where, axis).logsumexp()
 
 
-def _along(scores: ArrayLike, where: ArrayLike | None, axis: int) -> "Rows":
+def _rows_along(scores: ArrayLike, where: ArrayLike | None, axis: int) -> "Rows":
     scores = jnp.asarray(scores)
     mask = None
     if where is not None:
@@ -81,10 +81,10 @@ def _along(scores: ArrayLike, where: ArrayLike | None, axis: int) -> "Rows":
 
 
 def one_hot_argmax(scores: Array) -> Array:
-    """``[..., Z]`` bool, true at the first of the highest scores; a NaN counts as the highest.
+    """``[..., Z]`` bool, true at the first of the highest scores; NaN counts as the highest.
 
-    Chosen by position, not by ``scores == max(scores)``: a compiler may compute the scores once
-    for the maximum and once for the comparison and round them differently, and then none is equal
+    Selects by position, not by ``scores == max(scores)``: a compiler may compute the scores once
+    for the maximum and again for the comparison, with different rounding, so that none is equal
     (https://github.com/jax-ml/jax/issues/40564).
 
     Example:
@@ -100,14 +100,14 @@ def one_hot_argmax(scores: Array) -> Array:
 class Rows:
     """The scored solutions of all rows, padded or ragged; see "Layouts" in `hardem_jax.losses`.
 
-    Methods turn values of solutions into values of rows (``sum``, ``max``, ``any``,
-    ``logsumexp``), back (``spread``), or choose among the solutions of each row (``first``,
-    ``most_likely``, ``rank``). What is written with them holds in both layouts.
+    Methods reduce per-solution values to per-row values (``sum``, ``max``, ``any``,
+    ``logsumexp``), broadcast them back (``spread``), or select among the solutions of each row
+    (``first``, ``most_likely``, ``rank``). Code that uses them works in both layouts.
 
     Attributes:
         scores: float32 ``[..., Z]`` or ``[N]``, -inf at padding.
         where: bool, True at solutions.
-        segment_ids, num_segments: of the ragged layout, None in the padded one.
+        segment_ids, num_segments: ragged layout only, otherwise None.
 
     Example:
         >>> z = Rows.of(jnp.array([5.0, 2.0, 7.0]), segment_ids=jnp.array([0, 1, 0]),
@@ -130,34 +130,36 @@ class Rows:
         segment_ids: ArrayLike | None = None,
         num_segments: int | None = None,
     ) -> "Rows":
-        """Arguments, and what they raise, as in `hardem_jax.losses.hard_em_loss`."""
+        """Arguments and exceptions as in `hardem_jax.losses.hard_em_loss`."""
         if (segment_ids is None) != (num_segments is None):
             raise ValueError("the ragged layout needs both segment_ids and num_segments")
         scores = _real("log_probs", scores).astype(jnp.float32)
         if scores.ndim == 0:
-            raise ValueError("log_probs must have at least one axis, that of the solutions")
+            raise ValueError("log_probs must have at least one axis, the solutions")
         mask = jnp.ones(scores.shape, bool) if where is None else as_mask(where)
         if mask.shape != scores.shape:
-            raise ValueError(f"where {mask.shape} must have log_probs' {scores.shape}")
+            raise ValueError(f"where must have log_probs' shape {scores.shape}, got {mask.shape}")
         if segment_ids is None:
-            scores, mask = map(_unsplit, (scores, mask))
+            scores, mask = map(_replicate_last_axis, (scores, mask))
             return cls(jnp.where(mask, scores, -jnp.inf), mask, None, None)
         ids, num_segments = jnp.asarray(segment_ids), _count("num_segments", num_segments)
         if not jnp.issubdtype(ids.dtype, jnp.integer) and ids.size:
             raise TypeError(f"segment_ids must be integers, got {ids.dtype}")
         if ids.shape != scores.shape:
-            raise ValueError(f"segment_ids {ids.shape} must have log_probs' {scores.shape}")
+            raise ValueError(
+                f"segment_ids must have log_probs' shape {scores.shape}, got {ids.shape}"
+            )
         if scores.ndim != 1:
             raise ValueError(f"ragged log_probs must be [N], got {scores.shape}")
-        scores, mask, ids = map(_unsplit, (scores, mask, ids.astype(jnp.int32)))
+        scores, mask, ids = map(_replicate_last_axis, (scores, mask, ids.astype(jnp.int32)))
         mask &= (ids >= 0) & (ids < num_segments)
         return cls(jnp.where(mask, scores, -jnp.inf), mask, ids, num_segments)
 
     def with_scores(self, scores: Array) -> "Rows":
-        """The same solutions under other scores."""
+        """The same solutions with other scores."""
         return dataclasses.replace(self, scores=jnp.where(self.where, scores, -jnp.inf))
 
-    # Values of solutions -> values of rows, and back.
+    # Per-solution values -> per-row values, and back.
 
     def max(self, x: Array) -> Array:
         if self.segment_ids is None:
@@ -173,59 +175,59 @@ class Rows:
         return self.sum(chosen.astype(jnp.int32)) > 0
 
     def spread(self, row_values: Array) -> Array:
-        """The value of its row for each solution."""
+        """Broadcasts per-row values to the solutions of each row."""
         if self.segment_ids is None:
             return row_values[..., None]
-        if not self.num_segments:  # all is padding, and there is no value to give
+        if not self.num_segments:  # everything is padding: there is no row to index
             return jnp.zeros(self.segment_ids.shape, row_values.dtype)
         return row_values[self.segment_ids]
 
     @property
     def rows(self) -> Array:
-        """Which rows have a solution."""
+        """The mask of the rows that have a solution."""
         return self.any(self.where)
 
     @property
     def possible(self) -> Array:
-        """Which solutions have a probability above 0. NaN is possible: training must stop on it."""
+        """The mask of the solutions with nonzero probability. It keeps NaN, to stop training."""
         return self.scores != -jnp.inf
 
-    # Choosing among the solutions of each row.
+    # Selecting among the solutions of each row.
 
     def first(self, chosen: Array) -> Array:
-        """Of the ``chosen`` solutions of each row, only the first."""
+        """The mask of the first ``chosen`` solution of each row."""
         if self.segment_ids is None:
             return chosen & (jnp.cumsum(chosen, axis=-1) == 1)
         return self._lowest(jnp.arange(chosen.size), chosen)
 
     def most_likely(self) -> Array:
-        """The most likely solution of each row, the first among ties, NaN before all."""
+        """The mask of the most likely solution of each row, the first among ties; NaN wins."""
         scores = jax.lax.stop_gradient(self.scores)
         if self.segment_ids is None:
             return one_hot_argmax(scores) & self.where
-        # By rank, not by equality with `segment_max`, see `one_hot_argmax`.
+        # By rank rather than equality with `segment_max`, see `one_hot_argmax`.
         order = _descending(scores)
         rank = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
         return self._lowest(rank, self.where)
 
     def rank(self) -> Array:
-        """``int32`` place of each solution in its row, most likely first, from 0; NaN first.
+        """``int32`` rank of each solution in its row: 0 is the most likely; NaN ranks first.
 
-        Earlier solutions come first among ties. Padding comes last in the padded layout and
-        has no meaningful rank in the ragged one.
+        Ties rank in the order of the row. Padding ranks last in the padded layout and
+        arbitrarily in the ragged one.
         """
         scores = jax.lax.stop_gradient(self.scores)
         if self.segment_ids is None:
             return jnp.argsort(_descending(scores))
-        # Sorted by score, then stably by row: a solution's place less that of its row's first.
+        # Sort by score, then stably by row; the rank is the offset from the start of the row.
         by_score = _descending(scores)
         order = by_score[jnp.argsort(self.segment_ids[by_score], stable=True)]
-        place = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
-        start = jax.ops.segment_min(place, self.segment_ids, self.num_segments)
-        return place - self.spread(start)
+        position = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
+        start = jax.ops.segment_min(position, self.segment_ids, self.num_segments)
+        return position - self.spread(start)
 
     def _lowest(self, rank: Array, chosen: Array) -> Array:
-        """Of the ``chosen`` solutions of each row, only the one with the lowest rank. Ragged."""
+        """The mask of the ``chosen`` solution of lowest rank in each row; ragged layout only."""
         assert self.segment_ids is not None
         rank = jnp.where(chosen, rank, rank.size)
         best = jax.ops.segment_min(rank, self.segment_ids, self.num_segments)
@@ -234,9 +236,9 @@ class Rows:
     # Normalising over the solutions of each row.
 
     def logsumexp(self) -> Array:
-        """log sum exp of each row; -inf and no gradient if no solution is possible."""
+        """log sum exp of each row; -inf without a gradient if no solution is possible."""
         peak, total = self._peak_and_total()
-        # log(1) in place of log(0), whose gradient of 0 * inf would trip jax_debug_nans.
+        # log(1) instead of log(0), whose gradient of 0 * inf would trip jax_debug_nans.
         value = peak + jnp.log(jnp.where(total == 0, 1.0, total))
         return jnp.where(self.any(self.possible), value, -jnp.inf)
 
@@ -253,22 +255,22 @@ class Rows:
         return jnp.where(self.possible, self.scores - total, -jnp.inf)
 
     def _peak_and_total(self) -> tuple[Array, Array]:
-        """A row's highest score, 0 if that is -inf, and the sum of exp(score - peak)."""
+        """Each row's highest score, 0 if that is -inf, and its sum of exp(score - peak)."""
         peak = self.max(jax.lax.stop_gradient(self.scores))
         peak = jnp.where(peak == -jnp.inf, 0.0, peak)
         return peak, self.sum(self._shifted_exp(peak))
 
     def _shifted_exp(self, peak: Array) -> Array:
-        """exp(score - peak): neither exp overflows nor inf - inf appears."""
+        """exp(score - peak), without overflow and without inf - inf."""
         gap = jnp.where(self.possible, self.scores - self.spread(peak), 0.0)
         return jnp.where(self.possible, jnp.exp(gap), 0.0)
 
 
 def as_mask(where: ArrayLike) -> Array:
-    """Returns a mask as bool: whatever is not 0 is True.
+    """Returns a mask as bool: nonzero is True.
 
     Raises:
-        TypeError: it does not hold real numbers or bools.
+        TypeError: the mask holds neither real numbers nor bools.
 
     Example:
         >>> print(as_mask([0, 1, 2]))
@@ -278,7 +280,7 @@ def as_mask(where: ArrayLike) -> Array:
 
 
 def _descending(scores: Array) -> Array:
-    """Order of the last axis from the highest score; NaN first, for sorting would hide it last."""
+    """Descending order of the last axis; NaN comes first, where sorting would put it last."""
     return jnp.argsort(jnp.where(jnp.isnan(scores), -jnp.inf, -scores), stable=True)
 
 
@@ -299,14 +301,14 @@ def _count(name: str, x: int | None) -> int:
     return count
 
 
-def _unsplit(x: Array) -> Array:
-    """``x`` with its last axis on every device, if an Explicit mesh axis splits it.
+def _replicate_last_axis(x: Array) -> Array:
+    """Replicates the last axis of ``x`` if it is sharded over an Explicit mesh axis.
 
-    Sorting, scattering and cumulating over a split axis have no sharding rule there. Under
-    Auto axes the compiler sees to it, and its arrays do not show how they are split.
+    Explicit sharding has no rules for sort, scatter and cumsum along a sharded axis. With Auto
+    axes the compiler handles them, and the array's type does not show its sharding.
     """
     spec = jax.typeof(x).sharding.spec
     if not len(spec) or spec[-1] is None:
         return x
-    whole = PartitionSpec(*spec[:-1])
-    return jax.sharding.reshard(x, NamedSharding(jax.typeof(x).sharding.mesh, whole))
+    replicated = PartitionSpec(*spec[:-1])
+    return jax.sharding.reshard(x, NamedSharding(jax.typeof(x).sharding.mesh, replicated))

@@ -1,8 +1,8 @@
-"""Objectives as values: swapping one for another is one argument.
+"""Training objectives as immutable values, one class each.
 
-An objective is an immutable value that a training step calls on the log-probabilities of a batch's
-solutions (`Objective`). The mathematics is in `hardem_jax.losses`. A new one is a class here and
-a place in `AnyObjective`, from which commands, comparisons and figures take what they offer.
+A training step calls its `Objective` on the log-probabilities of a batch's solutions; the
+formulas are in `hardem_jax.losses`. To add an objective, write a class here and add it to
+`AnyObjective`, which commands, comparisons and figures read.
 
 Example:
     >>> import jax, jax.numpy as jnp
@@ -35,12 +35,12 @@ else:
 
 
 class Objective(Protocol):
-    """What a training step asks of an objective; anything that can be called like this is one."""
+    """The call that a training step makes; any callable with this signature is an objective."""
 
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
-        """Returns the loss of a batch, and metrics of the step.
+        """Returns the loss of a batch and metrics of the step.
 
         Args:
             log_probs: ``[..., Z]`` or, ragged, ``[N]``, as in `losses.hard_em_loss`.
@@ -49,7 +49,7 @@ class Objective(Protocol):
             **rows: the keywords of `losses.hard_em_loss`.
 
         Returns:
-            The loss, float32, and a dict of float32 scalars, whose keys are always the same.
+            The loss, float32, and a dict of float32 scalars with the same keys in every call.
         """
         ...
 
@@ -58,7 +58,7 @@ class Objective(Protocol):
 class HardEM:
     """Hard EM, annealed from MML if ``tau`` is given (`losses.annealed_loss`).
 
-    Its metric ``hard`` is 1 in a hard step, 0 in one of MML.
+    The metric ``hard`` is 1 in a hard EM step and 0 in an MML step.
 
     Example:
         >>> HardEM(tau=8000, cap=0.8)
@@ -82,7 +82,7 @@ class HardEM:
         if not self.tau:
             for name, default in ("cap", 1.0), ("schedule", "linear"):
                 if (value := getattr(self, name)) != default:
-                    raise ValueError(f"HardEM: {name}={value} is about annealing and needs a tau")
+                    raise ValueError(f"HardEM: {name}={value} applies to annealing and needs a tau")
 
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
@@ -129,7 +129,7 @@ class EM:
     title: ClassVar[str] = "EM"
 
     posterior: AnyPosterior = Tempered(1.0)
-    """The E-step. In code it may be any posterior, in command lines one of these."""
+    """The E-step: one of these on the command line, any posterior in code."""
 
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
@@ -139,7 +139,7 @@ class EM:
 
 @dataclasses.dataclass(frozen=True)
 class ReleasedMML:
-    """The "MML" of the paper's first release, signs turned (`losses.released_mml_loss`)."""
+    """The "MML" of the paper's first release, with flipped signs (`losses.released_mml_loss`)."""
 
     title: ClassVar[str] = "MML as released in 2019"
 
@@ -149,12 +149,12 @@ class ReleasedMML:
         return losses.released_mml_loss(log_probs, **rows), {}
 
 
-#: Every objective that commands offer.
+#: Every objective available in commands.
 AnyObjective = HardEM | MML | FirstOnly | EM | ReleasedMML
 
 
 def label(objective: Objective) -> str:
-    """Returns how tables and figures call an objective: its title and what is not default.
+    """Returns the name of an objective in tables and figures: its title and non-default options.
 
     Example:
         >>> label(HardEM(tau=4000)), label(MML()), label(EM(Tempered(2.0)))
@@ -165,7 +165,7 @@ def label(objective: Objective) -> str:
 
 
 def _options(value: Any) -> list[tuple[str, str]]:
-    """Names and texts of the fields of a dataclass that differ from their defaults."""
+    """Names and texts of the dataclass fields that differ from their defaults."""
     if not dataclasses.is_dataclass(value):
         return []
     named = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))

@@ -1,10 +1,10 @@
-r"""E-steps: the weight that an objective puts on each solution.
+r"""Posteriors: the weight that the E-step gives each solution.
 
 A posterior maps ``log_probs`` (:math:`\log P(z \mid x)`, -inf where impossible) to float32
 weights of the same shape, which sum to 1 in every row with a possible solution and are 0
-elsewhere. Its keywords are those of `losses.hard_em_loss` in either layout: ``where`` and, for
-ragged rows, ``segment_ids`` and ``num_segments``. Given to `losses.em_loss`, `hard`, `soft`
-and `first` are the paper's hard EM, MML and First-only; the rest lies between and beyond them.
+elsewhere. It takes the keywords of `losses.hard_em_loss` in either layout: ``where`` and, for
+ragged rows, ``segment_ids`` and ``num_segments``. In `losses.em_loss`, `hard`, `soft` and
+`first` give the paper's hard EM, MML and First-only; the others generalise them.
 
 Example:
     >>> import jax.numpy as jnp
@@ -42,7 +42,7 @@ def hard(log_probs: ArrayLike, **rows: Any) -> Array:
 
 
 def first(log_probs: ArrayLike, **rows: Any) -> Array:
-    """All weight on the first solution of the row, even on an impossible one.
+    """All weight on the first solution of the row, even if it is impossible.
 
     Example:
         >>> print(first(jnp.array([-2.0, -1.0]), where=jnp.array([False, True])))
@@ -63,7 +63,7 @@ def soft(log_probs: ArrayLike, **rows: Any) -> Array:
 
 
 def uniform(log_probs: ArrayLike, **rows: Any) -> Array:
-    """Equal weight on every possible solution, whatever the model believes.
+    """Equal weight on every possible solution, whatever its probability.
 
     Example:
         >>> print(uniform(jnp.array([-2.0, -1.0, -jnp.inf])))
@@ -93,8 +93,8 @@ class Tempered:
 
     def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
         z = masked.Rows.of(log_probs, **rows)
-        # The most likely is at 0 before it is scaled, so that no temperature overflows. 0 * -inf
-        # is NaN: gaps stay finite, and impossible solutions impossible at any temperature.
+        # Shift the maximum to 0 before scaling, so that no temperature overflows. Gaps are kept
+        # finite because 0 * -inf is NaN; impossible solutions stay impossible.
         peak = z.max(z.scores)
         gaps = z.scores - z.spread(jnp.where(peak == -jnp.inf, 0.0, peak))
         gaps = jnp.maximum(gaps, jnp.finfo(jnp.float32).min)
@@ -104,7 +104,7 @@ class Tempered:
 
 @dataclasses.dataclass(frozen=True)
 class TopK:
-    """`soft` among the ``k`` most likely solutions of a row; earlier ones first among ties.
+    """`soft` over the ``k`` most likely solutions of a row; ties go to earlier ones.
 
     Example:
         >>> print(TopK(k=2)(jnp.log(jnp.array([0.1, 0.3, 0.1]))).round(4))
@@ -123,5 +123,5 @@ class TopK:
         return z.with_scores(jnp.where(z.rank() < self.k, z.scores, -jnp.inf)).softmax()
 
 
-#: The posteriors with an option or two, for command lines.
+#: The posteriors available in commands.
 AnyPosterior = Tempered | TopK

@@ -153,9 +153,11 @@ def test_eight_devices_are_one_device(loss):
 @over_all_losses
 def test_wrong_shapes_are_named(loss):
     log_probs, ids = jnp.zeros((2, 3)), jnp.zeros((3,), int)
-    with pytest.raises(ValueError, match=r"where \(3,\) must have log_probs' \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"where must have log_probs' shape \(2, 3\), got \(3,\)"):
         loss(log_probs, where=jnp.ones(3, bool))
-    with pytest.raises(ValueError, match=r"segment_ids \(3,\) must have log_probs' \(4,\)"):
+    with pytest.raises(
+        ValueError, match=r"segment_ids must have log_probs' shape \(4,\), got \(3,\)"
+    ):
         loss(jnp.zeros(4), segment_ids=ids, num_segments=2)
     with pytest.raises(ValueError, match="both segment_ids and num_segments"):
         loss(jnp.zeros(3), segment_ids=ids)
@@ -168,5 +170,5 @@ def test_wrong_shapes_are_named(loss):
 
 
 def test_em_loss_names_a_wrong_shape():
-    with pytest.raises(ValueError, match=r"where \(3,\) must have log_probs' \(2, 3\)"):
+    with pytest.raises(ValueError, match=r"where must have log_probs' shape \(2, 3\), got \(3,\)"):
         em_loss(jnp.zeros((2, 3)), soft, where=jnp.ones(3, bool))

@@ -189,9 +189,9 @@ def test_objectives_are_immutable_values():
         ({"tau": float("nan")}, "tau must be None, 0 or a number of steps, got nan"),
         ({"tau": 10, "cap": 0.0}, r"cap must be in \(0, 1\], got 0.0"),
         ({"tau": 10, "cap": 1.5}, r"cap must be in \(0, 1\], got 1.5"),
-        ({"cap": 0.8}, "cap=0.8 is about annealing and needs a tau"),
-        ({"tau": 0, "cap": 0.8}, "cap=0.8 is about annealing and needs a tau"),
-        ({"schedule": "switch"}, "schedule=switch is about annealing and needs a tau"),
+        ({"cap": 0.8}, "cap=0.8 applies to annealing and needs a tau"),
+        ({"tau": 0, "cap": 0.8}, "cap=0.8 applies to annealing and needs a tau"),
+        ({"schedule": "switch"}, "schedule=switch applies to annealing and needs a tau"),
     ],
 )
 def test_options_that_make_no_sense(options, message):

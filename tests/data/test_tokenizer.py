@@ -69,6 +69,6 @@ def test_a_name_on_the_hub_without_a_network_is_one_line(monkeypatch):
     with pytest.raises(InputError) as refused:
         load_tokenizer("someone/absent")
     assert str(refused.value) == (
-        "someone/absent: neither a local folder nor a tokenizer that could be downloaded "
+        "someone/absent: found neither a local folder nor a tokenizer to download "
         "(ConnectionError: no route)"
     )
