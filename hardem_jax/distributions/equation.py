@@ -1,18 +1,18 @@
-r"""P(z | x) over equations: every number of a question is tagged with its operator.
+r"""P(z | x) over equations, from an operator tag for every number of a question.
 
-A question has a table of N numbers (slots). A tag says what a number does in the
-equation: nothing, be added, be subtracted, or be a percentage (Min et al., 2019,
-section 4.2 and appendix A). Tags are chosen independently, so that
+A question has a table of N numbers (slots). The tag of a number is its role in the
+equation: none, added, subtracted, or a percentage (Min et al., 2019, section 4.2 and
+appendix A). Tags are independent, so that
 
 .. math:: \log P(z \mid x) = r + \sum_n \log P(\mathrm{none}_n)
     + \sum_{(n, o) \in z} \log P(o_n) - \log P(\mathrm{none}_n)
 
-The first two terms are the same for every z: they are computed once, and an equation
-costs two gathers and two additions. :math:`r` holds the input positions that carry no
-number, where the product runs over those as well.
+The first two terms are shared by every z and computed once, so an equation costs two gathers
+and two additions. :math:`r` is the term of input positions without a number, if the product
+includes them.
 
-Most taggings are no equation: they have three operands, or none. `TagDistribution.over_equations`
-gives the same distribution conditioned on a well-formed equation, which is a softmax over Z_tot:
+Most taggings are not equations: they have three operands, or none. `TagDistribution.over_equations`
+conditions the distribution on a well-formed equation, which gives a softmax over Z_tot:
 
 .. math:: \log P(z \mid x) = s(z) - \log \sum_{z' \in Z_{tot}} \exp s(z'), \quad
     s(z) = \sum_{(n, o) \in z} \log P(o_n) - \log P(\mathrm{none}_n)
@@ -32,7 +32,7 @@ from hardem_jax import masked
 Array = jax.Array
 
 NONE, PLUS, MINUS, PERCENT, COUNT = range(5)
-NUM_TAGS = COUNT  # a number is tagged NONE to PERCENT; COUNT is no tag
+NUM_TAGS = COUNT  # NONE to PERCENT; COUNT is not a tag
 NUM_OPERATORS = NUM_TAGS - 1
 
 
@@ -47,10 +47,10 @@ class TagDistribution:
 
     Attributes:
         tags: ``[B, N, 4]`` float32 log-probabilities of NONE, PLUS, MINUS, PERCENT. Outside
-            ``where``, NONE is certain: there is no number that could be an operand.
+            ``where``, NONE is certain, as there is no number.
         where: ``[B, N]`` bool, the slots that hold a number.
-        rest: ``[B]`` float32, log-probability that no other input position is tagged; 0 where
-            the product runs over numbers alone.
+        rest: ``[B]`` float32, log-probability that no other input position is tagged; 0 if
+            the product runs over numbers only.
 
     Example:
         >>> logits = jnp.log(jnp.array([[[1.0, 2, 1, 0], [3, 0, 1, 0], [1, 1, 1, 1]]]))
@@ -72,13 +72,14 @@ class TagDistribution:
         """Normalise the logits of each number over its tags, in float32.
 
         Args:
-            logits: ``[B, N, 4]`` float, or ``[B, N, 3]`` of a model without PERCENT, which
-                then has no mass. Of NONE they must be finite; outside ``where``, anything.
+            logits: ``[B, N, 4]`` float, or ``[B, N, 3]`` from a model without PERCENT, which
+                then has no mass. Those of NONE must be finite; values outside ``where`` are
+                ignored.
             where: ``[B, N]`` bool, the slots that hold a number.
             rest: ``[B]`` float, see the class; default 0.
         """
         where_tags = where[..., None]
-        # Masked on the way in as well: an infinite logit of padding would make gradients NaN.
+        # Mask the input too: an infinite logit at padding would make gradients NaN.
         logits = jnp.where(where_tags, logits.astype(jnp.float32), 0.0)
         tags = jax.nn.log_softmax(logits, axis=-1)
         missing = NUM_TAGS - logits.shape[-1]
@@ -92,20 +93,20 @@ class TagDistribution:
     def log_prob(self, equations: Array) -> Array:
         """log P(z | x) of given equations.
 
-        Probabilities of all taggings of the N numbers add up to exp(rest); equations, with their
-        one or two operands, are some of them.
+        The probabilities of all taggings of the N numbers sum to exp(rest); equations, with one
+        or two operands, are some of these taggings.
 
         Args:
             equations: ``[B, Z, 4]`` int. A row without operands, such as (-1, NONE, -1, NONE),
-                stands for the tagging with NONE throughout; its value makes padding harmless.
+                is the tagging with NONE everywhere; its value is finite, so padding is harmless.
 
         Returns:
-            ``[B, Z]`` float32; -inf where an operand is no number of the table, and for counts.
+            ``[B, Z]`` float32; -inf where an operand is not a number of the table, and for counts.
         """
         return self._untagged()[:, None] + self._scores(equations)
 
     def over_equations(self, *, pairs: Array, lone: Array) -> "EquationDistribution":
-        """This distribution given that the tagging is a well-formed equation.
+        """This distribution conditioned on the tagging being a well-formed equation.
 
         Args:
             pairs, lone: Z_tot, as in `top`.
@@ -115,20 +116,20 @@ class TagDistribution:
         return EquationDistribution(self, pairs, lone, log_total)
 
     def top(self, k: int, *, pairs: Array, lone: Array) -> tuple[Array, Array]:
-        """The ``k`` likeliest well-formed equations, best first, by exhaustive search.
+        """The ``k`` most likely well-formed equations, best first, by exhaustive search.
 
-        Ties go to the row ``(n1, o1, n2, o2)`` that is smaller, compared from left to right: to
-        the earlier slot, and to the lone number before its pairs.
+        Ties go to the lexicographically smaller row ``(n1, o1, n2, o2)``: to the earlier slot,
+        and to a lone number before its pairs.
 
         Args:
             k: number of equations, static.
-            pairs: ``[B, N, 3, N, 3]`` bool by n1, o1, n2, o2 (operators PLUS to PERCENT), which
-                pairs are well-formed; looked at only where n1 < n2.
-            lone: ``[B, N, 3]`` bool, which lone numbers are.
+            pairs: ``[B, N, 3, N, 3]`` bool, which pairs are well-formed, by n1, o1, n2, o2
+                (operators PLUS to PERCENT); used only where n1 < n2.
+            lone: ``[B, N, 3]`` bool, which lone numbers are well-formed.
 
         Returns:
             ``[B, k, 4]`` int32 equations and their ``[B, k]`` float32 log-probabilities. If
-            fewer than ``k`` are possible, the rest is (-1, NONE, -1, NONE) with -inf.
+            fewer than ``k`` are possible, the rest are (-1, NONE, -1, NONE) with -inf.
 
         Example:
             >>> logits = jnp.array([[[0.0, 3, 0, 0], [0, 2, 1, 0]]])
@@ -138,25 +139,25 @@ class TagDistribution:
             [[[0, 1, 1, 1], [0, 1, 1, 2]]]
         """
         equations, scores = self._top_scores(k, pairs, lone)
-        # Added after the ranking: next to a large sum, small differences are rounded away.
+        # Added after ranking: adding a large sum would round away small differences.
         return equations, self._untagged()[:, None] + scores
 
     def _top_scores(self, k: int, pairs: Array, lone: Array) -> tuple[Array, Array]:
         table = self._table(pairs, lone)
         batch, num_first, num_second = table.shape
-        found = min(k, num_first * num_second)
-        gains, flat = jax.lax.top_k(table.reshape(batch, -1), found)
+        num_found = min(k, num_first * num_second)
+        gains, flat = jax.lax.top_k(table.reshape(batch, -1), num_found)
         first, second = flat // num_second, flat % num_second - 1
         equations = jnp.stack(
             [
                 first // NUM_OPERATORS,
                 first % NUM_OPERATORS + PLUS,
-                second // NUM_OPERATORS,  # -1 of a lone number stays -1
+                second // NUM_OPERATORS,  # the -1 of a lone number stays -1
                 jnp.where(second < 0, NONE, second % NUM_OPERATORS + PLUS),
             ],
             axis=-1,
         )
-        missing = ((0, 0), (0, k - found))
+        missing = ((0, 0), (0, k - num_found))
         gains = jnp.pad(gains, missing, constant_values=-jnp.inf)
         equations = jnp.pad(equations, (*missing, (0, 0)))
         nothing = jnp.array([-1, NONE, -1, NONE], jnp.int32)[None, None]
@@ -164,22 +165,22 @@ class TagDistribution:
         return equations, gains
 
     def mode(self, *, pairs: Array, lone: Array) -> Array:
-        """The likeliest well-formed equation, ``[B, 4]`` int32. Arguments as in `top`."""
+        """The most likely well-formed equation, ``[B, 4]`` int32. Arguments as in `top`."""
         return self.top(1, pairs=pairs, lone=lone)[0][:, 0]
 
     def argmax_tags(self) -> Array:
-        """The likeliest tag of every number by itself, ``[B, N]`` int32; NONE outside ``where``.
+        """The most likely tag of each number, ``[B, N]`` int32; NONE outside ``where``.
 
-        How NAQANet decodes. Nothing makes the outcome well-formed: any number of operands is
-        possible, none included. Ties go to the smaller tag.
+        This is how NAQANet decodes. The result need not be well-formed: it may have any number
+        of operands, or none. Ties go to the smaller tag.
         """
         return jnp.argmax(self.tags, axis=-1).astype(jnp.int32)
 
     def _scores(self, equations: Array) -> Array:
-        """``[B, Z]``, what the operands of each equation add to `_untagged`."""
+        """``[B, Z]``, what each equation's operands add to `_untagged`."""
         operands = equations.reshape(*equations.shape[:2], 2, 2)
         slots, tags = operands[..., 0], operands[..., 1]
-        # An absent operand (slot -1) has tag NONE, whose gain is 0 in every slot.
+        # A missing operand (slot -1) has tag NONE, whose gain is 0 in every slot.
         flat = jnp.maximum(slots, 0) * (NUM_TAGS + 1) + tags
         gains = _look_up(self._gains(), flat, fill=-jnp.inf)
         return gains[..., 0] + gains[..., 1]
@@ -196,7 +197,7 @@ class TagDistribution:
     def _table(self, pairs: Array, lone: Array) -> Array:
         """``[B, 3N, 1 + 3N]``, gains of all equations, -inf if not well-formed.
 
-        By first operand, the lone number and then its pairs: in the order of ties.
+        A row per first operand: the lone number, then its pairs. This is the order of ties.
         """
         batch, num_slots = self.where.shape
         size = num_slots * NUM_OPERATORS
@@ -215,17 +216,16 @@ class TagDistribution:
 )
 @dataclasses.dataclass(frozen=True)
 class EquationDistribution:
-    """A softmax over the equations of Z_tot, whose probabilities add up to 1.
+    """A softmax over the equations of Z_tot.
 
-    Build it with `TagDistribution.over_equations`. The ranking of equations is that of the
-    tagging; `TagDistribution.rest` cancels.
+    Build it with `TagDistribution.over_equations`. Equations rank as under the tagging;
+    `TagDistribution.rest` cancels.
 
     Attributes:
         tagging: distribution over all taggings, which scores the equations.
         pairs: ``[B, N, 3, N, 3]`` bool, the pairs of Z_tot, see `TagDistribution.top`.
         lone: ``[B, N, 3]`` bool, the lone numbers of Z_tot.
-        log_total: ``[B]`` float32, log of the sum over Z_tot of the exponential scores; -inf if
-            Z_tot is empty.
+        log_total: ``[B]`` float32, logsumexp of the scores over Z_tot; -inf if it is empty.
 
     Example:
         >>> logits = jnp.log(jnp.array([[[1.0, 2, 1, 0], [3, 0, 1, 0]]]))
@@ -249,8 +249,8 @@ class EquationDistribution:
             equations: ``[B, Z, 4]`` int.
 
         Returns:
-            ``[B, Z]`` float32; -inf for whatever is not in Z_tot, rows without operands and counts
-            included.
+            ``[B, Z]`` float32; -inf for anything outside Z_tot, including rows without operands
+            and counts.
         """
         log_probs = self.tagging._scores(equations) - self._finite_total()
         return jnp.where(self._contains(equations), log_probs, -jnp.inf)
@@ -260,7 +260,7 @@ class EquationDistribution:
 
         Args:
             k: number of equations, static.
-            pairs, lone: as there; an equation that is not in Z_tot is never among them.
+            pairs, lone: as there; equations outside Z_tot are never returned.
         """
         equations, scores = self.tagging._top_scores(k, pairs & self.pairs, lone & self.lone)
         return equations, scores - self._finite_total()
@@ -274,11 +274,11 @@ class EquationDistribution:
         return self.tagging.argmax_tags()
 
     def _finite_total(self) -> Array:
-        """``[B, 1]``; without any equation 0, so that -inf minus it is no NaN."""
+        """``[B, 1]``; 0 without any equation, because -inf minus -inf is NaN."""
         return jnp.where(jnp.isfinite(self.log_total), self.log_total, 0.0)[:, None]
 
     def _contains(self, equations: Array) -> Array:
-        """``[B, Z]`` bool, which of these are rows of Z_tot."""
+        """``[B, Z]`` bool, which of these are in Z_tot."""
         n1, o1, n2, o2 = (equations[..., i] for i in range(4))
         num_slots = self.lone.shape[1]
         size = num_slots * NUM_OPERATORS
@@ -298,12 +298,12 @@ class EquationDistribution:
 )
 @dataclasses.dataclass(frozen=True)
 class AbilityDistribution:
-    r"""Either an equation of added and subtracted numbers, or a count, as in NAQANet.
+    r"""Either a sum of signed numbers or a count, as in NAQANet.
 
     .. math:: \log P(z \mid x) = \log P(a \mid x) + \log P(z \mid a, x)
 
-    with the ability :math:`a` that z takes. The abilities are those that Min et al. (2019,
-    section 5.2) keep of the model. Build it with `from_logits`.
+    where :math:`a` is the ability that z uses. Min et al. (2019, section 5.2) keep these two of
+    the model's abilities. Build it with `from_logits`.
 
     Attributes:
         ability: ``[B, 2]`` float32 log-probabilities of add_sub and count.
@@ -342,7 +342,7 @@ class AbilityDistribution:
         )
 
     def over_equations(self, *, pairs: Array, lone: Array) -> "AbilityDistribution":
-        """This distribution with signs that make up a well-formed equation.
+        """This distribution with signs conditioned on a well-formed equation.
 
         Where Z_tot has no equation, counting is certain.
 
@@ -350,7 +350,7 @@ class AbilityDistribution:
             pairs, lone: Z_tot, as in `TagDistribution.top`.
         """
         if isinstance(self.signs, EquationDistribution):
-            raise ValueError("signs are distributed over equations already")
+            raise ValueError("signs are already distributed over equations")
         signs = self.signs.over_equations(pairs=pairs, lone=lone)
         counts_only = jnp.array([-jnp.inf, 0.0])[None]
         possible = jnp.isfinite(signs.log_total)[:, None]
@@ -358,14 +358,14 @@ class AbilityDistribution:
         return AbilityDistribution(ability, signs, self.counts)
 
     def log_prob(self, equations: Array) -> Array:
-        """log P(z | x) of given equations and counts, told apart by their operator.
+        """log P(z | x) of given equations and counts.
 
         Args:
-            equations: ``[B, Z, 4]`` int.
+            equations: ``[B, Z, 4]`` int; counts are the rows with operator COUNT.
 
         Returns:
-            ``[B, Z]`` float32; -inf where an operand is no number of the table, or a count is
-            one the model does not have.
+            ``[B, Z]`` float32; -inf where an operand is not a number of the table, or a count is
+            outside the model's range.
         """
         is_count = equations[..., 1] == COUNT
         counts = jnp.take_along_axis(
@@ -382,10 +382,10 @@ class AbilityDistribution:
         )
 
     def top(self, k: int, *, pairs: Array, lone: Array) -> tuple[Array, Array]:
-        """The ``k`` likeliest well-formed equations and counts, best first.
+        """The ``k`` most likely well-formed equations and counts, best first.
 
-        All counts are well-formed. An example without numbers has nothing else, however likely
-        add_sub may be. Ties go to equations, in the order of `TagDistribution.top`, then to the
+        Every count is well-formed; an example without numbers has only counts, however likely
+        add_sub is. Ties go to equations, in the order of `TagDistribution.top`, then to the
         smaller count. Arguments and result as there.
         """
         equations, log_probs = self.signs.top(k, pairs=pairs, lone=lone)
@@ -403,7 +403,7 @@ class AbilityDistribution:
         return jnp.take_along_axis(rows, order[..., None], axis=1), log_probs
 
     def mode(self, *, pairs: Array, lone: Array) -> Array:
-        """The likeliest well-formed equation or count, ``[B, 4]`` int32. Arguments as in `top`."""
+        """The most likely well-formed equation or count, ``[B, 4]`` int32; see `top`."""
         return self.top(1, pairs=pairs, lone=lone)[0][:, 0]
 
 

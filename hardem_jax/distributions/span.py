@@ -1,11 +1,11 @@
-r"""P(z | x) over spans: a start and an end position, chosen independently.
+r"""P(z | x) over spans, with independent start and end positions.
 
 .. math:: \log P(z = (i, j) \mid x) = \log \mathrm{softmax}(s)_i + \log \mathrm{softmax}(e)_j
 
-(Min et al., 2019, section 4.1 and appendix A). The softmax runs over the positions
-where a span may stand and gives every other position exactly no mass. Over a document or a question
-that is read in several windows it can run over all of them (`SpanDistribution.shared`), as
-Clark and Gardner (2018) propose.
+(Min et al., 2019, section 4.1 and appendix A). The softmax runs over the positions where
+a span may start or end; all others have exactly zero mass. For a document or question that
+is read in several windows, `SpanDistribution.normalize_over_groups` shares one softmax
+among all of them, as Clark and Gardner (2018) propose.
 """
 
 import dataclasses
@@ -32,10 +32,10 @@ class SpanDistribution:
 
     Attributes:
         start: ``[B, T]`` float32 log-probabilities of the first token; -inf outside ``where``.
-        end: ``[B, T]`` float32, the same of the last token.
-        where: ``[B, T]`` bool, the positions where a span may stand.
-        log_partitions: ``[B, 2]`` float32, logarithms of the sums that start and end were
-            normalised by; -inf in a row without any position.
+        end: ``[B, T]`` float32, the same for the last token.
+        where: ``[B, T]`` bool, the positions where a span may start or end.
+        log_partitions: ``[B, 2]`` float32, log-partitions of start and end; -inf in a row
+            without any position.
 
     Example:
         >>> logits = jnp.log(jnp.array([[8.0, 1.0, 3.0]]))
@@ -60,11 +60,11 @@ class SpanDistribution:
         log_partitions = jnp.stack([masked.logsumexp(x, where) for x in logits], axis=-1)
         return cls(start, end, where, log_partitions)
 
-    def shared(self, group_size: int) -> "SpanDistribution":
-        """The same scores normalised over ``group_size`` rows together, row after row.
+    def normalize_over_groups(self, group_size: int) -> "SpanDistribution":
+        """Renormalises each group of ``group_size`` consecutive rows (windows) together.
 
-        A window keeps its distribution and is weighed by its share of the sum of its group:
-        log P(i | group) = log P(i | window) + log (sum of the window / sum of the group).
+        Each window's distribution is scaled by the window's share of the group's partition:
+        log P(i | group) = log P(i | window) + log (partition of window / partition of group).
 
         Args:
             group_size: G, static; divides B. Rows 0 to G - 1 are the first group.
@@ -72,14 +72,14 @@ class SpanDistribution:
         Example:
             >>> logits = jnp.log(jnp.array([[1.0, 1.0], [3.0, 5.0]]))
             >>> spans = SpanDistribution.from_logits(logits, logits, where=logits > -1)
-            >>> print((100 * jnp.exp(spans.shared(2).start)).round().astype(int))
+            >>> print((100 * jnp.exp(spans.normalize_over_groups(2).start)).round().astype(int))
             [[10 10]
              [30 50]]
         """
         # [B / G, G, 2]
         groups = self.log_partitions.reshape(-1, group_size, 2)
         totals = masked.logsumexp(groups, axis=1)[:, None]
-        # Rows of padding have no positions, and their start and end stay -inf.
+        # Padding rows have no positions; their start and end stay -inf.
         shares = jnp.where(groups > -jnp.inf, groups - totals, 0.0).reshape(-1, 2)
         return SpanDistribution(
             self.start + shares[:, :1],
@@ -101,10 +101,10 @@ class SpanDistribution:
         end = jnp.take_along_axis(self.end, spans[..., 1], axis=-1)
         return start + end
 
-    def within(self, where: Array) -> "SpanDistribution":
-        """The same log-probabilities, but none outside ``where`` (``[B, T]`` bool).
+    def restrict_to(self, where: Array) -> "SpanDistribution":
+        """Sets log-probabilities outside ``where`` (``[B, T]`` bool) to -inf, unnormalised.
 
-        Not normalised anew: what a model that may also point elsewhere says about these spans.
+        The rest keep their values under the model, which may also point outside ``where``.
         """
         return SpanDistribution(
             jnp.where(where, self.start, -jnp.inf),
@@ -114,7 +114,7 @@ class SpanDistribution:
         )
 
     def top(self, k: int, *, max_length: int) -> tuple[Array, Array]:
-        """The ``k`` likeliest spans of at most ``max_length`` tokens, best first.
+        """The ``k`` most likely spans of at most ``max_length`` tokens, best first.
 
         Ties go to the earlier start, then to the shorter span. Every span appears once.
         If there are fewer than ``k`` spans, the rest have log-probability -inf.
@@ -143,5 +143,5 @@ class SpanDistribution:
         return jnp.stack([first, first + flat % max_length], axis=-1), log_probs
 
     def mode(self, *, max_length: int) -> Array:
-        """The likeliest span of at most ``max_length`` tokens, ``[B, 2]`` int32."""
+        """The most likely span of at most ``max_length`` tokens, ``[B, 2]`` int32."""
         return self.top(1, max_length=max_length)[0][:, 0]

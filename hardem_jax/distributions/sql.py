@@ -1,18 +1,18 @@
-r"""P(z | x) over non-nested queries, as SQLova factorises it (Hwang et al., 2019).
+r"""P(z | x) over non-nested queries, factorised as in SQLova (Hwang et al., 2019).
 
-A query selects a column c, aggregates it by a, and has n conditions, each a column, an operator
-and a span of the question's words:
+A query selects a column c, aggregates it with a, and has n conditions, each with a column, an
+operator and a span of the question's words:
 
 .. math:: \log P(z \mid x) = \log P(c) + \log P(a \mid c) + \log P(n)
     + \sum_{j} \log P(j \in \mathrm{where}) + \sum_{j \notin \mathrm{where}} \log P(j \notin \mathrm{where})
     + \sum_{j \in \mathrm{where}} \log P(o_j \mid j) + \log P(s_j \mid j, o_j) + \log P(e_j \mid j, o_j)
 
 Every factor is an entry of a table that is computed once per question, so a query costs a few
-gathers and additions, and Z may hold thousands of queries: none has to be left out, and the
-network never runs once per query (the released code of Min et al. does, on at most 300 rows).
+gathers and additions and Z may hold thousands of queries. (The released code of Min et al. runs
+the network once per query, on at most 300 rows.)
 
 Queries are rows of ints: selected column, aggregator, number of conditions, then column, operator,
-first and last word (inclusive) of each of K conditions, columns ascending; unused places are -1.
+first and last word (inclusive) of each of K conditions, columns ascending; unused entries are -1.
 """  # noqa: E501 (an equation)
 
 import dataclasses
@@ -43,8 +43,8 @@ Array = jax.Array
 class QueryDistribution:
     """The tables of SQLova's six modules. Build it with `from_logits`.
 
-    Probabilities of all number-and-columns pairs that fit one another add up to less than 1: the
-    number of conditions and their columns are drawn independently, as in SQLova.
+    The number of conditions and their columns are independent, as in SQLova, so the probabilities
+    of the combinations in which they agree sum to less than 1.
 
     Attributes:
         select: ``[B, C]`` log P(column is selected).
@@ -94,14 +94,14 @@ class QueryDistribution:
             select: ``[B, C]`` float.
             aggregator: ``[B, C, A]`` float.
             number: ``[B, K + 1]`` float.
-            column: ``[B, C]`` float, of a condition on the column (a sigmoid each).
+            column: ``[B, C]`` float, whether the column has a condition (one sigmoid each).
             operator: ``[B, C, O]`` float.
             first, last: ``[B, C, O, W]`` float.
-            columns: ``[B, C]`` bool, the table's columns. Others have no mass; what the
-                logits are there is of no importance.
+            columns: ``[B, C]`` bool, the table's columns. Others have no mass, and logits
+                there are ignored.
             words: ``[B, W]`` bool, the question's words.
         """
-        of_word = words[:, None, None, :]
+        word_mask = words[:, None, None, :]
         column = jnp.where(columns, column.astype(jnp.float32), 0.0)
         has_none = jnp.where(columns, jax.nn.log_sigmoid(-column), 0.0)
         has_one = jnp.where(columns, jax.nn.log_sigmoid(column), -jnp.inf)
@@ -111,8 +111,8 @@ class QueryDistribution:
             number=masked.log_softmax(number),
             column=jnp.stack([has_none, has_one], axis=-1),
             operator=masked.log_softmax(operator, columns[..., None]),
-            first=masked.log_softmax(first, of_word & columns[..., None, None]),
-            last=masked.log_softmax(last, of_word & columns[..., None, None]),
+            first=masked.log_softmax(first, word_mask & columns[..., None, None]),
+            last=masked.log_softmax(last, word_mask & columns[..., None, None]),
         )
 
     def log_prob(self, queries: Array, *, conditions: Literal["sum", "mean"] = "sum") -> Array:
@@ -121,11 +121,11 @@ class QueryDistribution:
         Args:
             queries: ``[B, Z, 3 + 4 K]`` int. A row of -1 (padding) has a finite value.
             conditions: "mean" averages operator and span over the conditions of a query, as
-                the released code of Min et al. does. That is no probability: it favours queries
-                with many conditions.
+                the released code of Min et al. does. That is not a probability: it favours
+                queries with many conditions.
 
         Returns:
-            ``[B, Z]`` float32; -inf for a query that has no mass.
+            ``[B, Z]`` float32; -inf for a query without mass.
         """
         batch, size, width = queries.shape
         select, aggregator, number = (jnp.maximum(queries[..., i], 0) for i in range(3))
@@ -155,18 +155,18 @@ class QueryDistribution:
         return head + self._no_conditions()[:, None] + columns + spans
 
     def top(self, k: int, *, max_conditions: int | None = None) -> tuple[Array, Array]:
-        """The ``k`` likeliest well-formed queries, best first, by exhaustive search.
+        """The ``k`` most likely well-formed queries, best first, by exhaustive search.
 
-        Well-formed: the columns of the conditions are distinct, there are as many as the number
-        of conditions says, and no span ends before it begins.
+        In a well-formed query, the columns of the conditions are distinct, their number equals
+        the number of conditions, and no span ends before it starts.
 
         Args:
             k: static.
-            max_conditions: at most so many; default K of the distribution.
+            max_conditions: maximum number of conditions; None for K.
 
         Returns:
-            ``[B, k, 3 + 4 K]`` int32 and their ``[B, k]`` float32 log-probabilities. If fewer
-            than ``k`` are possible, the rest is -1 with -inf.
+            ``[B, k, 3 + 4 K]`` int32 queries and their ``[B, k]`` float32 log-probabilities. If
+            fewer than ``k`` are possible, the rest are -1 with -inf.
         """
         limit = self.number.shape[-1] - 1
         allowed = limit if max_conditions is None else min(max_conditions, limit)
@@ -180,23 +180,23 @@ class QueryDistribution:
         clause = jnp.take_along_axis(clauses, (flat % num_clauses)[..., None], axis=1)
         queries = jnp.concatenate([head, clause], axis=-1)
         possible = jnp.isfinite(scores)
-        # Added after the ranking: beside a large sum, small differences are rounded away.
+        # Added after ranking: adding a large sum would round away small differences.
         scores = jnp.where(possible, scores + self._no_conditions()[:, None], -jnp.inf)
         return jnp.where(possible[..., None], queries, -1), scores
 
     def mode(self, *, max_conditions: int | None = None) -> Array:
-        """The likeliest well-formed query, ``[B, 3 + 4 K]`` int32. Arguments as in `top`."""
+        """The most likely well-formed query, ``[B, 3 + 4 K]`` int32. Arguments as in `top`."""
         return self.top(1, max_conditions=max_conditions)[0][:, 0]
 
     def greedy(self) -> Array:
-        """One decision after the other, as SQLova decodes: ``[B, 3 + 4 K]`` int32.
+        """Decodes one module after the other, as SQLova does: ``[B, 3 + 4 K]`` int32.
 
-        Each module's likeliest outcome given those before; first and last word of a span are
-        independent, so that a span may end before it begins (its value is then empty).
+        Takes each module's most likely outcome given the previous ones. The first and last word
+        of a span are independent, so a span may end before it starts (its value is then empty).
         """
         limit = self.number.shape[-1] - 1
         select = jnp.argmax(self.select, axis=-1)
-        of_select = jnp.take_along_axis(self.aggregator, select[:, None, None], axis=1)[:, 0]
+        aggregators = jnp.take_along_axis(self.aggregator, select[:, None, None], axis=1)[:, 0]
         number = jnp.argmax(self.number, axis=-1)
         in_table = jnp.sum(jnp.isfinite(self.column[..., 1]), axis=-1)
         number = jnp.minimum(number, in_table)
@@ -209,7 +209,7 @@ class QueryDistribution:
             [chosen, *(jnp.take_along_axis(x, chosen, axis=1) for x in (operator, first, last))],
             axis=-1,
         )
-        head = jnp.stack([select, jnp.argmax(of_select, axis=-1), number], axis=-1)
+        head = jnp.stack([select, jnp.argmax(aggregators, axis=-1), number], axis=-1)
         clause = _ordered(jnp.where(used[..., None], clause, -1))
         return jnp.concatenate([head, clause], axis=-1).astype(jnp.int32)
 
@@ -218,17 +218,17 @@ class QueryDistribution:
         return jnp.sum(self.column[..., 0], axis=-1)
 
 
-def _gather(table: Array, places: Array) -> Array:
-    """``[B, ...]``, ``[B, ...]`` flat places in each row's table -> ``[B, ...]``."""
+def _gather(table: Array, indices: Array) -> Array:
+    """``[B, ...]``, ``[B, ...]`` flat indices into each row's table -> ``[B, ...]``."""
     batch = len(table)
     flat = jnp.take_along_axis(
         table.reshape(batch, -1),
-        places.reshape(batch, -1),
+        indices.reshape(batch, -1),
         axis=1,
         mode="fill",
         fill_value=-jnp.inf,
     )
-    return flat.reshape(places.shape)
+    return flat.reshape(indices.shape)
 
 
 def _at(table: Array, operator: Array) -> Array:
@@ -237,7 +237,7 @@ def _at(table: Array, operator: Array) -> Array:
 
 
 def _ordered(clause: Array) -> Array:
-    """``[B, K, 4]`` with columns ascending and unused places last -> ``[B, 4 K]``."""
+    """``[B, K, 4]`` -> ``[B, 4 K]`` with columns ascending and unused entries last."""
     column = clause[..., 0]
     order = jnp.argsort(jnp.where(column < 0, jnp.iinfo(jnp.int32).max, column), axis=-1)
     return jnp.take_along_axis(clause, order[..., None], axis=1).reshape(len(clause), -1)

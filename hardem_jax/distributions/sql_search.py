@@ -1,7 +1,7 @@
-"""The likeliest queries of `QueryDistribution`: exhaustive search by the k best of each part.
+"""Exact search for the most likely queries of `QueryDistribution`.
 
 A query's log-probability is a sum over its head (selected column, aggregator) and its conditions,
-one column at a time, so the k best wholes are made of the k best parts.
+one column at a time, so the k best queries consist of parts that are each among the k best.
 """
 
 import jax
@@ -12,15 +12,15 @@ FIELDS = 4  # column, operator, first word, last word
 
 
 def top(scores: Array, k: int) -> tuple[Array, Array]:
-    """`jax.lax.top_k`, with -inf at place 0 where there are fewer than ``k``."""
-    found = min(k, scores.shape[-1])
-    values, places = jax.lax.top_k(scores, found)
-    missing = [(0, 0)] * (scores.ndim - 1) + [(0, k - found)]
-    return jnp.pad(values, missing, constant_values=-jnp.inf), jnp.pad(places, missing)
+    """`jax.lax.top_k`, padded with -inf at index 0 if there are fewer than ``k`` scores."""
+    num_found = min(k, scores.shape[-1])
+    values, indices = jax.lax.top_k(scores, num_found)
+    missing = [(0, 0)] * (scores.ndim - 1) + [(0, k - num_found)]
+    return jnp.pad(values, missing, constant_values=-jnp.inf), jnp.pad(indices, missing)
 
 
 def best_heads(select: Array, aggregator: Array, k: int) -> tuple[Array, Array]:
-    """``[B, k', 2]`` selected column and aggregator, and their log-probabilities."""
+    """The best ``[B, k', 2]`` selected columns and aggregators, and their log-probabilities."""
     scores = select[..., None] + aggregator
     scores, flat = top(scores.reshape(len(scores), -1), k)
     num_aggregators = aggregator.shape[-1]
@@ -31,7 +31,7 @@ def best_heads(select: Array, aggregator: Array, k: int) -> tuple[Array, Array]:
 def best_conditions(
     column: Array, operator: Array, first: Array, last: Array, k: int
 ) -> tuple[Array, Array]:
-    """``[B, C, k', 4]`` best conditions on each column, and what they add to a query."""
+    """The best ``[B, C, k', 4]`` conditions on each column, and what they add to a score."""
     num_words = first.shape[-1]
     forward = jnp.arange(num_words)[:, None] <= jnp.arange(num_words)[None]
     spans = first[..., :, None] + last[..., None, :]
@@ -40,22 +40,22 @@ def best_conditions(
     scores, flat = top(spans.reshape(batch, num_columns, num_operators, -1), k)
     kept = scores.shape[-1]
     scores = (operator[..., None] + scores).reshape(batch, num_columns, -1)
-    scores, place = top(scores, k)
-    flat = jnp.take_along_axis(flat.reshape(batch, num_columns, -1), place, axis=-1)
+    scores, best = top(scores, k)
+    flat = jnp.take_along_axis(flat.reshape(batch, num_columns, -1), best, axis=-1)
     has_one = column[..., 1] - column[..., 0]
     columns = jnp.broadcast_to(jnp.arange(num_columns)[None, :, None], flat.shape)
-    parts = [columns, place // kept, flat // num_words, flat % num_words]
+    parts = [columns, best // kept, flat // num_words, flat % num_words]
     return jnp.stack(parts, axis=-1).astype(jnp.int32), has_one[..., None] + scores
 
 
 def best_clauses(
     conditions: Array, gains: Array, number: Array, k: int, *, limit: int
 ) -> tuple[Array, Array]:
-    """``[B, (limit + 1) k, 1 + 4 K]`` where-clauses of at most ``limit`` conditions, and what they
-    add to a query: their number, then the conditions.
+    """The best ``[B, (limit + 1) k, 1 + 4 K]`` where-clauses of at most ``limit`` conditions.
 
-    Column by column: the k best clauses of each size are those of the columns before, or those
-    of one condition less with one on this column.
+    Also returns what they add to a score. A clause is its number of conditions, then the
+    conditions. The search goes column by column: the k best clauses of each size are among those
+    of the previous columns and those with one condition fewer, extended by one on this column.
     """
     batch, width = len(gains), number.shape[-1] - 1
     scores = jnp.full((batch, limit + 1, k), -jnp.inf).at[:, 0, 0].set(0.0)
@@ -73,9 +73,9 @@ def best_clauses(
             rows = jnp.concatenate(
                 [clauses[:, size], grown.reshape(batch, -1, width, FIELDS)], axis=1
             )
-            best, place = top(both, k)
+            best, indices = top(both, k)
             new_scores.append(best)
-            new_clauses.append(jnp.take_along_axis(rows, place[..., None, None], axis=1))
+            new_clauses.append(jnp.take_along_axis(rows, indices[..., None, None], axis=1))
         return (jnp.stack(new_scores, axis=1), jnp.stack(new_clauses, axis=1)), None
 
     by_column = jnp.moveaxis(conditions, 1, 0), jnp.moveaxis(gains, 1, 0)

@@ -212,7 +212,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         return make_span_loss(graphdef, objective, self.latent, negatives=plan.negatives)
 
     def decode(self, found: Reading, batch: Mapping[str, Array]) -> dict[str, Array]:
-        spans, log_probs = found.spans.within(batch["context"]).top(
+        spans, log_probs = found.spans.restrict_to(batch["context"]).top(
             self.inference.top, max_length=self.inference.max_answer_tokens
         )
         in_z = found.spans.log_prob(batch["solutions"])
@@ -357,7 +357,7 @@ def make_span_loss(
         where = of_groups(batch["solutions_where"])
         spans = jax.tree.map(of_groups, reading.spans)
         if latent.rows > 1:
-            spans = spans.shared(latent.rows)
+            spans = spans.normalize_over_groups(latent.rows)
         variables = _latent_variables(
             spans, of_groups(batch["solutions"]), where, latent.likelihood
         )

@@ -370,11 +370,11 @@ def z_tot(rules, kinds):
     for n1, o1, n2, o2 in all_equations(len(kinds)):
         if n2 < 0:
             may = (text[n1] and rules.lone_text) or (special[n1] and rules.lone_special)
-            fits = o1 in rules.operators_of_lone()
+            fits = o1 in rules.lone_operators()
         else:
             both = all(text[n] or special[n] for n in (n1, n2))
             may = both and (rules.special_pairs or text[n1] or text[n2])
-            fits = (o1, o2) in rules.operators_of_pairs()
+            fits = (o1, o2) in rules.pair_operators()
         if may and fits:
             rows.append((n1, o1, n2, o2))
     return rows

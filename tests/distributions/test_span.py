@@ -62,14 +62,14 @@ def test_ties_go_to_the_earlier_then_shorter_span():
 def test_within_keeps_scores_and_takes_the_rest_away(example):
     *_, where, spans = example
     inner = jnp.array(where & (np.arange(9) < 4))
-    restricted = spans.within(inner)
+    restricted = spans.restrict_to(inner)
     for name in ("start", "end"):
         kept = np.where(inner, np.asarray(getattr(spans, name)), -np.inf)
         np.testing.assert_array_equal(getattr(restricted, name), kept)
     assert int(restricted.top(1, max_length=9)[0][0].max()) < 4
     np.testing.assert_array_equal(restricted.where, inner)
     # A wider mask gives nothing back, and what was normalised stays normalised.
-    wider = restricted.within(jnp.ones_like(inner))
+    wider = restricted.restrict_to(jnp.ones_like(inner))
     np.testing.assert_array_equal(wider.where, inner)
     np.testing.assert_array_equal(wider.start, restricted.start)
     np.testing.assert_array_equal(wider.log_partitions, spans.log_partitions)
@@ -106,7 +106,7 @@ def test_rows_that_share_a_softmax_are_one_long_row(example):
     long = SpanDistribution.from_logits(
         *(jnp.array(x.reshape(2, -1)) for x in (start, end)), where=jnp.array(where.reshape(2, -1))
     )
-    shared = spans.shared(3)
+    shared = spans.normalize_over_groups(3)
     for name in ("start", "end"):
         got = np.asarray(getattr(shared, name)).reshape(2, -1)
         np.testing.assert_allclose(got, getattr(long, name), rtol=1e-5, atol=1e-5)
@@ -115,11 +115,11 @@ def test_rows_that_share_a_softmax_are_one_long_row(example):
     np.testing.assert_array_equal(shared.where, where)
     assert np.all(np.asarray(spans.log_partitions)[~where.any(axis=1)] == -np.inf)
     # One row to a group changes nothing, and a group of padding alone has no mass.
-    np.testing.assert_array_equal(spans.shared(1).start, spans.start)
+    np.testing.assert_array_equal(spans.normalize_over_groups(1).start, spans.start)
     nothing = SpanDistribution.from_logits(
         jnp.zeros((2, 4)), jnp.zeros((2, 4)), where=jnp.zeros((2, 4), bool)
     )
-    assert np.all(np.asarray(nothing.shared(2).start) == -np.inf)
+    assert np.all(np.asarray(nothing.normalize_over_groups(2).start) == -np.inf)
 
 
 @pytest.mark.slow
@@ -127,7 +127,9 @@ def test_gradients_through_padding_are_finite_and_those_of_one_long_row(example)
     start, end, where, _ = example
 
     def loss(start, end, group_size, where):
-        spans = SpanDistribution.from_logits(start, end, where=where).shared(group_size)
+        spans = SpanDistribution.from_logits(start, end, where=where).normalize_over_groups(
+            group_size
+        )
         return jnp.sum(spans.start, where=where) + jnp.sum(jnp.where(where, spans.end, 0.0) ** 2)
 
     rows = jax.grad(loss, (0, 1))(jnp.array(start), jnp.array(end), 3, jnp.array(where))

@@ -167,7 +167,7 @@ def enumerate_equations(
         found = np.concatenate([_lone(table, answer, rules), *_pairs(table, answer, rules)])
     found = found[_document_order(found, table)]
     if rules.distinct_values:
-        found = found[_first_of_values(found, table)]
+        found = found[_first_per_value(found, table)]
     return np.concatenate([found, _counts(answer, rules)])
 
 
@@ -235,9 +235,9 @@ def format_number(value: float, digits: int = 5) -> str:
 
 
 def _lone(table: NumberTable, answer: float, rules: EquationRules) -> np.ndarray:
-    allowed = rules.alone(table.kinds)
+    allowed = rules.lone_slots(table.kinds)
     found = []
-    for operator in rules.operators_of_lone():
+    for operator in rules.lone_operators():
         is_answer = _is_answer(_term(table.values, operator), answer, rules)
         found.append(_rows(np.flatnonzero(allowed & is_answer), operator, -1, NONE))
     return np.concatenate(found)
@@ -250,7 +250,7 @@ def _pairs(table: NumberTable, answer: float, rules: EquationRules) -> Iterator[
     for start in range(0, len(table.values), step):
         block = slice(start, start + step)
         allowed = rules.pairs(table.kinds, block)
-        for o1, o2 in rules.operators_of_pairs():
+        for o1, o2 in rules.pair_operators():
             left, right = terms[o1][block, None], terms[o2]
             result = left * right if rules.is_product(o1, o2) else left + right
             n1, n2 = np.nonzero(allowed & _is_answer(result, answer, rules))
@@ -284,7 +284,7 @@ def _document_order(equations: np.ndarray, table: NumberTable) -> np.ndarray:
     return np.lexsort((second_o, first_o, second, first))
 
 
-def _first_of_values(equations: np.ndarray, table: NumberTable) -> np.ndarray:
+def _first_per_value(equations: np.ndarray, table: NumberTable) -> np.ndarray:
     """Indices of the first equation with each pair of values and operators."""
     n1, o1, n2, o2 = equations.T
     values = np.append(table.values, 0.0)

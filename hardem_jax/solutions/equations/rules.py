@@ -85,7 +85,7 @@ class EquationRules:
         """
         pairs = self.pairs(kinds)
         operators = np.zeros((1,) * (kinds.ndim - 1) + (1, 3, 1, 3), bool)
-        for first, second in self.operators_of_pairs():
+        for first, second in self.pair_operators():
             operators[..., first - 1, :, second - 1] = True
         return pairs[..., :, None, :, None] & operators
 
@@ -96,10 +96,10 @@ class EquationRules:
             >>> EquationRules().lone(np.array([SPECIAL, PASSAGE])).tolist()
             [[False, False, False], [True, False, False]]
         """
-        alone = self.alone(kinds)
+        slots = self.lone_slots(kinds)
         operators = np.zeros((1,) * kinds.ndim + (3,), bool)
-        operators[..., [operator - 1 for operator in self.operators_of_lone()]] = True
-        return alone[..., None] & operators
+        operators[..., [operator - 1 for operator in self.lone_operators()]] = True
+        return slots[..., None] & operators
 
     def pairs(self, kinds: Any, rows: slice = slice(None)) -> Any:
         """`table` without the operators: ``[..., N, N]``, or only the given rows n1 of it.
@@ -117,11 +117,11 @@ class EquationRules:
         ordered = slots[rows, None] < slots
         return pairs & ordered.reshape((1,) * (kinds.ndim - 1) + ordered.shape)
 
-    def alone(self, kinds: Any) -> Any:
+    def lone_slots(self, kinds: Any) -> Any:
         """`lone` without the operators: ``[..., N]``.
 
         Example:
-            >>> EquationRules().alone(np.array([SPECIAL, PASSAGE, QUESTION])).tolist()
+            >>> EquationRules().lone_slots(np.array([SPECIAL, PASSAGE, QUESTION])).tolist()
             [False, True, True]
         """
         text = self._text(kinds) & self.lone_text
@@ -143,11 +143,11 @@ class EquationRules:
     def _special(self, kinds: Any) -> Any:
         return (kinds == SPECIAL) & self.special_numbers
 
-    def operators_of_pairs(self) -> list[tuple[int, int]]:
+    def pair_operators(self) -> list[tuple[int, int]]:
         """The (o1, o2) that every one of `pairs` may have.
 
         Example:
-            >>> EquationRules().operators_of_pairs() == [(PLUS, PLUS), (PLUS, MINUS), (MINUS, PLUS)]
+            >>> EquationRules().pair_operators() == [(PLUS, PLUS), (PLUS, MINUS), (MINUS, PLUS)]
             True
         """
         every = ((o1, o2) for o1 in _OPERATORS for o2 in _OPERATORS)
@@ -159,11 +159,11 @@ class EquationRules:
             return percents == 1 and (self.negative or not minuses)
         return (self.percent != "off" or not percents) and (self.negative or minuses < 2)
 
-    def operators_of_lone(self) -> list[int]:
-        """The o1 that every one of `alone` may have.
+    def lone_operators(self) -> list[int]:
+        """The o1 that every one of `lone_slots` may have.
 
         Example:
-            >>> EquationRules(negative=True).operators_of_lone() == [PLUS, MINUS]
+            >>> EquationRules(negative=True).lone_operators() == [PLUS, MINUS]
             True
         """
         # A lone number leaves a percentage nothing to be the factor of.
