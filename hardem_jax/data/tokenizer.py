@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from hardem_jax.data.json_stream import read_json_object, read_text
 from hardem_jax.errors import InputError
 from hardem_jax.hub import download
-from hardem_jax.solutions.spans import past_combining_marks
+from hardem_jax.solutions.spans import skip_combining_marks
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -95,7 +95,7 @@ def _with_marks(text: str, offsets: np.ndarray) -> np.ndarray:
         return offsets
     starts = [*offsets[1:, 0].tolist(), len(text)]
     for piece, next_start in zip(offsets, starts, strict=False):
-        piece[1] = max(piece[1], min(past_combining_marks(text, piece[1]), next_start))
+        piece[1] = max(piece[1], min(skip_combining_marks(text, piece[1]), next_start))
     return offsets
 
 

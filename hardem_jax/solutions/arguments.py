@@ -1,6 +1,7 @@
-"""What callers pass by mistake, refused in words that name it.
+"""Argument checks whose errors name the argument and what was passed instead.
 
-A string is a sequence of strings: where several are wanted, its letters would pass for them.
+They catch, for example, a string passed instead of a list of strings: it is itself a sequence of
+strings, so its letters would be used one by one.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ def check_text(value: object, name: str) -> None:
         TypeError: question: expected a string, found None
     """
     if not isinstance(value, str):
-        raise TypeError(f"{name}: expected a string, found {_named(value)}")
+        raise TypeError(f"{name}: expected a string, found {_describe(value)}")
 
 
 def check_texts(values: Iterable[str], name: str) -> tuple[str, ...]:
-    """The strings of any iterable but a string.
+    """Returns the strings of any iterable except a string.
 
     Raises:
-        TypeError: it is one string, or something in it is not a string.
+        TypeError: the argument is one string, or holds something that is not a string.
 
     Example:
         >>> check_texts("Schumann", "aliases")
@@ -40,24 +41,24 @@ def check_texts(values: Iterable[str], name: str) -> tuple[str, ...]:
     texts = tuple(values)
     for text in texts:
         if not isinstance(text, str):
-            raise TypeError(f"{name}: expected a list of strings, found {_named(text)} in it")
+            raise TypeError(f"{name}: expected a list of strings, found {_describe(text)} in it")
     return texts
 
 
-def check_many(values: object, name: str, of: str) -> None:
-    """Raises TypeError unless the argument can be iterated over and is no string.
+def check_many(values: object, name: str, items: str) -> None:
+    """Raises TypeError unless the argument is iterable and not a string.
 
     Args:
         values: the argument.
-        name: of the argument.
-        of: what it should hold, in the plural.
+        name: its name.
+        items: what it should hold, in the plural.
     """
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"{name}: expected a list of {of}, found {_named(values)}")
+        raise TypeError(f"{name}: expected a list of {items}, found {_describe(values)}")
 
 
 def check_choice(value: object, choices: object, name: str) -> None:
-    """Raises InputError unless the value is one of a `Literal`.
+    """Raises InputError unless the value is one of the options of a `Literal`.
 
     Example:
         >>> from typing import Literal
@@ -70,7 +71,7 @@ def check_choice(value: object, choices: object, name: str) -> None:
         raise InputError(f"{name}: expected one of {get_args(choices)}, found {value!r}")
 
 
-def _named(value: object) -> str:
+def _describe(value: object) -> str:
     if value is None:
         return "None"
     if isinstance(value, str):

@@ -1,16 +1,16 @@
 """Spans of a document as solutions: every mention of an answer (Min et al., 2019, section 4.1).
 
-A solution is a character span; executing it, f(z), reads the text. Z holds every
-span whose words are those of an alias of the answer, so that f(z) = y up to the
-normalisation below, in document order (by start, then by end) and without duplicates.
+A solution is a character span; executing it, f(z), reads its text. Z holds every span whose
+words are those of an alias of the answer, so that f(z) = y up to the normalisation below. It is
+in document order (by start, then by end) and without duplicates.
 
-Words are compared lower-cased and NFKC-normalised; punctuation and the articles
-a, an, the are passed over on both sides, as the official metrics do. Mentions begin
-and end at word boundaries: "art" is not found in "party", nor "1" in "1,000".
-Combining marks belong to the word before them, so that a decomposed "café" is one word.
+Words are compared in lower case and NFKC; punctuation and the articles a, an, the are ignored
+on both sides, as in the official metrics. Mentions start and end at word boundaries: "art" is
+not found in "party", nor "1" in "1,000". Combining marks belong to the preceding word, so a
+decomposed "café" is one word.
 
-Tokenised text finds plain text and the reverse: "Crohn 's disease" has the words of
-"Crohn's disease" anyway, and "Ca n't" is read as "Can't".
+Tokenised text matches plain text and vice versa: "Crohn 's disease" has the same words as
+"Crohn's disease", and "Ca n't" is read as "Can't".
 
 Example:
     >>> text = "The Sun, once the Daily Herald. Daily (Herald) readers."
@@ -30,7 +30,7 @@ import numpy as np
 
 from hardem_jax.solutions.arguments import check_text, check_texts
 
-# A negation that a tokeniser cut off, the "n" of "Ca n't", goes back to its verb.
+# Rejoins the "n" of a negation that a tokeniser split off ("Ca n't") with its verb.
 _CUT_NEGATION = r"(?: [nN](?=['\u2019][tT]\b))?"
 _ASCII_WORD = re.compile(r"[^\W_]+" + _CUT_NEGATION)
 _ARTICLES = frozenset({"a", "an", "the"})
@@ -39,11 +39,11 @@ _NUMBER_SEPARATORS = ".,"
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """The words of a text that matching looks at, without punctuation and articles.
+    """The words of a text, without punctuation and articles.
 
     Attributes:
         text: the text itself.
-        forms: normalised form of each word, length W.
+        forms: normalised forms of the W words.
         spans: ``[W, 2]`` int32, character start and exclusive end of each word.
     """
 
@@ -53,7 +53,7 @@ class Words:
 
 
 def split_words(text: str) -> Words:
-    """The words of ``text`` in their normalised form, with their place.
+    """Splits ``text`` into normalised words with their positions.
 
     Example:
         >>> words = split_words("The 39 Steps")
@@ -71,13 +71,13 @@ def split_words(text: str) -> Words:
     return Words(text, tuple(forms), np.array(spans, np.int32).reshape(-1, 2))
 
 
-def past_combining_marks(text: str, end: int) -> int:
-    """The first position from ``end`` on without a combining mark.
+def skip_combining_marks(text: str, end: int) -> int:
+    """Returns the first position from ``end`` on without a combining mark.
 
-    Tokenisers that strip accents leave a decomposed accent outside the last token.
+    Tokenisers that strip accents exclude a decomposed accent from the last token.
 
     Example:
-        >>> past_combining_marks("cafe\\u0301 noir", 4)
+        >>> skip_combining_marks("cafe\\u0301 noir", 4)
         5
     """
     while end < len(text) and unicodedata.category(text[end]).startswith("M"):
@@ -87,19 +87,19 @@ def past_combining_marks(text: str, end: int) -> int:
 
 @functools.cache
 def _unicode_word() -> re.Pattern[str]:
-    """A letter or digit, then letters, digits and combining marks, which `re` has no class for."""
-    # The planes of letters, and the supplementary variation selectors.
+    """A letter or digit, then letters, digits and combining marks, for which `re` has no class."""
+    # The planes that hold letters, and the supplementary variation selectors.
     planes = itertools.chain(range(0x20000), range(0xE0100, 0xE01F0))
     marks = [c for c in map(chr, planes) if unicodedata.category(c).startswith("M")]
     return re.compile(rf"[^\W_](?:[^\W_]|[{''.join(marks)}])*" + _CUT_NEGATION)
 
 
 class AliasMatcher:
-    """The aliases of one answer, ready to be looked up in any number of documents.
+    """The aliases of one answer, indexed for lookup in any number of documents.
 
     Args:
-        aliases: the strings that count as the answer; one without any word left
-            after normalisation ("The", "!!") matches nothing.
+        aliases: the strings that count as the answer; one without words after
+            normalisation ("The", "!!") matches nothing.
 
     Raises:
         TypeError: ``aliases`` is one string, or holds something that is not a string.
@@ -131,28 +131,28 @@ def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:
 
     Returns:
         ``[Z, 2]`` int32, character start and exclusive end of each mention, sorted
-        and without duplicates. Mentions may overlap, where one alias holds another.
+        and without duplicates. Mentions may overlap if one alias contains another.
 
     Example:
         >>> enumerate_spans(split_words("Cher met Cher."), AliasMatcher(["Cher"])).tolist()
         [[0, 4], [9, 13]]
     """
-    found = set()
+    mentions = set()
     for i, form in enumerate(words.forms):
         for alias in matcher.starting_with(form):
             last = i + len(alias) - 1
             if words.forms[i : last + 1] == alias:
                 span = (int(words.spans[i, 0]), int(words.spans[last, 1]))
                 if not _cuts_a_number(words.text, *span):
-                    found.add(span)
-    return np.array(sorted(found), np.int32).reshape(-1, 2)
+                    mentions.add(span)
+    return np.array(sorted(mentions), np.int32).reshape(-1, 2)
 
 
 def execute_span(text: str, start: int, end: int) -> str:
-    """f(z): the text of the span ``[start, end)`` in characters.
+    """f(z): the text of the character span ``[start, end)``.
 
     Raises:
-        ValueError: the span is empty or does not lie inside the text.
+        ValueError: the span is empty or extends outside the text.
 
     Example:
         >>> execute_span("Cher met Cher.", 9, 13)
@@ -164,12 +164,12 @@ def execute_span(text: str, start: int, end: int) -> str:
 
 
 def trim_span(words: Words, start: int, end: int) -> tuple[int, int] | None:
-    """From the first to the last word inside ``[start, end)``, as `enumerate_spans` has it.
+    """Trims ``[start, end)`` to its first and last whole word, as `enumerate_spans` would.
 
-    Annotated mentions may begin with an article or end with a full stop.
+    Annotated mentions may start with an article or end with a full stop.
 
     Returns:
-        ``(start, end)`` in characters, or None if no word lies wholly inside.
+        ``(start, end)`` in characters, or None if the span contains no whole word.
 
     Example:
         >>> trim_span(split_words("See the Daily Herald."), 4, 21)
@@ -180,10 +180,10 @@ def trim_span(words: Words, start: int, end: int) -> tuple[int, int] | None:
 
 
 def _cuts_a_number(text: str, start: int, end: int) -> bool:
-    """Whether the span begins or ends inside a number such as 1,000 or 3.5."""
+    """Whether the span starts or ends inside a number such as 1,000 or 3.5."""
 
     def joined(left: int) -> bool:
-        """Whether a separator at ``left`` stands between two digits."""
+        """Whether there is a separator between two digits at ``left``."""
         return (
             0 < left < len(text) - 1
             and text[left] in _NUMBER_SEPARATORS

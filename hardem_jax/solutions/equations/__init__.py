@@ -1,4 +1,4 @@
-"""Equations over the numbers of a text: Z and f, and how numbers are found."""
+"""Equations over the numbers of a text: Z, f and the search for numbers."""
 
 from hardem_jax.solutions.equations.enumeration import (
     enumerate_equations,

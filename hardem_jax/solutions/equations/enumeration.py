@@ -1,24 +1,23 @@
 """Equations over the numbers of a text as solutions (Min et al., 2019, section 4.2, appendix A).
 
 A question has a table of N numbers: the special numbers S, then those of the passage,
-then those of the question, each mention with a slot of its own. A solution is a row
-of int32 ``(n1, o1, n2, o2)``, two slots n1 < n2 with an operator each:
+then those of the question, with a slot for every mention. A solution is an int32 row
+``(n1, o1, n2, o2)``: two slots n1 < n2 with an operator each, and the value
 
     f(n1, o1, n2, o2) = o1(n1) + o2(n2),  where PLUS(n) = n, MINUS(n) = -n, PERCENT(n) = 0.01 n
 
-or, where a percentage multiplies (``percent="factor"``), f = 0.01 * n1 * n2 with the other
-operator's sign. A lone number is ``(n1, o1, -1, NONE)`` and a count c, as of NAQANet (Dua et
+or, if a percentage multiplies (``percent="factor"``), f = 0.01 * n1 * n2 with the other
+operator's sign. A lone number is ``(n1, o1, -1, NONE)``. A count c, as in NAQANet (Dua et
 al., 2019), is ``(c, COUNT, -1, NONE)`` with f = c.
 
-When f(z) is y: to as many decimals as `EquationRules.digits` says, |f(z) - y| <= 10^-digits / 2,
-with f in float64. So 2.3 - 1.1 is 1.2, though float64 has it a little less. With five digits
-that holds up to 10^10; beyond, fractions are lost to float64, and a solution may be.
+f(z) equals y if |f(z) - y| <= 10^-digits / 2 (`EquationRules.digits`), with f in float64. So
+2.3 - 1.1 equals 1.2, although its float64 value is slightly less. Five digits suffice up to
+10^10; beyond that, float64 may lose fractions, and with them solutions.
 
-Document order is that of reading: operands in the passage come first, then those in
-the question, then special numbers. Equations are sorted by their operand that comes
-first, then by the other (a lone number before all pairs that begin with it), then by the
-operator of the one that comes first, then by the other's, in the order +, -, 0.01.
-Counts come last. "First-only" is the first of Z in this order.
+Z is in reading order: passage before question before special numbers. Equations are sorted
+by their first operand in this order, then by the second (a lone number before all pairs that
+begin with it), then by the first operand's operator and the second's, in the order +, -, 0.01.
+Counts come last. "First-only" takes the first of Z in this order.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ __all__ = [
     "number_table",
 ]
 
-# Of a temporary array, whatever N is: 8 MiB of float64.
+# Limits a temporary array to 8 MiB of float64, whatever N is.
 _MAX_ELEMENTS = 2**20
 _THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 
@@ -74,7 +73,7 @@ _THOUSANDS = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 class NumberTable:
     """The numbers of one question, by slot; from `number_table`.
 
-    Lists are taken as well as arrays.
+    Accepts lists as well as arrays.
 
     Attributes:
         values: ``[N]`` float64, finite.
@@ -91,8 +90,8 @@ class NumberTable:
             shapes = f"{self.values.shape} and {self.kinds.shape}"
             raise ValueError(f"values and kinds: expected one length N, found shapes {shapes}")
         if not np.isfinite(self.values).all():
-            found = self.values[~np.isfinite(self.values)][0]
-            raise ValueError(f"values: expected finite numbers, found {found}")
+            bad = self.values[~np.isfinite(self.values)][0]
+            raise ValueError(f"values: expected finite numbers, found {bad}")
         if (np.diff(self.kinds) < 0).any():
             raise ValueError("kinds: expected special, then passage, then question numbers")
         if not np.isin(self.kinds, (SPECIAL, PASSAGE, QUESTION)).all():
@@ -104,7 +103,7 @@ def number_table(
     question: Sequence[NumberMention],
     special: Sequence[float] = SPECIAL_NUMBERS,
 ) -> NumberTable:
-    """The table of a question: ``special``, ``passage`` and ``question`` one behind the other.
+    """The table of a question: ``special``, then ``passage``, then ``question`` numbers.
 
     Args:
         passage: from `hardem_jax.solutions.equations.numbers.find_numbers`.
@@ -112,7 +111,7 @@ def number_table(
         special: S, distinct.
 
     Raises:
-        TypeError: ``passage`` or ``question`` is a text or holds something else.
+        TypeError: ``passage`` or ``question`` is not a list of mentions.
         ValueError: a number is not finite, or special numbers are not distinct.
 
     Example:
@@ -122,10 +121,10 @@ def number_table(
         ([1.0, 2.0, 41.0, 38.0, 3.0], [0, 0, 1, 1, 2])
     """
     for name, mentions in (("passage", passage), ("question", question)):
-        check_many(mentions, name, "numbers that find_numbers found")
+        check_many(mentions, name, "mentions from find_numbers")
         for mention in mentions:
             if not isinstance(mention, NumberMention):
-                raise TypeError(f"{name}: expected mentions of find_numbers, found {mention!r}")
+                raise TypeError(f"{name}: expected mentions from find_numbers, found {mention!r}")
     if len({*special}) < len(special):
         raise ValueError(f"special: expected distinct numbers, found {list(special)}")
     values = [*special, *(m.value for m in passage), *(m.value for m in question)]
@@ -139,19 +138,19 @@ def enumerate_equations(
 ) -> np.ndarray:
     """Z: every equation of Z_tot whose value is the answer.
 
-    Time grows with N^2. Memory does so only as far as Z itself does: pairs are tried in
-    blocks, of which each temporary array takes up 8 MiB at the most.
+    Time grows with N^2. Memory grows only with Z: pairs are processed in blocks, in which a
+    temporary array takes at most 8 MiB.
 
     Args:
         table: the numbers of the question.
         answer: y, a number or its text, such as "12.5" or "1,000".
-        rules: Z_tot, and when f(z) is y; None for the default.
+        rules: Z_tot, and when f(z) equals y; None for the default.
 
     Returns:
-        ``[Z, 4]`` int32 rows ``(n1, o1, n2, o2)`` in document order, without duplicates.
+        ``[Z, 4]`` int32 rows ``(n1, o1, n2, o2)`` in reading order, without duplicates.
 
     Raises:
-        InputError: the answer is not finite, or no number.
+        InputError: the answer is not a finite number.
 
     Example:
         >>> from hardem_jax.solutions.equations.numbers import find_numbers
@@ -164,28 +163,28 @@ def enumerate_equations(
         raise InputError(f"answer: expected a finite number, found {answer}")
     rules = rules or EquationRules()
     with np.errstate(over="ignore"):
-        found = np.concatenate([_lone(table, answer, rules), *_pairs(table, answer, rules)])
-    found = found[_document_order(found, table)]
+        equations = np.concatenate([_lone(table, answer, rules), *_pairs(table, answer, rules)])
+    equations = equations[_reading_order(equations, table)]
     if rules.distinct_values:
-        found = found[_first_per_value(found, table)]
-    return np.concatenate([found, _counts(answer, rules)])
+        equations = equations[_first_per_value(equations, table)]
+    return np.concatenate([equations, _counts(answer, rules)])
 
 
 def execute_equation(
     equations: np.ndarray, table: NumberTable, rules: EquationRules | None = None
 ) -> np.ndarray:
-    """f: the values of equations, as float64 has them; `format_number` rounds them.
+    """f: the float64 values of equations; `format_number` rounds them.
 
     Args:
         equations: ``[Z, 4]`` integers.
-        table: the numbers that the slots of the equations mean.
-        rules: says what PERCENT means; None for the default.
+        table: the numbers that the slots refer to.
+        rules: define the meaning of PERCENT; None for the default.
 
     Returns:
         ``[Z]`` float64; inf where a value is too large.
 
     Raises:
-        ValueError: a slot or an operator does not exist, or is no integer.
+        ValueError: a slot or an operator does not exist, or is not an integer.
 
     Example:
         >>> table = NumberTable(np.array([41.0, 38.0]), np.array([PASSAGE, PASSAGE], np.int8))
@@ -208,7 +207,7 @@ def execute_equation(
 
 
 def _number(answer: object) -> float:
-    """The number that an answer is, from numbers, NumPy scalars and text."""
+    """Parses an answer given as a number, NumPy scalar or text."""
     plain = answer
     if isinstance(answer, str) and _THOUSANDS.fullmatch(answer.strip()):
         plain = answer.replace(",", "")
@@ -219,7 +218,7 @@ def _number(answer: object) -> float:
 
 
 def format_number(value: float, digits: int = 5) -> str:
-    """The text of an answer: rounded to ``digits`` decimals, no exponent, no trailing zeros.
+    """Formats an answer: rounded to ``digits`` decimals, without exponent or trailing zeros.
 
     Raises:
         InputError: the value is not finite.
@@ -236,15 +235,15 @@ def format_number(value: float, digits: int = 5) -> str:
 
 def _lone(table: NumberTable, answer: float, rules: EquationRules) -> np.ndarray:
     allowed = rules.lone_slots(table.kinds)
-    found = []
+    equations = []
     for operator in rules.lone_operators():
         is_answer = _is_answer(_term(table.values, operator), answer, rules)
-        found.append(_rows(np.flatnonzero(allowed & is_answer), operator, -1, NONE))
-    return np.concatenate(found)
+        equations.append(_rows(np.flatnonzero(allowed & is_answer), operator, -1, NONE))
+    return np.concatenate(equations)
 
 
 def _pairs(table: NumberTable, answer: float, rules: EquationRules) -> Iterator[np.ndarray]:
-    """The pairs, in blocks of some n1 and one choice of operators."""
+    """Yields the pairs in blocks, each for a range of n1 and one choice of operators."""
     terms = {operator: _term(table.values, operator) for operator in (PLUS, MINUS, PERCENT)}
     step = max(1, _MAX_ELEMENTS // max(1, len(table.values)))
     for start in range(0, len(table.values), step):
@@ -267,12 +266,12 @@ def _is_answer(result: np.ndarray, answer: float, rules: EquationRules) -> np.nd
 
 
 def _term(values: np.ndarray, operators: Any) -> np.ndarray:
-    """o(n). Dividing by 100 gives the nearest float64, multiplying by 0.01 need not."""
+    """o(n). Divides by 100 for the nearest float64; multiplying by 0.01 may miss it."""
     values = np.where(operators == MINUS, -values, values)
     return np.where(operators == PERCENT, values / 100, values)
 
 
-def _document_order(equations: np.ndarray, table: NumberTable) -> np.ndarray:
+def _reading_order(equations: np.ndarray, table: NumberTable) -> np.ndarray:
     n1, o1, n2, o2 = equations.T
     num_special = np.count_nonzero(table.kinds == SPECIAL)
     size = len(table.values)
@@ -301,7 +300,7 @@ def _rows(n1: np.ndarray, o1: Any, n2: Any, o2: Any) -> np.ndarray:
 
 
 def _check(equations: np.ndarray, num_numbers: int) -> None:
-    """Raises ValueError if a row is none of pair, lone number and count."""
+    """Raises ValueError if a row is neither a pair nor a lone number nor a count."""
     if equations.ndim != 2 or equations.shape[1] != 4 or equations.dtype.kind not in "iu":
         found = f"shape {equations.shape} of {equations.dtype}"
         raise ValueError(f"equations: expected [Z, 4] integers, found {found}")
@@ -310,7 +309,7 @@ def _check(equations: np.ndarray, num_numbers: int) -> None:
     pair = slot & (n1 < n2) & (n2 < num_numbers) & (o2 >= PLUS) & (o2 <= PERCENT)
     single = (slot | ((o1 == COUNT) & (n1 >= 0))) & (n2 == -1) & (o2 == NONE)
     if not (pair | single).all():
-        found = equations[~(pair | single)][:1].tolist()
+        bad = equations[~(pair | single)][:1].tolist()
         raise ValueError(
-            f"equations: expected rows (n1, o1, n2, o2) over {num_numbers} numbers, found {found}"
+            f"equations: expected rows (n1, o1, n2, o2) over {num_numbers} numbers, found {bad}"
         )

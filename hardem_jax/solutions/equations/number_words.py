@@ -1,4 +1,4 @@
-"""English number words, and how they make up one number ("two hundred and thirty-fifth")."""
+"""English number words and how they combine into a number ("two hundred and thirty-fifth")."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ VALUES = PARTS | PLURAL_PARTS | CARDINALS | SCALES | ORDINALS | ORDINAL_SCALES
 
 
 class Word(NamedTuple):
-    """A number word in lower case, and whether "and" stands between it and the one before."""
+    """A number word in lower case, and whether "and" separates it from the previous one."""
 
     form: str
     after_and: bool = False
 
 
 class Compound(NamedTuple):
-    """What a run of number words begins with.
+    """The number at the start of a run of number words.
 
     Attributes:
-        used: how many words it takes up, at least 1.
+        used: number of words it consists of, at least 1.
         value: its value; None for a lone denominator such as "quarters".
         ordinal: whether it ends in an ordinal.
     """
@@ -47,7 +47,7 @@ class Compound(NamedTuple):
 
 
 def read_compound(words: Sequence[Word]) -> Compound:
-    """The longest number that ``words``, which stand side by side, begin with.
+    """Reads the longest number at the start of the adjacent ``words``.
 
     Example:
         >>> read_compound([Word("two"), Word("hundred"), Word("five", after_and=True)])
@@ -57,8 +57,8 @@ def read_compound(words: Sequence[Word]) -> Compound:
         >>> read_compound([Word("nine"), Word("eight")]).used
         1
     """
-    total, group = 0.0, None  # of "two million five hundred": 2e6, and 500 below the last scale
-    room, limit = math.inf, math.inf  # what is added to the group, or the next scale, is less
+    total, group = 0.0, None  # in "two million five hundred": 2e6, and 500 below the last scale
+    room, limit = math.inf, math.inf  # exclusive bounds of the next addend and the next scale
     used = 0
     for at, (form, after_and) in enumerate(words):
         if after_and and (group is None or room <= 10) and not (used and group is None):
@@ -90,10 +90,10 @@ def read_compound(words: Sequence[Word]) -> Compound:
 
 
 def _fits(scale: float, group: float | None) -> bool:
-    """Whether a scale may follow: "nineteen hundred" is a number, "thirty hundred" is two."""
+    """Whether a scale may follow: "nineteen hundred" is one number, "thirty hundred" is two."""
     return scale > 100 or group is None or group < 20
 
 
 def _begins_another(after_and: bool, next_form: str, limit: float) -> bool:
-    """Whether a word is multiplied by the next, though the number so far can take no such scale."""
+    """Whether a word starts a new number: the scale after it does not fit the number so far."""
     return SCALES.get(next_form, 0.0) >= limit or (after_and and next_form == "hundred")

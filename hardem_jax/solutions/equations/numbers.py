@@ -1,8 +1,8 @@
-"""Numbers of a text: the N_D and N_Q of discrete reasoning (Min et al., 2019, section 4.2).
+"""Finds the numbers of a text: N_D and N_Q of discrete reasoning (Min et al., 2019, section 4.2).
 
-Every mention is a number of its own, found from left to right without overlap. Values
-are not negative: a hyphen joins or separates ("41-yard", "2005-2009"), and signs are the
-equation's business. A mention is the number alone, "55" of "55%" and "5" of "$5".
+Every mention is a number of its own; mentions do not overlap. Values are never negative: a
+hyphen joins or separates ("41-yard", "2005-2009"), and signs belong to the equation. A
+mention covers only the number, "55" in "55%" and "5" in "$5".
 
     text                found by default    with the option
     "1,000,000"         1000000             commas=False: 1, 0, 0
@@ -17,9 +17,9 @@ equation's business. A mention is the number alone, "55" of "55%" and "5" of "$5
     "21st", "second"    nothing             ordinals=True: 21, 2
     "two-thirds", "½"   2, nothing          fractions=True: 2/3, 1/2
 
-Digits inside a word ("F15", "B2") are no number. Digits and separators that form no
-number together are read piece by piece: "1990,1991" is two numbers, "12.5.1990" is three.
-A number too large for float64 is left out; `has_overflow` tells whether a text has one.
+Digits inside a word ("F15", "B2") are not numbers. Digits and separators that do not form a
+single number are read piece by piece: "1990,1991" is two numbers, "12.5.1990" is three.
+Numbers too large for float64 are skipped; `has_overflow` detects them.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _LETTER = re.compile(r"[^\W\d]")
 _ORDINAL_SUFFIX = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
 _PERCENT = re.compile(r"\s?(?:%|percent\b|per cent\b)", re.IGNORECASE)
 _CURRENCY_BEFORE = re.compile(r"[$€£¥₹]\s?$")
-_TIED_BEFORE, _TIED_BEHIND = re.compile(r"\w-$"), re.compile(r"-\w")
+_TIED_BEFORE, _TIED_AFTER = re.compile(r"\w-$"), re.compile(r"-\w")
 _SPACE_OR_HYPHEN, _AND = re.compile(r"[\s\-‐‑]"), re.compile(r"\s+and\s+", re.IGNORECASE)
 _NOTHING, _SLASH = re.compile(""), re.compile("/")
-# In words: five groups such as "nineteen hundred ninety nine", each with its scale, are 25.
+# In words. Five groups such as "nineteen hundred ninety nine", each with its scale, have 25.
 _LONGEST_COMPOUND = 32
 _AT_MOST_99 = re.compile("[1-9][0-9]?")
 
@@ -86,23 +86,23 @@ class NumberConfig:
     """What counts as a number; the table above shows each option.
 
     The default comes closest to the paper's Z, which covers 93 % of the questions of DROP_num
-    with |Z| 8.2 in the mean and 3 in the median. With the default `EquationRules`, and passages
-    of 400 words, 4,912 of these questions give 93.0 %, 9.1 and 4. Compounds and fractions change
-    next to nothing (93.1 %); ordinals add 0.3 % but bring the mean to 15.3, most of it by
-    chance. Percentages as hundredths leave 75 % covered, no hyphenated numbers 82 %, and neither
-    commas nor decimals 66 %.
+    with mean |Z| 8.2 and median 3. With the default `EquationRules` and passages of 400 words,
+    4,912 of these questions give 93.0 %, 9.1 and 4. Compounds and fractions change almost nothing
+    (93.1 %); ordinals add 0.3 % but raise the mean to 15.3, mostly by chance matches. Coverage
+    falls to 75 % with percentages as hundredths, to 82 % without hyphenated numbers and to 66 %
+    without commas and decimals.
 
     Attributes:
         commas: "1,000" is one number.
         decimals: "2.5" is one number.
-        percent: "number" reads "55%" and "55 percent" as 55, "hundredth" as 0.55; "skip" leaves
-            them out.
+        percent: "number" reads "55%" and "55 percent" as 55, "hundredth" as 0.55; "skip" ignores
+            them.
         currency: numbers after a currency sign count.
         hyphenated: numbers joined to a word or another number by a hyphen count.
-        glued: digits with letters right behind them ("10km") count, unless they are ordinals.
+        glued: digits directly followed by letters ("10km") count, unless they are ordinals.
         words: which spelled-out numbers count, in any case: "none", "nineteen" (zero to
             nineteen) or "all" (compounds too, up to trillions).
-        scales: digits followed by hundred, thousand, ... trillion are multiplied by it.
+        scales: digits followed by hundred, thousand, ..., trillion are multiplied by it.
         ordinals: "21st", "second" and "twenty-first" count.
         fractions: "1/2", "3 1/2", "½", "half" and "two-thirds" are one number.
     """
@@ -124,14 +124,14 @@ class NumberConfig:
 
 
 def find_numbers(text: str, config: NumberConfig | None = None) -> list[NumberMention]:
-    """The numbers of ``text``, from left to right, not overlapping.
+    """The numbers of ``text``, from left to right, without overlap.
 
     Args:
         text: a passage or a question.
         config: what counts as a number; None for the default.
 
     Returns:
-        Mentions with offsets in characters of ``text``; numbers too large for float64 left out.
+        Mentions with character offsets, without numbers too large for float64.
 
     Example:
         >>> [tuple(m) for m in find_numbers("Two field goals, of 41 and 38.5 yards.")]
@@ -144,7 +144,7 @@ def find_numbers(text: str, config: NumberConfig | None = None) -> list[NumberMe
 
 
 def has_overflow(text: str, config: NumberConfig | None = None) -> bool:
-    """Whether ``text`` has a number too large for float64, which `find_numbers` leaves out.
+    """Whether ``text`` has a number too large for float64, which `find_numbers` skips.
 
     Example:
         >>> has_overflow("About 1" + "0" * 400), has_overflow("About 1" + "0" * 300)
@@ -162,12 +162,12 @@ class _Token(NamedTuple):
     end: int
 
 
-# Tokens used up, and their value; None if they do not count as a number.
+# The number of tokens read, and their value; None if they do not count as a number.
 _Reading = tuple[int, float | None]
 
 
 class _Scanner:
-    """Iterates over the mentions of one text, those too large for float64 (inf) included."""
+    """Iterates over the mentions of a text, including those too large for float64 (inf)."""
 
     def __init__(self, text: str, config: NumberConfig):
         check_text(text, "text")
@@ -180,16 +180,16 @@ class _Scanner:
         while at < len(self.tokens):
             used, value = self._fraction(at) or self._digits(at) or self._words(at)
             start, end = self.tokens[at].start, self.tokens[at + used - 1].end
-            if value is not None and self._may_stand(start, end):
+            if value is not None and self._counts_in_context(start, end):
                 share = self.config.percent == "hundredth" and _PERCENT.match(self.text, end)
                 yield NumberMention(value / 100 if share else value, start, end)
             at += used
 
-    def _may_stand(self, start: int, end: int) -> bool:
-        """Whether a number counts with what stands around it."""
+    def _counts_in_context(self, start: int, end: int) -> bool:
+        """Whether the text around a number lets it count."""
         config, text = self.config, self.text
-        before, behind = text[max(0, start - 2) : start], text[end : end + 2]
-        tied = _TIED_BEFORE.search(before) or _TIED_BEHIND.match(behind)
+        before, after = text[max(0, start - 2) : start], text[end : end + 2]
+        tied = _TIED_BEFORE.search(before) or _TIED_AFTER.match(after)
         return (
             (config.percent != "skip" or not _PERCENT.match(text, end))
             and (config.currency or not _CURRENCY_BEFORE.search(before))
@@ -197,7 +197,7 @@ class _Scanner:
         )
 
     def _joined(self, at: int, joint: re.Pattern[str] = _SPACE_OR_HYPHEN) -> bool:
-        """Whether there is a next token and nothing but `joint` in between."""
+        """Whether there is a next token with only `joint` in between."""
         if at + 1 >= len(self.tokens):
             return False
         between = self.text[self.tokens[at].end : self.tokens[at + 1].start]
@@ -215,7 +215,7 @@ class _Scanner:
         return used + part[0], whole + part[1] if self.config.fractions else None
 
     def _proper_fraction(self, at: int) -> tuple[int, float] | None:
-        """Tokens and value of "½", "half", "1/2" or "two-thirds"; of "½" alone if not wanted."""
+        """Tokens and value of "½", "half", "1/2" or "two-thirds"; only "½" without `fractions`."""
         token = self.tokens[at]
         if token.form in _VULGAR:
             return 1, token.value
@@ -264,7 +264,7 @@ class _Scanner:
         return compound.used, compound.value if wanted else None
 
     def _run(self, at: int) -> list[Word]:
-        """The number words from this one on with only joints, or "and", between them."""
+        """The number words from this one on, separated only by joints or "and"."""
         run = [Word(self.tokens[at].form)]
         while len(run) < _LONGEST_COMPOUND:
             after_and = self._joined(at, _AND)
@@ -290,7 +290,7 @@ def _tokens(match: re.Match[str], config: NumberConfig) -> Iterator[_Token]:
 
 
 def _pieces(form: str, offset: int, config: NumberConfig) -> Iterator[tuple[str, int]]:
-    """Digits and separators as one number if they are one, else cut at the separators."""
+    """Yields digits and separators as one number if they form one, else split at the separators."""
     commas = "," not in form or (config.commas and _WITH_COMMAS.fullmatch(form))
     decimals = form.count(".") == 0 or (config.decimals and form.count(".") == 1)
     if commas and decimals:

@@ -1,7 +1,7 @@
-"""Which combinations of numbers and operators are equations: Z_tot of discrete reasoning.
+"""Z_tot of discrete reasoning: which combinations of numbers and operators are equations.
 
-Kinds of numbers (Min et al., 2019, section 4.2: N_D, N_Q and S) and operators (their
-appendix A) have the codes below, in tables of numbers, tags and equations alike.
+The codes below for kinds of numbers (Min et al., 2019, section 4.2: N_D, N_Q and S) and operators
+(their appendix A) are used in number tables, tags and equations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hardem_jax.solutions.arguments import check_choice
 
 SPECIAL, PASSAGE, QUESTION = 0, 1, 2
 NONE, PLUS, MINUS, PERCENT, COUNT = 0, 1, 2, 3, 4
-# S of the paper's appendix A.
+# S in the paper's appendix A.
 SPECIAL_NUMBERS = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 12.0, 100.0, 1000.0)
 
 _OPERATORS = (PLUS, MINUS, PERCENT)
@@ -28,26 +28,26 @@ Percent = Literal["off", "term", "factor"]
 class EquationRules:
     """Z_tot: which combinations of numbers and operators are equations.
 
-    The paper leaves open which combinations it allows. The default comes closest to its 93 % of
-    questions with a solution and mean |Z| of 8.2: with it, 4,912 numeric questions of DROP give
+    The paper does not say which combinations it allows. The default comes closest to its 93 % of
+    questions with a solution and mean |Z| of 8.2: on 4,912 numeric questions of DROP it gives
     93.0 % and 9.1. Percentages give 93.7 % and 10.3 as terms, 93.3 % and 11.0 as factors, so
-    they are off; of the two, "term" is the appendix's formula, and the closer one.
+    they are off; "term" is the appendix's formula and the closer of the two.
     `python -m experiments.solution_sets.equations` prints these figures for every variant.
 
     Attributes:
-        special_numbers: numbers of S take part at all.
-        special_pairs: two special numbers may make up an equation.
-        lone_special: a special number alone is an equation.
-        lone_text: a number of passage or question alone is an equation.
-        question_numbers: numbers of the question take part.
+        special_numbers: equations may use numbers of S.
+        special_pairs: an equation may combine two special numbers.
+        lone_special: a single special number is an equation.
+        lone_text: a single number of the passage or question is an equation.
+        question_numbers: equations may use numbers of the question.
         percent: "off"; "term", where PERCENT(n) is a term 0.01 n of the sum (the paper's
             appendix A); or "factor", where it multiplies the other number.
-        negative: also two MINUS, a lone MINUS, and MINUS with a factor. Their values are
+        negative: also allow two MINUS, a lone MINUS, and MINUS with a factor. Their values are
             never above 0, but they are in the paper's Z_tot.
         max_count: counts 0, 1, ..., max_count are equations; None for no counts.
-        distinct_values: of equations that differ only in which mention of a value they use, Z
-            keeps the first. It thins out Z, not Z_tot.
-        digits: decimals to which f(z) and y have to agree.
+        distinct_values: of the equations that differ only in which mention of a value they use,
+            keep the first. This thins out Z, not Z_tot.
+        digits: number of decimals to which f(z) and y must agree.
     """
 
     special_numbers: bool = True
@@ -67,14 +67,15 @@ class EquationRules:
         require(self, "digits", at_least=0, at_most=15)
 
     def table(self, kinds: Any) -> Any:
-        """Which pairs of Z_tot there are.
+        """Returns the mask of the pairs in Z_tot.
 
         Args:
-            kinds: ``[..., N]`` integers, a NumPy or JAX array; a slot of any other kind, such
-                as -1 for padding, takes part in nothing.
+            kinds: ``[..., N]`` integers, a NumPy or JAX array; slots of any other kind, such
+                as -1 for padding, are in no pair.
 
         Returns:
-            ``[..., N, 3, N, 3]`` bool of the same library: at ``n1, o1 - 1, n2, o2 - 1``.
+            ``[..., N, 3, N, 3]`` bool of the same library, indexed by
+            ``n1, o1 - 1, n2, o2 - 1``.
 
         Example:
             >>> allowed = EquationRules().table(np.array([SPECIAL, SPECIAL, PASSAGE]))
@@ -90,7 +91,7 @@ class EquationRules:
         return pairs[..., :, None, :, None] & operators
 
     def lone(self, kinds: Any) -> Any:
-        """Which lone numbers of Z_tot there are: as `table`, but ``[..., N, 3]``.
+        """Returns the mask of the lone numbers in Z_tot: as `table`, but ``[..., N, 3]``.
 
         Example:
             >>> EquationRules().lone(np.array([SPECIAL, PASSAGE])).tolist()
@@ -102,7 +103,7 @@ class EquationRules:
         return slots[..., None] & operators
 
     def pairs(self, kinds: Any, rows: slice = slice(None)) -> Any:
-        """`table` without the operators: ``[..., N, N]``, or only the given rows n1 of it.
+        """`table` without the operators: ``[..., N, N]``, or only its ``rows`` n1.
 
         Example:
             >>> EquationRules().pairs(np.array([SPECIAL, PASSAGE, QUESTION]))[0].tolist()
@@ -144,27 +145,27 @@ class EquationRules:
         return (kinds == SPECIAL) & self.special_numbers
 
     def pair_operators(self) -> list[tuple[int, int]]:
-        """The (o1, o2) that every one of `pairs` may have.
+        """The operators (o1, o2) allowed for every pair in `pairs`.
 
         Example:
             >>> EquationRules().pair_operators() == [(PLUS, PLUS), (PLUS, MINUS), (MINUS, PLUS)]
             True
         """
         every = ((o1, o2) for o1 in _OPERATORS for o2 in _OPERATORS)
-        return [operators for operators in every if self._go_together(operators)]
+        return [operators for operators in every if self._is_allowed(operators)]
 
-    def _go_together(self, operators: tuple[int, int]) -> bool:
+    def _is_allowed(self, operators: tuple[int, int]) -> bool:
         percents, minuses = operators.count(PERCENT), operators.count(MINUS)
         if self.percent == "factor" and percents:
             return percents == 1 and (self.negative or not minuses)
         return (self.percent != "off" or not percents) and (self.negative or minuses < 2)
 
     def lone_operators(self) -> list[int]:
-        """The o1 that every one of `lone_slots` may have.
+        """The operators o1 allowed for every slot in `lone_slots`.
 
         Example:
             >>> EquationRules(negative=True).lone_operators() == [PLUS, MINUS]
             True
         """
-        # A lone number leaves a percentage nothing to be the factor of.
+        # With "factor", a lone percentage has nothing to multiply.
         return [PLUS] + [MINUS] * self.negative + [PERCENT] * (self.percent == "term")

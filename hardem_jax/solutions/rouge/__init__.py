@@ -1,4 +1,4 @@
-"""Spans by ROUGE-L: Z for answers that need not occur in the document (NarrativeQA)."""
+"""ROUGE-L spans: Z for answers that need not occur in the document (NarrativeQA)."""
 
 from hardem_jax.solutions.rouge.search import RougeRules, RougeSpans, enumerate_rouge_spans
 

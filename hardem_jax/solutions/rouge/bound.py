@@ -1,11 +1,10 @@
-"""The package's ROUGE-L for every span of a document, exactly, without scoring each.
+"""Upper bounds for the ROUGE-L of package `rouge`, so that few spans need an exact score.
 
-What the package counts as overlap are distinct words that a span and an answer share (see
-`hardem_jax.solutions.rouge.score`): those that also stand on certain common subsequences. So the
-number u of distinct words they share at all is an upper bound of it. With the numbers n and m of
-their distinct words, F(l) = 2 l^2 / (n m) / (l / n + l / m + 1e-8) grows with l, hence
-F <= F(u). The three counts cost a few additions for each span; only spans whose bound reaches
-the scores found so far are given to the package's own way of counting.
+The package's overlap counts distinct words that a span and an answer share, namely those on
+certain common subsequences (see `hardem_jax.solutions.rouge.score`). So the number u of all
+distinct words they share is an upper bound. With n and m distinct words in span and answer,
+F(l) = 2 l^2 / (n m) / (l / n + l / m + 1e-8) grows with l, hence F <= F(u). The three counts cost
+a few additions per span; only spans whose bound reaches the best scores so far are scored exactly.
 """
 
 from __future__ import annotations
@@ -23,32 +22,32 @@ class RougeBounds:
 
     Args:
         tokens: W words of the document, separated by blanks in its text.
-        max_words: K, longest span.
+        max_words: K, length of the longest span.
 
     Example:
         >>> bounds = RougeBounds("the long knife .".split(), 2)
-        >>> bounds.of(["knife long"]).round(3).tolist()  # [K, W]; "long knife" would have 2/3
+        >>> bounds.upper_bounds(["knife long"]).round(3).tolist()  # the F of "long knife" is 2/3
         [[0.0, 0.667, 0.667, 0.0], [0.5, 1.0, 0.667, 0.0]]
     """
 
     def __init__(self, tokens: Sequence[str], max_words: int):
         self._shape = (max_words, len(tokens))
         self._occurrences: dict[str, list[tuple[int, int, int]]] = {}
-        for place, token in enumerate(tokens):
-            # Full stops with white space alone between them make an empty word, which a span
-            # has if it has the tokens on both sides.
-            if place and tokens[place - 1].endswith(".") and token.startswith("."):
-                self._add("", place - 1, place)
+        for index, token in enumerate(tokens):
+            # Only white space between two full stops makes an empty word, which a span contains
+            # if it contains the tokens on both sides.
+            if index and tokens[index - 1].endswith(".") and token.startswith("."):
+                self._add("", index - 1, index)
             for word in token.split("."):
                 if word:
-                    self._add(word, place, place)
+                    self._add(word, index, index)
         self._in_span = self._num_distinct(list(self._occurrences))
 
-    def of(self, golds: Sequence[str]) -> np.ndarray:
-        """``[K, W]`` float64: F of the span of k + 1 words from s on is no more than this.
+    def upper_bounds(self, golds: Sequence[str]) -> np.ndarray:
+        """``[K, W]`` float64: at ``[k, s]``, an upper bound of F for the k + 1 words from s on.
 
         Args:
-            golds: the answers to one question, as texts; the highest of their bounds counts.
+            golds: the answers to one question; the highest of their bounds counts.
         """
         bound = np.zeros(self._shape)
         for gold in golds:
@@ -59,18 +58,18 @@ class RougeBounds:
         return bound
 
     def _add(self, word: str, first: int, last: int) -> None:
-        """Notes that spans from ``first`` or before it, to ``last`` or behind it, have ``word``."""
-        before = self._occurrences.setdefault(word, [])
-        previous = before[-1][0] if before else -1
-        before.append((first, last, previous))
+        """Records that spans which contain tokens ``first`` to ``last`` contain ``word``."""
+        occurrences = self._occurrences.setdefault(word, [])
+        previous = occurrences[-1][0] if occurrences else -1
+        occurrences.append((first, last, previous))
 
     def _num_distinct(self, words: Sequence[str]) -> np.ndarray:
-        """``[K, W]`` int: how many of the words each span has."""
+        """``[K, W]`` int: how many of the distinct ``words`` each span contains."""
         num_sizes, num_words = self._shape
-        places = [place for word in words for place in self._occurrences[word]]
-        first, last, previous = np.array(places, np.int64).reshape(-1, 3).T
-        # With its last token, an occurrence joins the spans that begin between the one before
-        # it, which would have brought the word already, and its own first token.
+        occurrences = [occurrence for word in words for occurrence in self._occurrences[word]]
+        first, last, previous = np.array(occurrences, np.int64).reshape(-1, 3).T
+        # An occurrence is new to the spans that end with its last token and start after its
+        # previous occurrence, which already counts the word, and no later than its first token.
         start = last - np.arange(num_sizes)[:, None]
         joins = (start > previous) & (start <= first)
         joined = start + num_words * np.arange(num_sizes)[:, None]
@@ -86,18 +85,18 @@ def rescore(
     *,
     keep: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Exact scores of the candidates that can be among the ``keep`` best, ties included.
+    """Scores exactly the candidates that can be among the ``keep`` best, including ties.
 
     Args:
         tokens: words of the document.
-        golds: answers; the one that scores best counts.
-        candidates: ``[N, 2]`` int, words - 1 and first word of each span.
+        golds: the answers; the best score over them counts.
+        candidates: ``[N, 2]`` int, number of words - 1 and first word of each span.
         bounds: ``[N]`` float64, upper bounds of their scores.
-        keep: so many best spans are wanted.
+        keep: number of best spans wanted.
 
     Returns:
-        The candidates that were scored, ``[M, 2]``, and their scores ``[M]`` float64. None of
-        the others reaches the score of the ``keep``-th best.
+        The scored candidates ``[M, 2]`` and their scores ``[M]`` float64. No other candidate
+        reaches the score of the ``keep``-th best.
     """
     sentences = [split_sentences(gold) for gold in golds]
     known: dict[str, float] = {}
@@ -121,6 +120,6 @@ def rescore(
 
 
 def _f(shared: np.ndarray, in_span: np.ndarray, in_gold: int) -> np.ndarray:
-    """F of `f_1_0_1` for arrays, with the same operations and so the same last bits."""
+    """`f_1_0_1` for arrays, bit for bit: the same operations in the same order."""
     precision, recall = shared / np.maximum(in_span, 1), shared / in_gold
     return 2.0 * ((precision * recall) / (precision + recall + SMALL_1_0_1))

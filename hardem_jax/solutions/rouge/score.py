@@ -1,23 +1,23 @@
 """ROUGE-L of one prediction and one gold text, in three variants.
 
-`rouge_l_1_0_1` is what the Python package ``rouge`` (pltrdy/rouge) computes since version 1.0,
-which the public scores on NarrativeQA are made with. It is not the ROUGE-L of Lin (2004):
+`rouge_l_1_0_1` is what the Python package ``rouge`` (pltrdy/rouge) has computed since version 1.0;
+public scores on NarrativeQA use it. It is not the ROUGE-L of Lin (2004):
 
-- a text is cut at every full stop, also inside "u.s." or "1.5", and full stops are no words;
-  what stands between two full stops and is white space alone counts as one empty word;
-- words are counted once however often they occur, in the overlap and in both lengths;
+- texts are split at every full stop, even inside "u.s." or "1.5", and full stops are not words;
+  a sentence of only white space between two full stops counts as one empty word;
+- repeated words count once, in the overlap and in both lengths;
 - the overlap is the union, over all pairs of sentences, of the words on *one* longest common
-  subsequence of the pair, and which one it is (ties) can change its number of distinct words;
+  subsequence of the pair; which one (ties) can change the number of distinct words;
 - 1e-8 in the denominator keeps F of equal texts just below 1.
 
-`rouge_l_0_3_2` has the same precision and recall, with the F of the versions before December
-2019: beta = P / R in place of 1, so that F is close to the smaller of the two when they differ.
-The scores of Min et al. (2019) are of that time.
+`rouge_l_0_3_2` has the same precision and recall, but the F of the versions before December 2019:
+beta = P / R instead of 1, which brings F close to the smaller of the two when they differ. The
+scores of Min et al. (2019) date from that time.
 
-`lcs_f1` is the plain one: the longest common subsequence of two lists of tokens, punctuation
-included, over their lengths.
+`lcs_f1` is the plain F1 of the longest common subsequence of two lists of tokens, including
+punctuation.
 
-All three compare words as they stand; a text without a word scores 0 (the package raises).
+All three compare words verbatim; a text without words scores 0 (the package raises an error).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RougeScore(NamedTuple):
 
 
 def split_sentences(text: str) -> list[list[str]]:
-    """The sentences of a text and their words, as the package finds them.
+    """Splits a text into sentences and words as the package does.
 
     Example:
         >>> split_sentences("the u.s. army . . over"), split_sentences(" ."), split_sentences("..")
@@ -53,7 +53,7 @@ def split_sentences(text: str) -> list[list[str]]:
 
 
 def overlap(prediction: Sentences, gold: Sentences) -> tuple[int, int, int]:
-    """Distinct words that the two share in order, and that each of them has.
+    """Counts the distinct words that the two share in order, and those of each.
 
     Args:
         prediction: from `split_sentences`.
@@ -66,12 +66,12 @@ def overlap(prediction: Sentences, gold: Sentences) -> tuple[int, int, int]:
     shared: set[str] = set()
     for reference in gold:
         for sentence in prediction:
-            shared |= _words_of_lcs(reference, sentence)
+            shared |= _lcs_words(reference, sentence)
     return len(shared), _num_distinct(prediction), _num_distinct(gold)
 
 
 def f_1_0_1(shared: int, predicted: int, gold: int) -> RougeScore:
-    """Scores out of the counts of `overlap`; 0 where one of the texts has no word."""
+    """Scores from the counts of `overlap`; 0 if either text has no words."""
     if not predicted or not gold:
         return RougeScore(0.0, 0.0, 0.0)
     precision, recall = shared / predicted, shared / gold
@@ -91,7 +91,7 @@ def rouge_l_1_0_1(prediction: str, gold: str) -> RougeScore:
 
 
 def rouge_l_0_3_2(prediction: str, gold: str) -> RougeScore:
-    """ROUGE-L of the package ``rouge``, version 0.3.2, whose F has beta = P / R.
+    """ROUGE-L of the package ``rouge``, version 0.3.2: F with beta = P / R.
 
     Example:
         >>> score = rouge_l_0_3_2("a total of five .", "five")
@@ -119,7 +119,7 @@ def lcs_f1(prediction: str, gold: str) -> RougeScore:
     shared = _lcs_table(tokens, [word for word in predicted if word in known])[-1][-1]
     if not shared:
         return RougeScore(0.0, 0.0, 0.0)
-    # One division, so that equal fractions are equal numbers.
+    # A single division, so that equal fractions give equal floats.
     f = 2 * shared / (len(predicted) + len(tokens))
     return RougeScore(shared / len(predicted), shared / len(tokens), f)
 
@@ -139,10 +139,10 @@ def _lcs_table(x: Sequence[str], y: Sequence[str]) -> list[list[int]]:
     return table
 
 
-def _words_of_lcs(reference: Sequence[str], sentence: Sequence[str]) -> set[str]:
-    """The words on the longest common subsequence that the package goes back along."""
-    # A word of the sentence that is not in the reference leaves its column equal to the one
-    # before it, where the way back steps left: leaving such words out changes nothing.
+def _lcs_words(reference: Sequence[str], sentence: Sequence[str]) -> set[str]:
+    """The words on the longest common subsequence that the package's backtracking finds."""
+    # A word that is not in the reference repeats the previous column of the table, and there
+    # backtracking steps left: leaving such words out changes nothing.
     known = set(reference)
     sentence = [word for word in sentence if word in known]
     if not sentence:

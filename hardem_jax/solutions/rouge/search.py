@@ -1,18 +1,18 @@
 """Spans of a document that resemble free-form answers (Min et al., 2019, section 4.1: NarrativeQA).
 
-The answer need not stand in the document. A solution is a span of at most `max_words` words; Z
-holds the spans whose ROUGE-L with one of the answers is the best, or nearly so. There are tens of
-thousands of spans, so that none is scored alone: the longest common subsequences (LCS) of *all*
-spans with *all* answers of *all* questions on a document are found in `max_words` steps.
+The answer need not occur in the document. A solution is a span of at most `max_words` words; Z
+holds the spans whose ROUGE-L with one of the answers is the best, or nearly so. Scoring tens of
+thousands of spans one by one would be slow; instead, `max_words` vectorised steps find the longest
+common subsequences (LCS) of *all* spans with *all* answers of *all* questions on a document.
 
-Bit-vector LCS (Crochemore et al., 2001; Hyyrö, 2004): bit i of a state V stands for word i of
-the answer, and the LCS of the text read so far is the number of bits that are 0. Reading a word
-whose occurrences in the answer are the bits M takes V to (V + (V & M)) | (V & ~M). Every word of
-the document begins a span of its own; all states advance by one word at a time, so that after
-step k they hold the LCS of every span of k words.
+Bit-vector LCS (Crochemore et al., 2001; Hyyrö, 2004): bit i of a state V represents word i of
+the answer, and the LCS of the text read so far is the number of zero bits. Reading a word whose
+occurrences in the answer are the bits M takes V to (V + (V & M)) | (V & ~M). A span starts at
+every word of the document; all states advance by one word at a time, so after step k they hold
+the LCS of every span of k words.
 
-Words are cut at white space and compared lower-cased. Z is in document order (by start, then by
-end) and without duplicates, and every span holds a letter or digit.
+Words are separated by white space and compared in lower case. Z is in document order (by start,
+then by end), without duplicates, and every span contains a letter or digit.
 
 Example:
     >>> text = "Mark lives in Phoenix , Arizona . Nora loves phoenix ."
@@ -39,7 +39,7 @@ Scorer = Literal["lcs", "pltrdy"]
 _WORD = re.compile(r"\S+")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _BITS = 64
-# Words of the document times answers that are looked at together: the states then fit a cache.
+# Words of the document times answers processed together, so that the states fit a CPU cache.
 _CELLS_AT_ONCE = 1 << 16
 
 
@@ -47,18 +47,19 @@ _CELLS_AT_ONCE = 1 << 16
 class RougeRules:
     """Which spans make up Z.
 
-    The argmax rule of the paper is the default: all spans with the best score. Its noisy variant
-    is ``keep=5``: score at least that of the fifth best. Spans are counted, as in the released
-    conversion, not texts and not scores: a text that occurs five times leaves no other in.
+    The default is the paper's argmax rule: all spans with the best score. Its noisy variant is
+    ``keep=5``: all spans that score at least as high as the fifth best. As in the released
+    conversion, spans are counted, not distinct texts or scores: a text that occurs five times can
+    fill all five places.
 
     Attributes:
-        scorer: "lcs", F1 of the longest common subsequence of tokens; or "pltrdy", what the
-            package ``rouge`` 1.0.1 computes, full stops and repeated words passed over (see
-            `hardem_jax.solutions.rouge.score`). Of the answers, the one that scores best counts.
-        keep: so many spans, the best ones; equal scores go by document order.
-        ties: whether spans that score the same as the last one kept are kept as well.
-        minimum: least score of any span.
-        max_words: longest span.
+        scorer: "lcs", F1 of the longest common subsequence of tokens; or "pltrdy", the score of
+            package ``rouge`` 1.0.1, which ignores full stops and repeated words (see
+            `hardem_jax.solutions.rouge.score`). The best score over the answers counts.
+        keep: number of best spans to keep; equal scores rank in document order.
+        ties: also keep spans with the same score as the last one kept.
+        minimum: minimum score of a span.
+        max_words: maximum number of words in a span.
     """
 
     scorer: Scorer = "lcs"
@@ -92,17 +93,17 @@ def enumerate_rouge_spans(
     """Z of every question on a document.
 
     Args:
-        text: the document, words separated by white space (W of them).
-        questions: the answers of each question, tokenised like the text. One without an
-            answer has an empty Z.
-        rules: which spans; None for the argmax rule.
+        text: the document, W words separated by white space.
+        questions: the answers of each question, tokenised like the text. A question without
+            answers has an empty Z.
+        rules: which spans make up Z; None for the argmax rule.
 
     Returns:
-        As many as `questions`, in their order. Memory: 8 MiB, or about 35 bytes ("pltrdy": 75)
-        for each of the ``W * max_words`` spans if that is more.
+        One Z per question, in order. Memory: 8 MiB, or about 35 bytes ("pltrdy": 75) for each of
+        the ``W * max_words`` spans if that is more.
 
     Raises:
-        TypeError: something is not a string, or a string stands in place of a list of answers.
+        TypeError: something is not a string, or a string is passed instead of a list of answers.
 
     Example:
         >>> [z] = enumerate_rouge_spans("a b c a b", [["b c d"]], RougeRules(keep=2))
@@ -113,29 +114,27 @@ def enumerate_rouge_spans(
     check_text(text, "text")
     check_many(questions, "questions", "lists of answers")
     golds = [
-        [gold.lower() for gold in check_texts(answers, f"answers of question {number}")]
-        for number, answers in enumerate(questions)
+        [gold.lower() for gold in check_texts(answers, f"answers of question {index}")]
+        for index, answers in enumerate(questions)
     ]
     words = [match.span() for match in _WORD.finditer(text)]
     offsets = np.array(words, np.int32).reshape(-1, 2)
     tokens = [text[start:end].lower() for start, end in words]
     legal = _legal(tokens, rules.max_words)
-    if rules.scorer == "lcs":
-        found = _by_lcs(tokens, golds, legal, rules)
-    else:
-        found = _by_package(tokens, golds, legal, rules)
-    return [_to_characters(spans, scores, offsets) for spans, scores in found]
+    select = _by_lcs if rules.scorer == "lcs" else _by_package
+    selected = select(tokens, golds, legal, rules)
+    return [_to_characters(spans, scores, offsets) for spans, scores in selected]
 
 
 def lcs_lengths(
     words: Sequence[str], answers: Sequence[Sequence[str]], max_words: int
 ) -> np.ndarray:
-    """LCS of every span of a document with every answer.
+    """LCS lengths of every span of a document with every answer.
 
     Args:
         words: W words of the document.
-        answers: A lists of words; one of more than 64 takes several machine words.
-        max_words: K, longest span.
+        answers: A lists of words; more than 64 words take several machine words.
+        max_words: K, length of the longest span.
 
     Returns:
         ``[A, K, W]`` uint16: entry ``[a, k, s]`` is the length of the longest common subsequence
@@ -153,7 +152,7 @@ def lcs_lengths(
     states = np.full((num_parts, num_answers, num_words), np.iinfo(np.uint64).max)
     lengths = np.empty((num_answers, max_words, num_words), np.uint16)
     for k in range(max_words):
-        # Beyond the end of the document there are no occurrences, and nothing changes.
+        # Past the end of the document there are no occurrences, so nothing changes.
         _advance(states, masks[:, :, k : k + num_words])
         ones = np.bitwise_count(states).sum(axis=0, dtype=np.uint16)
         lengths[:, k] = num_parts * _BITS - ones
@@ -163,23 +162,23 @@ def lcs_lengths(
 def _occurrences(
     words: Sequence[str], answers: Sequence[Sequence[str]], max_words: int
 ) -> np.ndarray:
-    """``[L, A, W + K]`` uint64: where each word of the document stands in each answer, as bits.
+    """``[L, A, W + K]`` uint64 bit masks: where each word of the document occurs in each answer.
 
-    The K words behind the end stand nowhere.
+    The K words past the end occur nowhere.
     """
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    word_ids = {word: index for index, word in enumerate(dict.fromkeys(words))}
     num_parts = max(1, *(-(-len(answer) // _BITS) for answer in answers), 0)
-    table = np.zeros((num_parts, len(answers), len(numbers) + 1), np.uint64)
+    table = np.zeros((num_parts, len(answers), len(word_ids) + 1), np.uint64)
     for a, answer in enumerate(answers):
         for i, word in enumerate(answer):
-            if word in numbers:
-                table[i // _BITS, a, numbers[word]] |= np.uint64(1 << i % _BITS)
-    places = [numbers[word] for word in words] + [len(numbers)] * max_words
-    return table[:, :, places]
+            if word in word_ids:
+                table[i // _BITS, a, word_ids[word]] |= np.uint64(1 << i % _BITS)
+    ids = [word_ids[word] for word in words] + [len(word_ids)] * max_words
+    return table[:, :, ids]
 
 
 def _advance(states: np.ndarray, masks: np.ndarray) -> None:
-    """Reads one more word, in place: the L machine words of each state are one long number."""
+    """Reads one more word, in place; the L machine words of a state form one long integer."""
     carry: np.ndarray | None = None
     for state, mask in zip(states, masks, strict=True):
         kept = state & mask
@@ -188,18 +187,18 @@ def _advance(states: np.ndarray, masks: np.ndarray) -> None:
             overflow = total < kept
             if carry is not None:
                 total += carry
-                # A sum that has overflown is at most 2^64 - 2: it cannot do so again.
+                # A sum that overflowed is at most 2^64 - 2, so it cannot overflow again.
                 overflow |= total < carry
             carry = overflow.astype(np.uint64)
         np.bitwise_or(total, state - kept, out=state)
 
 
 def _legal(tokens: Sequence[str], max_words: int) -> np.ndarray:
-    """``[K, W]`` bool: whether the span of k + 1 words from s on is one, with a letter or digit."""
+    """``[K, W]`` bool: whether k + 1 words from s on exist and have a letter or digit."""
     starts = np.arange(len(tokens))
-    says = np.array([bool(_LETTER_OR_DIGIT.search(token)) for token in tokens], bool)
-    # The first word from s on that holds a letter or digit.
-    first = np.minimum.accumulate(np.where(says, starts, len(tokens))[::-1])[::-1]
+    is_word = np.array([bool(_LETTER_OR_DIGIT.search(token)) for token in tokens], bool)
+    # The first word from s on that contains a letter or digit.
+    first = np.minimum.accumulate(np.where(is_word, starts, len(tokens))[::-1])[::-1]
     last = starts + np.arange(max_words)[:, None]
     return (first <= last) & (last < len(tokens))
 
@@ -211,14 +210,14 @@ def _by_lcs(
     rules: RougeRules,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     sizes = np.arange(1, rules.max_words + 1)[:, None]
-    for some in _in_turn(questions, max(1, _CELLS_AT_ONCE // max(1, len(tokens)))):
-        answers = list(dict.fromkeys(gold for golds in some for gold in golds))
+    for group in _groups(questions, max(1, _CELLS_AT_ONCE // max(1, len(tokens)))):
+        answers = list(dict.fromkeys(gold for golds in group for gold in golds))
         words = [answer.split() for answer in answers]
         lengths = dict(zip(answers, lcs_lengths(tokens, words, rules.max_words), strict=True))
-        for golds in some:
+        for golds in group:
             scores = np.zeros(legal.shape)
             for gold in golds:
-                # One division, so that equal fractions are equal numbers.
+                # A single division, so that equal fractions give equal floats.
                 np.maximum(scores, 2.0 * lengths[gold] / (sizes + len(gold.split())), out=scores)
             candidates = np.argwhere((scores >= rules.minimum) & legal)
             yield _select(candidates, scores[tuple(candidates.T)], rules)
@@ -232,40 +231,40 @@ def _by_package(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     bounds = RougeBounds(tokens, rules.max_words)
     for golds in questions:
-        bound = bounds.of(golds)
+        bound = bounds.upper_bounds(golds)
         candidates = np.argwhere((bound >= rules.minimum) & legal)
         upper = bound[tuple(candidates.T)]
         scored, scores = rescore(tokens, golds, candidates, upper, keep=rules.keep)
-        enough = scores >= rules.minimum
-        yield _select(scored[enough], scores[enough], rules)
+        high_enough = scores >= rules.minimum
+        yield _select(scored[high_enough], scores[high_enough], rules)
 
 
-def _in_turn(questions: Sequence[Sequence[str]], answers: int) -> Iterator[list[Sequence[str]]]:
-    """The questions in order, so many together as have ``answers`` answers, one at least."""
-    some: list[Sequence[str]] = []
+def _groups(questions: Sequence[Sequence[str]], max_answers: int) -> Iterator[list[Sequence[str]]]:
+    """Yields consecutive questions in groups of at most `max_answers` answers or one question."""
+    group: list[Sequence[str]] = []
     for golds in questions:
-        if some and sum(map(len, some)) + len(golds) > answers:
-            yield some
-            some = []
-        some.append(golds)
-    if some:
-        yield some
+        if group and sum(map(len, group)) + len(golds) > max_answers:
+            yield group
+            group = []
+        group.append(golds)
+    if group:
+        yield group
 
 
 def _select(
     candidates: np.ndarray, scores: np.ndarray, rules: RougeRules
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The spans of Z among candidates that reach the minimum, in document order.
+    """Selects Z, in document order, from the candidates that reach the minimum score.
 
     Args:
-        candidates: ``[N, 2]`` int, words - 1 and first word of each.
+        candidates: ``[N, 2]`` int, number of words - 1 and first word of each.
         scores: ``[N]`` float64.
     """
     best_first = np.lexsort((candidates[:, 0], candidates[:, 1], -scores))
-    number = min(rules.keep, len(scores))
-    if rules.ties and number:
-        number = int(np.sum(scores >= scores[best_first[number - 1]]))
-    chosen = best_first[:number]
+    num_kept = min(rules.keep, len(scores))
+    if rules.ties and num_kept:
+        num_kept = int(np.sum(scores >= scores[best_first[num_kept - 1]]))
+    chosen = best_first[:num_kept]
     chosen = chosen[np.lexsort((candidates[chosen, 0], candidates[chosen, 1]))]
     return candidates[chosen], scores[chosen]
 

@@ -1,4 +1,4 @@
-"""Queries over one table: Z and f. `enumeration` finds Z, `engine` executes, the rest helps."""
+"""SQL queries over one table: `enumeration` finds Z, `engine` executes queries (f)."""
 
 from hardem_jax.solutions.sql.enumeration import Solutions, enumerate_sql
 from hardem_jax.solutions.sql.rules import SqlRules

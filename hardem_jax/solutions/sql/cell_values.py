@@ -1,34 +1,36 @@
-"""Numbers and dates that an answer or a cell stands for (Pasupat and Liang, 2015).
+"""Parses numbers and dates from answers and cells (Pasupat and Liang, 2015).
 
-Answers of WikiTableQuestions are texts. Where a text as a whole is a number or a date, its official
-evaluator compares that, too:
+Answers of WikiTableQuestions are texts. If a whole text is a number or a date, the official
+evaluator also compares its value:
 
-    "2004", "12,467", "-.5"                   numbers: commas are left out, wherever they are
+    "2004", "12,467", "-.5"                   numbers: commas are ignored anywhere
     "10 years", "89.7 FM"                     the numbers 10 and 89.7, each with a unit
     "July 6, 2010", "6 Jul 2010", "7/6/2010"  dates
     "March 1983", "July 9", "2004-05"         dates without day, without year, without day
     "$5", "5%", "+5", "1st", "2:47", "1997/98", "ten", "2 hours 5 minutes"    neither
 
-The evaluator takes these values from files that CoreNLP once filled in. Numbers are read by the
-rules they were made with; dates are CoreNLP's in the forms above, the usual ones.
+The evaluator reads these values from files that CoreNLP produced. Numbers are parsed by the rules
+that produced them; dates match CoreNLP's in the forms above, the usual ones.
 """
 
 from __future__ import annotations
 
 import re
 
-# Month is 1 to 12, day 1 to 31; None is not said.
+# Month is 1 to 12, day 1 to 31; None if unspecified.
 Date = tuple[int | None, int | None, int | None]
 
 _NUMBER = re.compile(r"-?(?=[,\d.]*\d)(?:,*\d)*(?:\.\d*)?(?:E-?\d+)?", re.ASCII)
 
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august")
 _MONTHS += ("september", "october", "november", "december")
-_MONTH_OF = {name[:length]: n for n, name in enumerate(_MONTHS, 1) for length in (3, len(name))}
-_MONTH_OF["sept"] = 9
+_MONTH_NUMBERS = {
+    name[:length]: n for n, name in enumerate(_MONTHS, 1) for length in (3, len(name))
+}
+_MONTH_NUMBERS["sept"] = 9
 
 _WEEKDAY = r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,? )?"
-_MONTH = r"(?P<month>" + "|".join(sorted(_MONTH_OF, key=len, reverse=True)) + r")\.?"
+_MONTH = r"(?P<month>" + "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True)) + r")\.?"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>\d{4})"
 _DATES = [
@@ -46,7 +48,7 @@ _DATES = [
 
 
 def parse_number(text: str) -> float | None:
-    """The number that a text is; None if it is none, or too large for float64.
+    """Parses a text that is a number; None if it is not, or is too large for float64.
 
     Example:
         >>> parse_number("12,467"), parse_number("-.5"), parse_number("5%")
@@ -59,7 +61,7 @@ def parse_number(text: str) -> float | None:
 
 
 def parse_quantity(text: str) -> tuple[float, str] | None:
-    """Number and unit of a text that is two words, the first of them a number.
+    """Parses a text of two words, a number and its unit; None for any other text.
 
     Example:
         >>> parse_quantity("2,500 km"), parse_quantity("10"), parse_quantity("10 km away")
@@ -73,9 +75,9 @@ def parse_quantity(text: str) -> tuple[float, str] | None:
 
 
 def parse_date(text: str) -> Date | None:
-    """Year, month and day that a text is.
+    """Parses a text that is a date into year, month and day; None if it is not.
 
-    A year alone is a number, not a date. Where digits alone say month and day, the month is first.
+    A year without a month is a number, not a date. In all-digit dates the month comes first.
 
     Example:
         >>> parse_date("July 6th, 2010"), parse_date("9 July"), parse_date("2004-05")
@@ -85,8 +87,8 @@ def parse_date(text: str) -> Date | None:
     """
     for pattern in _DATES:
         if match := pattern.fullmatch(text):
-            parts = {part: said for part, said in match.groupdict().items() if said}
-            year, month, day = (_number_of(parts.get(part)) for part in ("year", "month", "day"))
+            parts = {name: part for name, part in match.groupdict().items() if part}
+            year, month, day = (_part_number(parts.get(name)) for name in ("year", "month", "day"))
             if month is None and day is None:
                 return None
             in_calendar = (month is None or 1 <= month <= 12) and (day is None or 1 <= day <= 31)
@@ -94,8 +96,8 @@ def parse_date(text: str) -> Date | None:
     return None
 
 
-def _number_of(part: str | None) -> int | None:
-    """Of a year, month or day; None if it is not said, as in "xx"."""
+def _part_number(part: str | None) -> int | None:
+    """The number of a year, month or day; None if unspecified, as in "xx"."""
     if part is None or "x" in part.lower():
         return None
-    return int(part) if part.isdigit() else _MONTH_OF[part.lower()]
+    return int(part) if part.isdigit() else _MONTH_NUMBERS[part.lower()]

@@ -1,17 +1,17 @@
-"""Columns sorted once, so that a condition is a look-up: bit masks over the rows of a table.
+"""Table columns that are sorted once, so that evaluating a condition is a lookup of a row mask.
 
-A mask is a Python integer whose bit r stands for row r; tables of any length have one. Rows below a
-value are a prefix of the sorted column, so the masks of =, > and < come from two binary searches.
+A row mask is a Python integer whose bit r represents row r, for tables of any length. The rows
+below a value are a prefix of the sorted column, so binary search gives the masks of =, > and <.
 Two semantics share this:
 
-- `Column`, "official": WikiSQL's engine on SQLite, exactly, see `hardem_jax.solutions.sql.values`.
+- `Column`, "official": exactly WikiSQL's engine on SQLite, see `hardem_jax.solutions.sql.values`.
   NULL < numbers < text; text is compared by code points, which is the order of its UTF-8 bytes.
-- `SaneColumn`, "sane", for analysis: what a person means. A text that is a number is one, in text
-  columns too; other text is compared regardless of case, of blanks and of how accents are composed;
-  > and < hold between two numbers or two texts only; numbers alone are summed, and go before text
-  in max and min.
+- `SaneColumn`, "sane", for analysis: what a person would expect. Numeric text is a number, even in
+  text columns; other text is compared regardless of case, white space and the composition of
+  accents; > and < hold only between two numbers or two texts; only numbers are summed, and they
+  precede text in max and min.
 
-Sums go from the first row to the last as `hardem_jax.solutions.sql.sums` says, sane ones are exact.
+Official sums add rows in order, see `hardem_jax.solutions.sql.sums`; sane sums are exact.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from hardem_jax.solutions.sql.sums import sum_like_sqlite
 from hardem_jax.solutions.sql.types import Cell, Table
 from hardem_jax.solutions.sql.values import (
     IdentityCache,
-    addend_of_text,
     bound_value,
+    number_as_text,
     stored_cells,
-    text_of_number,
+    text_addend,
 )
 
 Semantics = Literal["official", "sane"]
 
 NUMBER = re.compile(r"[-+]?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?|[-+]?\.[0-9]+")
-# Integers whose float64 arithmetic is exact, less a factor of 2.
+# Integers up to here have exact float64 arithmetic, with a factor of 2 to spare.
 _EXACT = 2**52
 
 
@@ -54,23 +54,23 @@ class Column:
 
     Attributes:
         cells: as SQLite stores them.
-        places: mask of the rows that hold a value, for each value but NULL.
+        rows_by_value: for each value except NULL, the mask of the rows that hold it.
         not_null, nulls, numeric: masks of the rows with a value, without one, with a number.
     """
 
     def __init__(self, values: Sequence[Cell], column_type: str):
         self.type = column_type
         self.cells = self._prepare(values)
-        self.places: dict[Cell, int] = {}
+        self.rows_by_value: dict[Cell, int] = {}
         for row, cell in enumerate(self.cells):
             if cell is not None:
-                self.places[cell] = self.places.get(cell, 0) | 1 << row
-        self._numbers = sorted(v for v in self.places if not isinstance(v, str))  # type: ignore
-        self._texts = sorted(v for v in self.places if isinstance(v, str))
-        # At i, the rows of the i lowest values.
+                self.rows_by_value[cell] = self.rows_by_value.get(cell, 0) | 1 << row
+        self._numbers = sorted(v for v in self.rows_by_value if not isinstance(v, str))  # type: ignore
+        self._texts = sorted(v for v in self.rows_by_value if isinstance(v, str))
+        # Entry i is the mask of the rows with the i lowest values.
         self._below = [0]
         for value in (*self._numbers, *self._texts):
-            self._below.append(self._below[-1] | self.places[value])
+            self._below.append(self._below[-1] | self.rows_by_value[value])
         self.not_null = self._below[-1]
         self.numeric = self._below[len(self._numbers)]
         self.nulls = ((1 << len(self.cells)) - 1) & ~self.not_null
@@ -79,44 +79,44 @@ class Column:
         return stored_cells(values, self.type)
 
     def bind(self, value: str | float | int) -> Cell:
-        """What the cells are compared with, for the value of a condition.
+        """Converts the value of a condition to what the cells are compared with.
 
         Raises:
-            ExecutionError: there is no such thing, see `bound_value`.
+            ExecutionError: the value cannot be converted, see `bound_value`.
         """
         value = bound_value(value, self.type)
         if self.type == "real" or isinstance(value, str):
             return value
-        return text_of_number(value)
+        return number_as_text(value)
 
     def compare(self, bound: Cell) -> tuple[int, int, int]:
-        """Masks of the rows that are equal to, above and below a value that `bind` returned."""
+        """Masks of the rows equal to, above and below a value returned by `bind`."""
         if bound is None or bound != bound:
             return 0, 0, 0
         if isinstance(bound, str):
             start = len(self._numbers) + bisect_left(self._texts, bound)
         else:
             start = bisect_left(self._numbers, bound)
-        below, equal = self._below[start], self.places.get(bound, 0)
+        below, equal = self._below[start], self.rows_by_value.get(bound, 0)
         return equal, self.not_null & ~(below | equal), below
 
-    def beaten_by(self, value: Cell) -> tuple[int, int]:
-        """Masks of the rows whose presence keeps a cell from being the maximum, the minimum."""
+    def rows_beating(self, value: Cell) -> tuple[int, int]:
+        """Masks of the rows that keep a cell from being the maximum and the minimum."""
         _, above, below = self.compare(value)
         return above, below
 
     def select(self, mask: int) -> list[Cell]:
-        return [self.cells[row] for row in rows_of(mask)]
+        return [self.cells[row] for row in mask_rows(mask)]
 
     def aggregate(self, aggregator: int, mask: int) -> Cell:
-        """The aggregate over some rows, NULL if they hold nothing; the count then is 0.
+        """The aggregate over the rows of a mask; if all are NULL, NULL or a count of 0.
 
         Args:
-            aggregator: position in `AGGREGATORS`, not 0.
-            mask: of the rows.
+            aggregator: index in `AGGREGATORS`, not 0.
+            mask: the rows.
 
         Raises:
-            ExecutionError: integers sum up to more than 64 bits.
+            ExecutionError: a sum of integers exceeds 64 bits.
         """
         mask &= self.not_null
         if aggregator == 3:
@@ -127,18 +127,18 @@ class Column:
             return self._extreme(reversed(self._order(mask)), mask)
         if aggregator == 2:
             return self._extreme(self._order(mask), mask)
-        return self._sum(rows_of(mask), average=aggregator == 5)
+        return self._sum(mask_rows(mask), average=aggregator == 5)
 
     def _order(self, mask: int) -> list[Cell]:
         return [*self._numbers, *self._texts]
 
     def _extreme(self, values: Iterable[Cell], mask: int) -> Cell:
-        return next(value for value in values if self.places[value] & mask)
+        return next(value for value in values if self.rows_by_value[value] & mask)
 
     @functools.cached_property
     def addends(self) -> list[int | float | None]:
-        """What each cell adds to a sum; None for cells that take no part."""
-        return [addend_of_text(c) if isinstance(c, str) else c for c in self.cells]  # type: ignore
+        """What each cell adds to a sum; None for cells left out of sums."""
+        return [text_addend(c) if isinstance(c, str) else c for c in self.cells]  # type: ignore
 
     @functools.cached_property
     def addend_array(self) -> np.ndarray:
@@ -147,17 +147,17 @@ class Column:
 
     @property
     def addend_mask(self) -> int:
-        """The rows that take part in sums."""
+        """The mask of the rows that sums include."""
         return self.not_null
 
     def _sum(self, rows: Sequence[int], average: bool) -> Cell:
-        # NULL, the only None among the addends, is not in the rows.
+        # The mask excludes NULL, the only None among the addends.
         total = sum_like_sqlite([self.addends[row] for row in rows], average)  # type: ignore
         return None if total != total else total
 
 
 def sane_value(value: Cell) -> Cell:
-    """A number where the value is one, as text or not; other text in a plain form.
+    """Converts numbers and numeric text to float, and other text to a plain form.
 
     Example:
         >>> [sane_value(value) for value in (7, "1,200.5", "1,2", " John  LONG")]
@@ -166,13 +166,13 @@ def sane_value(value: Cell) -> Cell:
     if value is None or value != value:
         return None
     if not isinstance(value, str):
-        return float(value) + 0.0  # without a negative zero
+        return float(value) + 0.0  # turns -0.0 into 0.0
     text = " ".join(unicodedata.normalize("NFC", value.casefold()).split())
     return float(text.replace(",", "")) + 0.0 if NUMBER.fullmatch(text) else text
 
 
 class SaneColumn(Column):
-    """A column under the sane semantics, see the module.
+    """A column under the sane semantics, see the module docstring.
 
     Example:
         >>> column = SaneColumn(["1,200", "dnf", "90"], "text")
@@ -193,7 +193,7 @@ class SaneColumn(Column):
         kind = self.not_null & ~self.numeric if isinstance(bound, str) else self.numeric
         return equal, above & kind, below & kind
 
-    def beaten_by(self, value: Cell) -> tuple[int, int]:
+    def rows_beating(self, value: Cell) -> tuple[int, int]:
         _, above, below = self.compare(value)
         numbers = self.numeric if isinstance(value, str) else 0
         return above | numbers, below | numbers
@@ -221,15 +221,15 @@ class SaneColumn(Column):
 
 
 class TypedTable:
-    """All columns of a table, and where its texts are.
+    """The columns of a table under one semantics, indexed by value.
 
     Attributes:
-        columns: as `Semantics` says.
+        columns: `Column` or `SaneColumn`.
         num_rows: R.
         every_row: mask of all rows.
-        holders: the columns that a span of the question may be equal in, for each bound value,
+        holders: for each bound value, the columns in which a span of the question may equal it,
             with the mask of rows. Under the official semantics these are text columns.
-        longest: of the texts in ``holders``, in characters.
+        longest: length of the longest text in ``holders``, in characters.
     """
 
     def __init__(self, table: Table, semantics: Semantics = "official"):
@@ -244,30 +244,30 @@ class TypedTable:
         self.num_rows = len(table.rows)
         self.every_row = (1 << self.num_rows) - 1
         self.holders: dict[Cell, list[tuple[int, int]]] = {}
-        for place, column in enumerate(self.columns):
+        for index, column in enumerate(self.columns):
             if semantics == "sane" or column.type == "text":
-                for value, mask in column.places.items():
-                    self.holders.setdefault(value, []).append((place, mask))
+                for value, mask in column.rows_by_value.items():
+                    self.holders.setdefault(value, []).append((index, mask))
         self.longest = max((len(text) for text in self.holders if isinstance(text, str)), default=0)
 
     @functools.cached_property
     def sums(self) -> np.ndarray:
-        """``[R, 3 S]`` float64: what each cell adds to a sum, 1 if it takes part, 1 if not NULL."""
+        """``[R, 3 S]`` float64: each cell's addend, 1 if sums include it, 1 if it is not NULL."""
         addends = [column.addend_array for column in self.columns]
         masks = [column.addend_mask for column in self.columns]
         masks += [column.not_null for column in self.columns]
-        return np.concatenate([np.stack(addends), bits_of(masks, self.num_rows)]).T
+        return np.concatenate([np.stack(addends), masks_to_matrix(masks, self.num_rows)]).T
 
     @functools.cached_property
     def rounding(self) -> np.ndarray:
-        """``[S]`` float64: how far two float64 sums of the same cells can be from one another."""
+        """``[S]`` float64: bound on the difference between two float64 sums of the same cells."""
         with np.errstate(over="ignore"):
             sizes = np.array([np.abs(column.addend_array).sum() for column in self.columns])
             return 4 * (self.num_rows + 2) * np.finfo(np.float64).eps * sizes
 
     @functools.cached_property
     def exact_sums(self) -> np.ndarray:
-        """``[S]`` bool: whether sums are the same in any order of their addends."""
+        """``[S]`` bool: whether sums are exact, so that the order of addends does not matter."""
         return np.array([_is_exact(column.addend_array) for column in self.columns], bool)
 
 
@@ -276,11 +276,11 @@ typed_sane = IdentityCache(functools.partial(TypedTable, semantics="sane"))
 
 
 def typed_table(table: Table, semantics: Semantics = "official") -> TypedTable:
-    """`TypedTable`, kept for the tables used last.
+    """Returns the `TypedTable` of a table, cached for the most recently used tables.
 
     Raises:
-        InputError: no such semantics, or a cell that SQLite cannot hold.
-        TypeError: ``table`` is no `Table`.
+        InputError: the semantics does not exist, or SQLite cannot hold a cell.
+        TypeError: ``table`` is not a `Table`.
     """
     if not isinstance(table, Table):
         raise TypeError(f"table: expected a Table, found {type(table).__name__}")
@@ -289,25 +289,25 @@ def typed_table(table: Table, semantics: Semantics = "official") -> TypedTable:
 
 
 def _is_exact(addends: np.ndarray) -> bool:
-    """Whether these are integers, NaN and infinity are not, whose sum is exact in float64."""
+    """Whether these are finite integers whose sum is exact in float64."""
     return bool((addends == np.rint(addends)).all() and np.abs(addends).sum() < _EXACT)
 
 
-def rows_of(mask: int) -> list[int]:
-    """The rows of a mask, ascending.
+def mask_rows(mask: int) -> list[int]:
+    """The rows in a mask, ascending.
 
     Example:
-        >>> rows_of(0b1101)
+        >>> mask_rows(0b1101)
         [0, 2, 3]
     """
     return [row for row, bit in enumerate(bin(mask)[:1:-1]) if bit == "1"]
 
 
-def bits_of(masks: Sequence[int], num_rows: int) -> np.ndarray:
+def masks_to_matrix(masks: Sequence[int], num_rows: int) -> np.ndarray:
     """Masks as ``[M, R]`` float64, 1 for the rows in them.
 
     Example:
-        >>> bits_of([0b001, 0b110], 3).tolist()
+        >>> masks_to_matrix([0b001, 0b110], 3).tolist()
         [[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]]
     """
     size = (num_rows + 7) // 8

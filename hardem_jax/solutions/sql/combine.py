@@ -1,7 +1,7 @@
-"""Sets of conditions by the rows that meet them all.
+"""Enumerates sets of conditions, grouped by the rows that satisfy them.
 
-Two conditions with the same rows are interchangeable, and so are two sets of them: the search
-goes over distinct masks, and only the sets whose result is the answer are ever written out.
+Conditions with the same rows are interchangeable, and so are sets of conditions: the search goes
+over distinct row masks and only writes out the sets whose result is the answer.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from hardem_jax.solutions.sql.rules import SqlRules
 
 
 class Clause(NamedTuple):
-    """What one column is asked: a condition, or several if the rules allow it.
+    """A condition on one column, or several if the rules allow it.
 
     Attributes:
         size: number of conditions.
-        code: their positions in the list of all conditions, as the digits of a number whose base
-            is the length of the list, or 2 if that is more.
-        mask: the rows that meet them; at least one.
-        behind: position of the first clause of the next column.
+        code: their indices in the list of all conditions, as digits of a number in base
+            `Combinations.base`.
+        mask: the rows that satisfy them all; at least one.
+        next_column: index of the first clause of the next column.
     """
 
     size: int
     code: int
     mask: int
-    behind: int
+    next_column: int
 
 
 class Combinations:
@@ -38,13 +38,14 @@ class Combinations:
 
     Args:
         conditions: sorted, see `find_conditions`.
-        table: of ``rules.semantics``.
-        rules: how many there may be, and on which columns.
+        table: built with ``rules.semantics``.
+        rules: how many conditions are allowed, and on which columns.
 
     Attributes:
-        base: of codes.
-        max_conditions: at most that of the rules, less where `SqlRules.max_combinations` says so.
-        levels: at k, the number of sets of k conditions for each mask of rows.
+        base: base of the codes, the number of conditions but at least 2.
+        max_conditions: maximum number of conditions, that of the rules unless
+            `SqlRules.max_combinations` lowers it.
+        levels: at k, the number of sets of k conditions for each row mask.
     """
 
     def __init__(self, conditions: Sequence[SpanCondition], table: TypedTable, rules: SqlRules):
@@ -53,8 +54,8 @@ class Combinations:
         merged: list[Counter[tuple[int, int]]] = []
         for _, group in itertools.groupby(enumerate(conditions), key=lambda item: item[1].column):
             clauses = list(_clauses(list(group), self.base, rules))
-            behind = len(self._clauses) + len(clauses)
-            self._clauses += [Clause(*clause, behind) for clause in clauses]
+            next_column = len(self._clauses) + len(clauses)
+            self._clauses += [Clause(*clause, next_column) for clause in clauses]
             merged.append(Counter((size, mask) for size, _, mask in clauses))
         self._every_row = table.every_row
         self.max_conditions = _affordable(merged, rules)
@@ -63,15 +64,15 @@ class Combinations:
     def write_out(
         self, size: int, wanted: Mapping[int, int], limit: int | None = None
     ) -> tuple[list[int], list[int]]:
-        """The sets of some conditions whose rows are wanted, in the order of their conditions.
+        """Lists the sets of ``size`` conditions whose rows are wanted, in order.
 
         Args:
             size: number of conditions.
-            wanted: mask of rows -> what to call it.
-            limit: how many sets, the first; None for all.
+            wanted: row mask -> its name, an integer.
+            limit: return only the first ``limit`` sets; None for all.
 
         Returns:
-            Their codes, ascending, and what their masks are called.
+            Their codes, ascending, and the names of their masks.
         """
         if size == 0:
             return ([0], [wanted[self._every_row]]) if self._every_row in wanted else ([], [])
@@ -79,7 +80,7 @@ class Combinations:
         return self._tails(self._every_row, 0, size, wanted, limit, memory)
 
     def _tails(self, mask, start, size, wanted, limit, memory):
-        """Codes and names of the sets that the clauses from ``start`` on complete."""
+        """Codes and names of the sets completed by ``size`` conditions from ``start`` on."""
         if (known := memory.get((mask, start, size))) is not None:
             return known
         codes, names = [], []
@@ -91,8 +92,8 @@ class Combinations:
                 if (name := wanted.get(rows)) is not None:
                     codes.append(clause.code)
                     names.append(name)
-            elif clause.behind < len(self._clauses):
-                tails = self._tails(rows, clause.behind, left, wanted, limit, memory)
+            elif clause.next_column < len(self._clauses):
+                tails = self._tails(rows, clause.next_column, left, wanted, limit, memory)
                 high = clause.code * self.base**left
                 codes += [high + code for code in tails[0]]
                 names += tails[1]
@@ -104,24 +105,24 @@ class Combinations:
 
 
 def _clauses(group, base: int, rules: SqlRules):
-    """Size, code and mask of what one column may be asked, sorted as rows of Z are."""
+    """Size, code and mask of the allowed clauses on one column, in the order of Z."""
     if not rules.shared_columns:
-        return [(1, place, condition.mask) for place, condition in group]
-    found = []
+        return [(1, index, condition.mask) for index, condition in group]
+    clauses = []
     for size in range(1, rules.max_conditions + 1):
         for chosen in itertools.combinations(group, size):
             if mask := _joint_mask([condition for _, condition in chosen], rules):
-                places = [place for place, _ in chosen]
-                code = sum(p * base ** (size - 1 - i) for i, p in enumerate(places))
-                # A column that is asked less comes later: what follows has higher positions.
-                order = places + [base] * (rules.max_conditions - size)
-                found.append((order, (size, code, mask)))
-    return [clause for _, clause in sorted(found)]
+                indices = [index for index, _ in chosen]
+                code = sum(p * base ** (size - 1 - i) for i, p in enumerate(indices))
+                # Shorter clauses sort later: they are followed by a later column, of higher index.
+                order = indices + [base] * (rules.max_conditions - size)
+                clauses.append((order, (size, code, mask)))
+    return [clause for _, clause in sorted(clauses)]
 
 
 def _joint_mask(conditions: Sequence[SpanCondition], rules: SqlRules) -> int:
     if rules.semantics == "official":
-        # All are bound to the last value, which is not above, equal or below at once.
+        # All are bound to the last value, for which different operators exclude one another.
         same = len({condition.operator for condition in conditions}) == 1
         return conditions[-1].mask if same else 0
     mask = -1
@@ -131,7 +132,7 @@ def _joint_mask(conditions: Sequence[SpanCondition], rules: SqlRules) -> int:
 
 
 def _affordable(merged: Sequence[Counter[tuple[int, int]]], rules: SqlRules) -> int:
-    """The largest number of conditions with no more combinations than the rules allow."""
+    """The largest number of conditions whose combinations the rules still allow."""
     counts = [1] + [0] * rules.max_conditions
     for column in merged:
         sizes = Counter(size for size, _ in column)
@@ -149,7 +150,7 @@ def _levels(
     levels: list[dict[int, int]] = [{every_row: 1} if every_row else {}]
     levels += [{} for _ in range(max_conditions)]
     for column in merged:
-        # From above, so that no set gets two clauses of this column.
+        # Descending, so that no set gets two clauses on this column.
         for low in range(max_conditions - 1, -1, -1):
             for (size, mask), number in column.items():
                 if low + size > max_conditions:

@@ -1,10 +1,10 @@
-"""The conditions that the words of a question make up over the columns of a table."""
+"""Finds the conditions of Z_tot: spans of a question compared with the columns of a table."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,20 +17,20 @@ from hardem_jax.solutions.sql.values import ExecutionError, official_number
 
 EQUAL, ABOVE, BELOW = (OPERATORS.index(operator) for operator in "=><")
 
-# The longest numbers of a text: "1,000.5" is one, "1996,1997" are two.
+# The longest numbers of a text: "1,000.5" is one, "1996,1997" is two.
 _DIGITS = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+")
 _PART = re.compile(r"[0-9]+|[.,]")
-# So that codes of three (`Clause.code`) have less than 64 bits.
+# Keeps the codes of three conditions (`Clause.code`) below 64 bits.
 _MAX_CONDITIONS = 2**20
 _MAX_WORDS = np.iinfo(np.int16).max
 
 
 class SpanCondition(NamedTuple):
-    """A condition of Z_tot; sorted as Z is.
+    """A condition of Z_tot; sorts in the order of Z.
 
     Attributes:
-        column, operator: positions.
-        first, last: words of the value, inclusive.
+        column, operator: indices.
+        first, last: first and last word of the value, inclusive.
         mask: the rows for which it holds; at least one.
         value: what the cells are compared with.
     """
@@ -49,31 +49,36 @@ def find_conditions(
     """Every condition of Z_tot, in order, without duplicates.
 
     Args:
-        table: of ``rules.semantics``.
-        question: whose spans the values are.
+        table: built with ``rules.semantics``.
+        question: its spans are the values.
         words: ``[W, 2]`` from `split_words`.
         rules: what is allowed.
 
     Raises:
-        InputError: there are more words or more conditions than Z can number.
+        InputError: there are more words or conditions than the integers of Z can hold.
     """
     if len(words) > _MAX_WORDS:
         raise InputError(f"question: expected at most {_MAX_WORDS} words, found {len(words)}")
-    spans = _sane if rules.semantics == "sane" else _official
-    found = spans(table, question, words, rules)
+    generate = _sane if rules.semantics == "sane" else _official
+    candidates = generate(table, question, words, rules)
     if not rules.vacuous_conditions:
-        found = (condition for condition in found if condition.mask != table.every_row)
+        candidates = (c for c in candidates if c.mask != table.every_row)
     if rules.distinct_values:
-        seen: set[tuple[int, int, Cell]] = set()
-        # `add` returns None.
-        found = (
-            c for c in found
-            if not ((key := (c.column, c.operator, c.value)) in seen or seen.add(key))
-        )  # fmt: skip
-    conditions = sorted(itertools.islice(found, _MAX_CONDITIONS + 1))
+        candidates = _distinct(candidates)
+    conditions = sorted(itertools.islice(candidates, _MAX_CONDITIONS + 1))
     if len(conditions) > _MAX_CONDITIONS:
         raise InputError(f"question: expected at most {_MAX_CONDITIONS} conditions, found more")
     return conditions
+
+
+def _distinct(conditions: Iterable[SpanCondition]) -> Iterator[SpanCondition]:
+    """The first of the conditions with the same column, operator and value."""
+    seen: set[tuple[int, int, Cell]] = set()
+    for condition in conditions:
+        key = condition.column, condition.operator, condition.value
+        if key not in seen:
+            seen.add(key)
+            yield condition
 
 
 def _official(
@@ -81,16 +86,16 @@ def _official(
 ) -> Iterator[SpanCondition]:
     bounds = words.tolist()
     lowered = question.lower()
-    same_places = question.isascii()  # else a span in lower case need not be a span of `lowered`
-    # Spans beyond the longest text equal none, and numbers are found apart.
-    longest = len(question) if rules.ranges_on_text or not same_places else table.longest
+    same_offsets = question.isascii()  # otherwise lower-casing may change offsets
+    # Spans beyond the longest text equal no cell; numbers are handled separately below.
+    longest = len(question) if rules.ranges_on_text or not same_offsets else table.longest
     texts = [c for c, column in enumerate(table.columns) if column.type == "text"]
     for first, (start, _) in enumerate(bounds):
         for last in range(first, len(bounds)):
             end = bounds[last][1]
             if end - start > longest:
                 break
-            text = lowered[start:end] if same_places else question[start:end].lower()
+            text = lowered[start:end] if same_offsets else question[start:end].lower()
             for column, mask in table.holders.get(text, ()):
                 yield SpanCondition(column, EQUAL, first, last, mask, text)
             if rules.ranges_on_text:
@@ -138,10 +143,10 @@ def _ranges(
 def number_spans(
     question: str, bounds: Sequence[Sequence[int]], which: str
 ) -> Iterator[tuple[int, int, float]]:
-    """First word, last word and number of the spans that may face a real column.
+    """First word, last word and number of the spans that may be compared with a real column.
 
     Args:
-        question: their text.
+        question: the text.
         bounds: W pairs of character offsets.
         which: see `SqlRules.numbers`.
 
@@ -164,9 +169,9 @@ def number_spans(
         if question[start] not in "+-.0123456789":
             continue
         for last in range(first, len(bounds)):
-            behind, end = end, bounds[last][1]
+            previous_end, end = end, bounds[last][1]
             part = question[bounds[last][0] : end]
-            if last > first and (bounds[last][0] != behind or not _PART.fullmatch(part)):
+            if last > first and (bounds[last][0] != previous_end or not _PART.fullmatch(part)):
                 break
             if whole is not None and (start not in whole[0] or end not in whole[1]):
                 continue
@@ -175,7 +180,7 @@ def number_spans(
 
 
 def _boundaries(question: str) -> tuple[set[int], set[int]]:
-    """Where numbers that are part of no longer one start, with a sign or without, and end."""
+    """Offsets at which maximal numbers start, with or without a sign, and end."""
     starts, ends = set(), set()
     for match in _DIGITS.finditer(question):
         start, end = match.span()

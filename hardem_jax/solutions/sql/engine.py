@@ -1,12 +1,11 @@
-"""Execution of WikiSQL queries: f of semantic parsing (Min et al., 2019, section 3.2).
+"""Executes WikiSQL queries: f of semantic parsing (Min et al., 2019, section 3.2).
 
-Two engines give the same results. `OfficialEngine` hands the query to SQLite, as WikiSQL's official
-engine does (Zhong et al., 2017); `execute_sql` computes it from sorted columns, with bit masks over
-rows, without SQLite, and by other rules too. `hardem_jax.solutions.sql.values` lists the official
-rules for values; the rest of the official semantics is SQLite's.
+Two engines give the same results. `OfficialEngine` passes the query to SQLite, as WikiSQL's
+official engine does (Zhong et al., 2017); `execute_sql` computes it without SQLite, from sorted
+columns with row masks, and also supports other semantics. `hardem_jax.solutions.sql.values` lists
+the official rules for values; the rest of the official semantics is SQLite's.
 
-The text of a statement consists of the positions of columns, aggregators and operators alone.
-Headers, cells and values never are part of it.
+SQL statements refer to columns by index; they never contain headers, cells or values.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import sqlite3
 from pathlib import Path
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql.columns import Semantics, rows_of, typed_table
+from hardem_jax.solutions.sql.columns import Semantics, mask_rows, typed_table
 from hardem_jax.solutions.sql.types import AGGREGATORS, OPERATORS, Cell, Query, Table
 from hardem_jax.solutions.sql.values import (
     SQLITE_ERRORS,
@@ -29,11 +28,11 @@ from hardem_jax.solutions.sql.values import (
 
 
 class OfficialEngine:
-    """The official engine on SQLite.
+    """WikiSQL's official engine on SQLite.
 
     Args:
-        database: an official ``.db`` file, opened for reading only. None for tables in memory: a
-            table is stored when it is queried first, with its texts in lower case.
+        database: an official ``.db`` file, opened read-only. None for tables in memory: each is
+            stored when it is first queried, with its texts in lower case.
 
     Example:
         >>> from hardem_jax.solutions.sql.types import Condition
@@ -72,15 +71,15 @@ class OfficialEngine:
         """The result of a query.
 
         Args:
-            table: what the query is about; of an official file, only id and types count.
+            table: the table to query; with an official file, only its id and types are used.
             query: any number of conditions, in any order.
 
         Returns:
-            The selected cells in the order of the rows, or one aggregate. An aggregate over no row
+            The selected cells in the order of the rows, or one aggregate. An aggregate over no rows
             is None; a count is 0.
 
         Raises:
-            ExecutionError: there is no result, see `ExecutionError`.
+            ExecutionError: the query cannot be executed.
             InputError: the table is not in the file, or has a cell that SQLite cannot hold.
         """
         check_query(table, query)
@@ -99,34 +98,34 @@ class OfficialEngine:
     def _store(self, table: Table) -> str:
         name = f"stored{self._stored}"
         self._stored += 1
-        columns = ", ".join(f"col{place} {kind}" for place, kind in enumerate(table.types))
-        places = ", ".join("?" * len(table.types))
+        columns = ", ".join(f"col{index} {kind}" for index, kind in enumerate(table.types))
+        placeholders = ", ".join("?" * len(table.types))
         try:
             self._connection.execute(f"CREATE TABLE {name} ({columns})")
             rows = map(in_lower_case, table.rows)
-            self._connection.executemany(f"INSERT INTO {name} VALUES ({places})", rows)
+            self._connection.executemany(f"INSERT INTO {name} VALUES ({placeholders})", rows)
         except SQLITE_ERRORS as error:
-            raise InputError(f"table {table.id}: expected cells for SQLite, {error}") from error
+            raise InputError(f"table {table.id}: SQLite cannot store a cell ({error})") from error
         return name
 
     def _drop(self, name: str) -> None:
         self._connection.execute(f"DROP TABLE {name}")
 
     def _find(self, table: Table) -> str:
-        """Quoted name of the table in an official file."""
+        """Returns the quoted name of the table in an official file."""
         name = table.id
         if not name.startswith("table"):
             name = f"table_{name.replace('-', '_')}"
         quoted = '"' + name.replace('"', '""') + '"'
         try:
-            found = self._connection.execute(
+            rows = self._connection.execute(
                 "SELECT lower(type) FROM pragma_table_info(?) ORDER BY cid", (name,)
             ).fetchall()
         except SQLITE_ERRORS as error:
             raise InputError(f"{self._database}: {error}") from error
-        if not found:
-            raise InputError(f"{self._database}: expected table {name!r}, found none of this name")
-        types = tuple(kind for (kind,) in found)
+        if not rows:
+            raise InputError(f"{self._database}: expected a table {name!r}, found none")
+        types = tuple(kind for (kind,) in rows)
         if types != table.types:
             raise InputError(
                 f"{self._database}, table {table.id}: expected columns {table.types}, found {types}"
@@ -137,21 +136,22 @@ class OfficialEngine:
 def execute_sql(
     table: Table, query: Query, *, semantics: Semantics = "official", as_written: bool = False
 ) -> list[Cell]:
-    """f(z), without SQLite.
+    """f(z), computed without SQLite.
 
-    The columns of the tables used last are kept sorted; on those a query takes a few microseconds.
+    Sorted columns are cached for the most recently used tables; a query on one of them takes a few
+    microseconds.
 
     Args:
-        table: what the query is about.
+        table: the table to query.
         query: any number of conditions, in any order.
-        semantics: "official" gives what `OfficialEngine` does; "sane" binds each condition's own
-            value, and compares as `hardem_jax.solutions.sql.columns` says.
-        as_written: False gives cells as they are compared: text in lower case, with "sane"
-            semantics without superfluous blanks, too. True gives selected cells, MAX and MIN as
-            the table holds them, to show them to people.
+        semantics: "official" gives the results of `OfficialEngine`; "sane" binds each condition's
+            own value and compares as described in `hardem_jax.solutions.sql.columns`.
+        as_written: False returns cells as they are compared: text in lower case and, under "sane"
+            semantics, without superfluous blanks. True returns selected cells, MAX and MIN as the
+            table holds them, for display.
 
     Raises:
-        ExecutionError: there is no such column; or, for the official engine, there is no result.
+        ExecutionError: a column does not exist, or the official engine cannot execute the query.
         InputError: the table has a cell that SQLite cannot hold.
 
     Example:
@@ -177,13 +177,12 @@ def execute_sql(
         mask &= columns[condition.column].compare(value)[condition.operator]
     selected = columns[query.select]
     if not query.aggregator:
-        found = selected.select(mask)
-        return _written(table, query.select, mask) if as_written else found
+        return _original_cells(table, query.select, mask) if as_written else selected.select(mask)
     value = selected.aggregate(query.aggregator, mask)
     if as_written and AGGREGATORS[query.aggregator] in ("max", "min") and value is not None:
-        return _written(table, query.select, mask & selected.places[value])[:1]
+        return _original_cells(table, query.select, mask & selected.rows_by_value[value])[:1]
     return [value]
 
 
-def _written(table: Table, column: int, mask: int) -> list[Cell]:
-    return [table.rows[row][column] for row in rows_of(mask)]
+def _original_cells(table: Table, column: int, mask: int) -> list[Cell]:
+    return [table.rows[row][column] for row in mask_rows(mask)]

@@ -1,14 +1,14 @@
 """SQL queries as solutions (Min et al., 2019, section 3.2): Z from a table, a question, an answer.
 
-Z_tot is every query of `SqlRules`; Z those of them that execute to the answer. They are not
-executed one by one. Each condition is a set of rows; sets of conditions with the same rows are the
-same to every aggregator, so each distinct set of rows is compared with the answer once per column
-and aggregator, in arrays; what is left is written out.
+Z_tot holds every query allowed by `SqlRules`; Z holds those that execute to the answer. They are
+not executed one by one: sets of conditions with the same rows have the same results, so each
+distinct set of rows is compared with the answer once per column and aggregator, in arrays, and
+only the matching queries are written out.
 
-The order of Z, whose first solution is that of first-only: by number of conditions, selected
-column, aggregator, and then by the first condition, the second and the third, each by column,
-operator, first word and last word. The conditions of a query are sorted in the same way, so that
-each set of conditions is one query.
+Z is ordered by number of conditions, selected column, aggregator, and then by the first, second
+and third condition, each by column, operator, first word and last word; "first-only" takes its
+first query. Conditions within a query are sorted in the same way, so that each set of conditions
+is one query.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hardem_jax.solutions.sql.columns import Semantics, TypedTable, sane_value, 
 from hardem_jax.solutions.sql.combine import Combinations
 from hardem_jax.solutions.sql.conditions import SpanCondition, find_conditions
 from hardem_jax.solutions.sql.engine import ExecutionError, OfficialEngine, execute_sql
-from hardem_jax.solutions.sql.results import OF_CELLS, matching, reaching
+from hardem_jax.solutions.sql.results import CELL_AGGREGATORS, results_equal, results_matching
 from hardem_jax.solutions.sql.rules import SqlRules
 from hardem_jax.solutions.sql.types import (
     AGGREGATORS,
@@ -65,10 +65,10 @@ class Solutions:
 
     Attributes:
         queries: ``[Z, ROW_WIDTH]`` int16, see `Query.from_row`; without duplicates, in the order
-            that the module describes.
+            described in the module docstring.
         size: number of solutions before `SqlRules.cap`.
-        max_conditions: of the queries that were tried; less than the rules allow where there were
-            too many combinations (`SqlRules.max_combinations`).
+        max_conditions: maximum number of conditions searched; below that of the rules if there
+            were too many combinations (`SqlRules.max_combinations`).
     """
 
     queries: np.ndarray
@@ -77,7 +77,7 @@ class Solutions:
 
     @property
     def cut(self) -> int:
-        """Solutions left out for the cap."""
+        """Number of solutions left out by the cap."""
         return self.size - len(self.queries)
 
 
@@ -92,31 +92,31 @@ def enumerate_sql(
 ) -> Solutions:
     """Z: every query of Z_tot that executes to the answer.
 
-    Questions on one table are best asked one after the other: what is made of a table is kept for
-    the tables used last.
+    Process the questions on one table consecutively: indexed tables are cached, but only the most
+    recently used ones.
 
     Args:
-        table: what the question is about.
-        question: whose words are the values of conditions.
-        answer: y, the result of the official engine: a list of cells, also if it is one cell. A
-            result is the answer if the lists are equal, regardless of case; the text "7" is not
-            the number 7. Ignored if there is ``match``.
+        table: the table of the question.
+        question: its spans are the values of conditions.
+        answer: y, the list of cells that the official engine returns, even for a single cell. A
+            result is correct if the lists are equal, ignoring case; the text "7" is not the
+            number 7. Ignored if ``match`` is given.
         rules: Z_tot; None for the default.
-        words: of the question; None for those of `split_words`.
-        match: whether a result is the answer, where equality is not what counts. It gets the list
-            that the engine returns, each distinct one once. Every column and aggregator over every
-            set of rows is executed for it, so that this is the slower way.
+        words: the words of the question; None for `split_words`.
+        match: decides whether a result is correct, if equality is not the criterion. It gets each
+            distinct result list once. This is slower, because every column and aggregator is
+            executed over every set of rows.
 
     Raises:
-        InputError: the table has a cell that SQLite cannot hold, or the question too many words.
-        TypeError: an argument is of another type, such as a string in place of a list of cells.
+        InputError: SQLite cannot hold a cell of the table, or the question has too many words.
+        TypeError: an argument has the wrong type, such as a string instead of a list of cells.
 
     Example:
         >>> rows = (("ann", 7.0), ("bo", 9.0), ("cy", 9.0))
         >>> table = Table("1-1", ("player", "no."), ("text", "real"), rows)
         >>> question = "Who has 7?"
-        >>> found = enumerate_sql(table, question, ["ann"])
-        >>> for row in found.queries:
+        >>> solutions = enumerate_sql(table, question, ["ann"])
+        >>> for row in solutions.queries:
         ...     print(Query.from_row(row, question, split_words(question)).text(table.header))
         SELECT MIN(player)
         SELECT player WHERE no. = '7'
@@ -158,35 +158,35 @@ def _valid(
     rules: SqlRules,
     match: Callable[[list[Cell]], bool] | None,
 ) -> np.ndarray:
-    """``[M, 6 S]`` bool: selected column, then aggregator, ascending."""
+    """``[M, 6 S]`` bool: which results are correct, by selected column and aggregator."""
     if not masks or not table.columns:
         return np.zeros((len(masks), 0), bool)
     if match is not None:
-        valid = matching(table, masks, match)
+        valid = results_matching(table, masks, match)
     else:
         if rules.semantics == "sane":
             answer = [sane_value(cell) for cell in answer]
-        valid = reaching(table, masks, answer)
+        valid = results_equal(table, masks, answer)
     if not rules.aggregates_of_one_row:
         single = np.array([mask.bit_count() == 1 for mask in masks])
-        valid[np.ix_(single, np.ones(len(table.columns), bool), OF_CELLS)] = False
+        valid[np.ix_(single, np.ones(len(table.columns), bool), CELL_AGGREGATORS)] = False
     return valid.reshape(len(masks), -1)
 
 
 def _whole(
     number: int, combinations: Combinations, names: dict[int, int], valid: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Selection and code of all queries with some number of conditions."""
+    """Selections and codes of all queries with ``number`` conditions."""
     codes, rows = combinations.write_out(number, names)
     used = np.flatnonzero(valid.any(0))
-    selected, place = np.nonzero(valid[:, used][rows].T)
-    yield used[selected], np.array(codes, np.int64)[place]
+    selected, index = np.nonzero(valid[:, used][rows].T)
+    yield used[selected], np.array(codes, np.int64)[index]
 
 
 def _beginning(
     number: int, combinations: Combinations, names: dict[int, int], valid: np.ndarray, limit: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The first of them, without writing out the others."""
+    """The first ``limit`` of them, without writing out the others."""
     for selected in np.flatnonzero(valid.any(0)).tolist():
         wanted = {mask: m for mask, m in names.items() if valid[m, selected]}
         codes, _ = combinations.write_out(number, wanted, limit)
@@ -207,7 +207,7 @@ def _rows(
     rows[:, 0], rows[:, 1] = np.divmod(selected, len(AGGREGATORS))
     rows[:, 2] = number
     table = np.array([condition[:4] for condition in conditions], np.int16)
-    for place in range(number):
-        positions = codes // base ** (number - 1 - place) % base
-        rows[:, 3 + 4 * place : 7 + 4 * place] = table[positions]
+    for i in range(number):
+        indices = codes // base ** (number - 1 - i) % base
+        rows[:, 3 + 4 * i : 7 + 4 * i] = table[indices]
     return rows

@@ -1,4 +1,4 @@
-"""Which selected columns and aggregates over given rows are the answer."""
+"""Tests which selected columns and aggregates over given rows are the answer."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hardem_jax.solutions.sql.columns import Column, TypedTable, bits_of
+from hardem_jax.solutions.sql.columns import Column, TypedTable, masks_to_matrix
 from hardem_jax.solutions.sql.types import AGGREGATORS, Cell
 from hardem_jax.solutions.sql.values import ExecutionError
 
 NONE, MAX, MIN, COUNT, SUM, AVG = range(len(AGGREGATORS))
-#: Aggregators that give a cell back if it is the only one.
-OF_CELLS = np.isin(np.arange(len(AGGREGATORS)), (MAX, MIN, SUM, AVG))
+#: Aggregators that return the cell itself if there is only one.
+CELL_AGGREGATORS = np.isin(np.arange(len(AGGREGATORS)), (MAX, MIN, SUM, AVG))
 
-# Of a temporary array: 8 MiB of float64.
+# Limits a temporary array to 8 MiB of float64.
 _MAX_ELEMENTS = 2**20
 
 
-def reaching(table: TypedTable, masks: Sequence[int], answer: Sequence[Cell]) -> np.ndarray:
-    """Whether the result of a query is the answer, cell by cell and in order.
+def results_equal(table: TypedTable, masks: Sequence[int], answer: Sequence[Cell]) -> np.ndarray:
+    """Whether the result of each query equals the answer, cell by cell and in order.
 
-    A result of more than one cell is compared where the right number of cells with right values
-    is left. Sums in float64 are compared where they are close: then SQLite's own summation
-    decides.
+    Array operations rule out most queries: lists with the wrong length or other cells, and float64
+    sums too far from the answer. The rest are executed; for sums, SQLite's own summation decides.
 
     Args:
         table: R rows, S columns.
@@ -38,12 +37,12 @@ def reaching(table: TypedTable, masks: Sequence[int], answer: Sequence[Cell]) ->
     tests = _one_cell(table, answer[0]) if len(answer) == 1 else [
         _rows_holding(column, answer) for column in columns
     ]  # fmt: skip
-    tests = bits_of(tests, num_rows).T
+    tests = masks_to_matrix(tests, num_rows).T
     valid = np.zeros((len(masks), len(columns), len(AGGREGATORS)), bool)
     step = max(1, _MAX_ELEMENTS // max(num_rows, tests.shape[1]))
     for start in range(0, len(masks), step):
         block = slice(start, start + step)
-        bits = bits_of(masks[block], num_rows)
+        bits = masks_to_matrix(masks[block], num_rows)
         if len(answer) == 1:
             _judge_cells(table, masks[block], bits, tests, answer[0], valid[block])
         else:
@@ -51,10 +50,10 @@ def reaching(table: TypedTable, masks: Sequence[int], answer: Sequence[Cell]) ->
     return valid
 
 
-def matching(
+def results_matching(
     table: TypedTable, masks: Sequence[int], match: Callable[[list[Cell]], bool]
 ) -> np.ndarray:
-    """As `reaching`, for any idea of an answer: ``match`` sees each distinct result once."""
+    """As `results_equal`, but ``match`` decides; it is called once for each distinct result."""
     known: dict[tuple[tuple[type, Cell], ...], bool] = {}
     valid = np.zeros((len(masks), len(table.columns), len(AGGREGATORS)), bool)
     for m, mask in enumerate(masks):
@@ -66,27 +65,27 @@ def matching(
                     )
                 except ExecutionError:
                     continue
-                # With types, since 1 and 1.0 are equal and `match` may look at them as text.
+                # With types: 1 and 1.0 are equal, but `match` may compare them as text.
                 key = tuple((type(cell), cell) for cell in result)
-                if (found := known.get(key)) is None:
-                    found = known[key] = bool(match(result))
-                valid[m, s, aggregator] = found
+                if (is_match := known.get(key)) is None:
+                    is_match = known[key] = bool(match(result))
+                valid[m, s, aggregator] = is_match
     return valid
 
 
 def _rows_holding(column, answer: Sequence[Cell]) -> int:
     mask = 0
     for cell in set(answer):
-        mask |= column.nulls if cell is None else column.places.get(cell, 0)
+        mask |= column.nulls if cell is None else column.rows_by_value.get(cell, 0)
     return mask
 
 
 def _one_cell(table: TypedTable, cell: Cell) -> list[int]:
-    """Masks of the rows that hold the cell, and of those that keep it from being max and min."""
+    """Masks of the rows that hold the cell, and of those that keep it from being MAX and MIN."""
     equal, above, below = [], [], []
     for column in table.columns:
         held = _rows_holding(column, [cell])
-        beaten = column.beaten_by(cell) if held else (0, 0)
+        beaten = column.rows_beating(cell) if held else (0, 0)
         equal.append(held)
         above.append(beaten[0])
         below.append(beaten[1])
@@ -94,8 +93,8 @@ def _one_cell(table: TypedTable, cell: Cell) -> list[int]:
 
 
 def _judge_lists(table, masks, bits, tests, answer, valid) -> None:
-    right_number = bits.sum(1) == len(answer)
-    candidates = right_number[:, None] & (bits @ tests == len(answer))
+    correct_length = bits.sum(1) == len(answer)
+    candidates = correct_length[:, None] & (bits @ tests == len(answer))
     for m, s in np.argwhere(candidates).tolist():
         valid[m, s, NONE] = table.columns[s].select(masks[m]) == answer
 
@@ -104,7 +103,7 @@ def _judge_cells(table, masks, bits, tests, cell, valid) -> None:
     equal, above, below = np.split(bits @ tests, 3, axis=1)
     held = equal > 0
     valid[..., NONE] = held & (bits.sum(1) == 1)[:, None]
-    with np.errstate(all="ignore"):  # cells may be infinite, sets of rows without a number
+    with np.errstate(all="ignore"):  # infinite cells, sets of rows without numbers
         addends, numbers, counts = np.split(bits @ table.sums, 3, axis=1)
         averages = addends / numbers
     if cell is None:
@@ -117,10 +116,10 @@ def _judge_cells(table, masks, bits, tests, cell, valid) -> None:
         return
     valid[..., COUNT] = counts == _as_float(cell)
     for aggregator, values in ((SUM, addends), (AVG, averages)):
-        found = equal_sums(table, values, numbers, cell)
-        for m, s in np.argwhere(found.uncertain).tolist():
-            found.certain[m, s] = _executes_to(table.columns[s], aggregator, masks[m], cell)
-        valid[..., aggregator] |= found.certain
+        sums = equal_sums(table, values, numbers, cell)
+        for m, s in np.argwhere(sums.uncertain).tolist():
+            sums.certain[m, s] = _executes_to(table.columns[s], aggregator, masks[m], cell)
+        valid[..., aggregator] |= sums.certain
 
 
 class _Sums(NamedTuple):
@@ -129,11 +128,11 @@ class _Sums(NamedTuple):
 
 
 def equal_sums(table: TypedTable, values: np.ndarray, numbers: np.ndarray, cell: Cell) -> _Sums:
-    """Which of the values, added up in any order, are the cell, and which may be."""
+    """Which sums or averages are certain to equal the cell, and which may equal it."""
     target, some = _as_float(cell), numbers > 0
-    # Without fractions and large numbers, no order of summation rounds.
+    # Without fractions and large numbers, sums are exact in any order.
     certain = some & table.exact_sums & (values == target)
-    if cell is None:  # as a sum of numbers, only what is no number
+    if cell is None:  # SQLite returns NULL for a sum that is NaN
         return _Sums(certain, some & ~np.isfinite(values))
     with np.errstate(all="ignore"):
         far = np.abs(values - target) > table.rounding
@@ -148,7 +147,7 @@ def _executes_to(column: Column, aggregator: int, mask: int, cell: Cell) -> bool
 
 
 def _as_float(cell: Cell) -> float:
-    """NaN, which nothing is equal to, for NULL and beyond float64."""
+    """The cell as float64; NaN, which equals nothing, for NULL, text and overflow."""
     try:
         return float(cell)  # type: ignore[arg-type]
     except (TypeError, OverflowError):

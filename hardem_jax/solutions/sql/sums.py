@@ -1,9 +1,9 @@
 """Sums and averages as SQLite computes them, to the last bit.
 
-SQLite adds from the first row to the last. Releases before 3.43 add float64 as they come; later
-ones compensate for rounding (Kahan, Babuska, Neumaier), so that last bits may differ: of
-0.1 + 0.2 + 0.3, for one. `sum_like_sqlite` does as the SQLite of this Python does, and an answer
-that another release wrote may be missed by a bit. Sums of integers are the same in all of them.
+SQLite adds from the first row to the last. Releases before 3.43 add float64 naively; later ones
+compensate for rounding (Kahan, Babuska, Neumaier), so that last bits may differ, for example in
+0.1 + 0.2 + 0.3. `sum_like_sqlite` follows the SQLite of this Python, so an answer computed by
+another release may differ in the last bit. Sums of integers are the same in all releases.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from hardem_jax.solutions.sql.values import ExecutionError
 COMPENSATED_SUMS = sqlite3.sqlite_version_info >= (3, 43)
 
 _INT64 = 2**63
-# Integers whose float64 arithmetic is exact, less a factor of 2; SQLite splits larger ones.
+# Integers up to here have exact float64 arithmetic; SQLite splits larger ones.
 _EXACT = 2**52
 
 
 def sum_like_sqlite(
     addends: Sequence[int | float], average: bool = False, compensated: bool = COMPENSATED_SUMS
 ) -> int | float:
-    """SQLite's sum, or average, in the order given.
+    """SQLite's sum or average, in the order given.
 
     Args:
-        addends: at least one; integers of 64 bits and float64.
-        average: divide by their number.
-        compensated: as from SQLite 3.43 on.
+        addends: at least one; 64-bit integers and float64.
+        average: divide by the number of addends.
+        compensated: sum as in SQLite 3.43 and later.
 
     Returns:
-        An integer if all addends are, and no average is asked for. NaN is NULL in SQLite.
+        An integer for the sum of integers, otherwise a float. NaN is NULL in SQLite.
 
     Raises:
-        ExecutionError: integers sum up to more than 64 bits; from SQLite 3.43 on, only if there is
-            no float among the addends, before that, if none comes first.
+        ExecutionError: a sum of integers exceeds 64 bits. A float among the addends prevents this
+            in SQLite 3.43 and later; before, only one that precedes the overflow.
 
     Example:
         >>> [sum_like_sqlite([0.1, 0.2, 0.3], compensated=flag) for flag in (False, True)]
         [0.6000000000000001, 0.6]
     """
     leading, integer, overflow = _leading_integers(addends)
-    if overflow and compensated:  # a float further behind makes good for it
+    if overflow and compensated:  # a float anywhere turns the sum into a float
         overflow = all(isinstance(addend, int) for addend in addends)
     if overflow and not average:
-        raise ExecutionError("expected a sum of 64 bits, found a larger one")
+        raise ExecutionError("expected a 64-bit sum, found a larger one")
     if leading == len(addends) and not average:
         return integer
     if compensated:
@@ -57,13 +57,13 @@ def sum_like_sqlite(
 
 
 def _leading_integers(addends: Sequence[int | float]) -> tuple[int, int, bool]:
-    """How many integers come first, their sum, and whether more would exceed 64 bits."""
+    """The number of leading integers, their sum, and whether the next one would overflow it."""
     integer = 0
-    for place, addend in enumerate(addends):
+    for count, addend in enumerate(addends):
         if not isinstance(addend, int):
-            return place, integer, False
+            return count, integer, False
         if not -_INT64 <= integer + addend < _INT64:
-            return place, integer, True
+            return count, integer, True
         integer += addend
     return len(addends), integer, False
 
@@ -88,9 +88,9 @@ def _compensated(integer: int, addends: Sequence[int | float]) -> float:
 
 
 def _parts(addend: int | float) -> tuple[float, ...]:
-    """A float, or the two that SQLite makes of an integer that float64 may not hold.
+    """A float, or the two floats into which SQLite splits an integer too large for float64.
 
-    Without `math.fmod`, for which the integer would be rounded to float64 first.
+    Avoids `math.fmod`, which would round the integer to float64 first.
     """
     if isinstance(addend, float) or -_EXACT < addend < _EXACT:
         return (float(addend),)

@@ -1,4 +1,4 @@
-"""Tables, queries and the words of a question: what every SQL room shares.
+"""Tables, queries and the words of a question.
 
 Z_tot of the paper's third category (Min et al., 2019, section 3.2) is every non-nested query with
 at most three conditions
@@ -6,7 +6,7 @@ at most three conditions
     SELECT aggregator(column) WHERE column operator value AND ...
 
 whose values are spans of the question. One query is a `Query`; a whole set Z is an integer
-array, see `Query.to_row`.
+array, see `Query.from_row`.
 """
 
 import re
@@ -19,13 +19,13 @@ import numpy as np
 from hardem_jax.solutions.arguments import check_many, check_text, check_texts
 
 AGGREGATORS = ("", "max", "min", "count", "sum", "avg")
-"""In the order of the official files; "" selects the cells themselves."""
+"""In the order of the official files; "" selects plain cells."""
 
 OPERATORS = ("=", ">", "<")
 """In the order of the official files."""
 
 MAX_CONDITIONS = 3
-"""K of the paper."""
+"""K in the paper."""
 
 ROW_WIDTH = 3 + 4 * MAX_CONDITIONS
 
@@ -37,20 +37,20 @@ _CELL_TYPES = {str, float, int, type(None)}
 
 @dataclass(frozen=True)
 class Table:
-    """A table as the official files hold it.
+    """A table as in the official files.
 
-    Rows may be given as any sequences of cells, and cells as NumPy scalars.
+    Rows may be any sequences of cells, and cells may be NumPy scalars.
 
     Attributes:
         id: unique among the tables of a file.
-        header: the columns' names, duplicates allowed.
+        header: column names, duplicates allowed.
         types: "text" or "real" for each column.
-        rows: cells, as many in each row as there are columns; None is NULL. Text is in any case:
-            the engines compare it in lower case.
+        rows: cells, one per column; None is NULL. Text may be in any case: the engines compare it
+            in lower case.
 
     Raises:
-        ValueError: rows, names and types do not fit each other.
-        TypeError: a string in place of a list, or a cell that is no string, number or None.
+        ValueError: rows, names and types do not have the same length.
+        TypeError: a string instead of a list, or a cell that is not a string, number or None.
     """
 
     id: str
@@ -59,10 +59,10 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
 
     def __post_init__(self):
-        place = f"table {self.id}"
         for name in ("header", "types"):
-            object.__setattr__(self, name, check_texts(getattr(self, name), f"{place}: {name}"))
-        check_many(self.rows, f"{place}: rows", "rows")
+            texts = check_texts(getattr(self, name), f"table {self.id}: {name}")
+            object.__setattr__(self, name, texts)
+        check_many(self.rows, f"table {self.id}: rows", "rows")
         object.__setattr__(self, "rows", tuple(map(self._row, self.rows)))
         if len(self.types) != len(self.header):
             raise ValueError(f"table {self.id}: {len(self.header)} names, {len(self.types)} types")
@@ -82,15 +82,15 @@ class Table:
         return tuple(plain_cell(cell, f"table {self.id}: row {list(row)!r}") for cell in row)
 
 
-def plain_cell(cell: Any, place: str) -> Cell:
-    """A cell as Python has it, without NumPy.
+def plain_cell(cell: Any, where: str) -> Cell:
+    """Converts a cell to a plain Python value.
 
     Args:
         cell: a string, a number, True, False or None.
-        place: begins the message.
+        where: the start of the error message.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: the cell is something else.
 
     Example:
         >>> plain_cell(np.int64(7), "answer"), plain_cell(np.str_("Ann"), "answer")
@@ -99,17 +99,17 @@ def plain_cell(cell: Any, place: str) -> Cell:
     if type(cell) in _CELL_TYPES:
         return cell
     plain = cell.item() if isinstance(cell, np.generic) else cell
-    if isinstance(plain, bool):  # as SQLite has them
+    if isinstance(plain, bool):  # SQLite stores booleans as integers
         return int(plain)
     if type(plain) not in _CELL_TYPES:
         expected = "expected strings, numbers or None as cells"
-        raise TypeError(f"{place}: {expected}, found {type(cell).__name__} {cell!r}")
+        raise TypeError(f"{where}: {expected}, found {type(cell).__name__} {cell!r}")
     return plain
 
 
 @dataclass(frozen=True)
 class Condition:
-    """``column operator value``, column and operator (`OPERATORS`) by position."""
+    """``column operator value``, with column and operator (`OPERATORS`) by index."""
 
     column: int
     operator: int
@@ -121,8 +121,8 @@ class Query:
     """A non-nested query.
 
     Attributes:
-        select: position of the selected column.
-        aggregator: position in `AGGREGATORS`.
+        select: index of the selected column.
+        aggregator: index in `AGGREGATORS`.
         conditions: joined by AND.
 
     Example:
@@ -141,26 +141,26 @@ class Query:
 
     @classmethod
     def from_row(cls, row, question: str, words: np.ndarray) -> "Query":
-        """The query that a row of Z stands for.
+        """The query encoded by a row of Z.
 
         Args:
             row: [ROW_WIDTH] integers: selected column, aggregator, number of conditions, then
-                column, operator, first word and last word (inclusive) of each condition; what
-                lies behind the last condition is ignored.
-            question: text that the values are cut from.
+                column, operator, first word and last word (inclusive) of each condition; entries
+                after the last condition are ignored.
+            question: the text whose spans are the values.
             words: [W, 2] character offsets, see `split_words`.
         """
         select, aggregator, count, *rest = (int(number) for number in row)
         conditions = []
-        for place in range(count):
-            column, operator, first, last = rest[4 * place : 4 * place + 4]
+        for i in range(count):
+            column, operator, first, last = rest[4 * i : 4 * i + 4]
             conditions.append(
                 Condition(column, operator, question[words[first, 0] : words[last, 1]])
             )
         return cls(select, aggregator, tuple(conditions))
 
     def text(self, header: tuple[str, ...]) -> str:
-        """For people to read; nothing executes it."""
+        """The query as readable SQL, for display only."""
         column = header[self.select]
         selected = (
             f"{AGGREGATORS[self.aggregator].upper()}({column})" if self.aggregator else column
@@ -174,11 +174,11 @@ class Query:
 
 
 def split_words(question: str) -> np.ndarray:
-    """Where the words of a question lie.
+    """Returns the offsets of the words of a question.
 
-    A word is a run of letters and digits, or one other character that is no blank: every boundary
-    between words is a boundary between wordpieces of BERT's tokenizers, so a span of words is a
-    span of wordpieces, whichever the vocabulary.
+    A word is a run of letters and digits, or one other non-blank character. Every word boundary is
+    a boundary between wordpieces of BERT's tokenizers, so a span of words is a span of wordpieces,
+    whatever the vocabulary.
 
     Returns:
         [W, 2] int32 character offsets, end exclusive.

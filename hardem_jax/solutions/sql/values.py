@@ -1,16 +1,16 @@
-"""Values of SQL conditions as the official engine binds them, and cells as SQLite has them.
+"""Converts values of conditions and cells as WikiSQL's official engine and SQLite do.
 
-WikiSQL's official engine (Zhong et al., 2017) binds the value of a condition by these rules:
+The official engine (Zhong et al., 2017) binds the value of a condition by these rules:
 
-- Text is lower-cased, and so are cells: the official files hold them in lower case already.
-  Letters are compared code point by code point, so that a decomposed "é" is not a composed one.
-- Against a real column, text becomes a number: the whole of it if it is a decimal number
-  (commas are left out, wherever they are), else the first digits in it, ``[-+]?\\d*\\.\\d+|\\d+``.
-  Without any, the query has no result but an `ExecutionError`.
-- Values are bound by column: of two conditions on one column, both have the last one's value.
+- Text and cells are lower-cased (the official files already are). Text is compared by code points,
+  so a decomposed "é" does not equal a composed one.
+- For a real column, text becomes a number: the whole text if it is a decimal number (ignoring
+  commas anywhere), otherwise the first number in it, ``[-+]?\\d*\\.\\d+|\\d+``. A text without one
+  raises an `ExecutionError`.
+- Values are bound by column: two conditions on one column both get the last one's value.
 
-Text becomes a number, and a number text, by SQLite's own conversions: they need not give the
-nearest float64, and differ between its releases and processors.
+SQLite's own conversions between text and numbers are used: they need not give the nearest float64,
+and they differ between releases and processors.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.types import AGGREGATORS, OPERATORS, Cell, Query, Table, plain_cell
 
 _FIRST_NUMBER = re.compile(r"[-+]?\d*\.\d+|\d+")
-# Texts whose number is plain: most of those in tables, and faster than to ask SQLite.
+# Most numeric texts in tables are plain integers, which need no SQLite query.
 _PLAIN_INTEGER = re.compile(r"-?[0-9]{1,15}")
 _STARTS_LIKE_A_NUMBER = re.compile(r"[\s+\-.0-9]")
-# What Python raises for what SQLite cannot hold: integers beyond 64 bits, lone surrogates.
+# Raised for values that SQLite cannot hold: integers beyond 64 bits, lone surrogates.
 SQLITE_ERRORS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
 _MAX_TABLES = 256
 
@@ -40,45 +40,46 @@ T = TypeVar("T")
 
 
 class ExecutionError(Exception):
-    """A query that the official engine cannot execute: a prediction that raises it is wrong."""
+    """The official engine cannot execute a query; as a prediction, such a query is wrong."""
 
 
 class IdentityCache(Generic[T]):
-    """What was made of an object, for the ``size`` objects used last.
+    """Caches a function's results for the ``size`` most recently used objects, by identity.
 
-    By identity, since tables that are equal may differ in SQL: 1 == 1.0, but as text they are not.
+    Identity, because equal tables may differ in SQL: 1 == 1.0, but their texts differ.
     """
 
     def __init__(self, make: Callable[..., T], size: int = _MAX_TABLES, drop=lambda value: None):
         self._make, self._size, self._drop = make, size, drop
-        # The object is kept along, or its id might become another's.
+        # Keeps the object alive, so that its id is not reused.
         self._entries: OrderedDict[int, tuple[object, T]] = OrderedDict()
 
-    def __call__(self, thing) -> T:
-        if (entry := self._entries.get(id(thing))) is not None:
-            self._entries.move_to_end(id(thing))
+    def __call__(self, key) -> T:
+        if (entry := self._entries.get(id(key))) is not None:
+            self._entries.move_to_end(id(key))
             return entry[1]
-        made = self._make(thing)
-        self._entries[id(thing)] = (thing, made)
+        value = self._make(key)
+        self._entries[id(key)] = (key, value)
         if len(self._entries) > self._size:
             _, (_, oldest) = self._entries.popitem(last=False)
             self._drop(oldest)
-        return made
+        return value
 
 
 def check_query(table: Table, query: Query) -> None:
-    """Raises ExecutionError unless the positions of the query exist.
+    """Raises ExecutionError unless the query's columns, aggregator and operators exist.
 
     Example:
         >>> check_query(Table("1-1", ("player",), ("text",), ()), Query(1, 0))
         Traceback (most recent call last):
         ...
-        hardem_jax.solutions.sql.values.ExecutionError: table 1-1: no column 1, there are 1
+        hardem_jax.solutions.sql.values.ExecutionError: table 1-1: no column 1, the table has 1
     """
     for column in (query.select, *(c.column for c in query.conditions)):
         if not 0 <= column < len(table.types):
-            raise ExecutionError(f"table {table.id}: no column {column}, there are "
-                                 f"{len(table.types)}")  # fmt: skip
+            raise ExecutionError(
+                f"table {table.id}: no column {column}, the table has {len(table.types)}"
+            )
     if not 0 <= query.aggregator < len(AGGREGATORS):
         raise ExecutionError(f"table {table.id}: no aggregator {query.aggregator}")
     for condition in query.conditions:
@@ -87,24 +88,24 @@ def check_query(table: Table, query: Query) -> None:
 
 
 def bound_values(table: Table, query: Query) -> dict[int, Cell]:
-    """What the official engine compares each column with: the last value wins.
+    """What the official engine compares each column with; the last value wins.
 
     Raises:
-        ExecutionError: a value without a number faces a real column.
+        ExecutionError: a value without a number is compared with a real column.
     """
     return {c.column: bound_value(c.value, table.types[c.column]) for c in query.conditions}
 
 
 def bound_value(value: str | float | int, column_type: str) -> str | float | int:
-    """What the official engine makes of a condition's value.
+    """Converts a condition's value as the official engine does.
 
     Args:
         value: text, as in the question, or a number.
         column_type: "text" or "real".
 
     Raises:
-        ExecutionError: the column is real, the value is text, and there is no number in it; or
-            SQLite cannot hold the value.
+        ExecutionError: text without a number is compared with a real column, or SQLite cannot
+            hold the value.
 
     Example:
         >>> bound_value("Miami", "text"), bound_value("1,200", "real"), bound_value("top 5", "real")
@@ -113,7 +114,7 @@ def bound_value(value: str | float | int, column_type: str) -> str | float | int
     value = plain_cell(value, "condition")  # type: ignore[assignment]
     if not isinstance(value, str):
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ExecutionError(f"expected an integer of 64 bits, found {value}")
+            raise ExecutionError(f"expected a 64-bit integer, found {value}")
         return value
     value = value.lower()
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
@@ -122,10 +123,10 @@ def bound_value(value: str | float | int, column_type: str) -> str | float | int
 
 
 def official_number(text: str) -> float:
-    """The number that a text stands for against a real column; see the module's rules.
+    """The number in a text that is compared with a real column, by the rules above.
 
     Raises:
-        ExecutionError: there is none.
+        ExecutionError: the text has no number.
 
     Example:
         >>> official_number("12,5"), official_number("-2.5 m"), official_number("-2 m")
@@ -140,10 +141,10 @@ def official_number(text: str) -> float:
 
 
 def decimal_number(text: str) -> float | None:
-    """The number that a text is, as a whole; None if it is not.
+    """Parses a text that is a number as a whole; None if it is not.
 
-    As babel's `parse_decimal` has it in American English: commas are left out, and what remains is
-    what Python's decimals are written like, so also "1e3", "1_000" and "inf".
+    Follows babel's `parse_decimal` for American English: commas are removed, and the rest is read
+    as a Python decimal, so "1e3", "1_000" and "inf" are numbers, too.
 
     Example:
         >>> decimal_number("1,234.5"), decimal_number("5 km")
@@ -168,13 +169,13 @@ def in_lower_case(cells: Iterable[Cell]) -> tuple[Cell, ...]:
 
 
 def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
-    """Cells as SQLite stores them: numbers as text in text columns, the reverse in real ones.
+    """Cells as SQLite stores them: numbers as text in text columns, and vice versa in real ones.
 
-    Texts are in lower case, and there is no negative zero.
+    Texts are lower-cased, and negative zero becomes zero.
 
     Args:
-        values: of one column, from top to bottom.
-        column_type: "text" or "real". A text that is no number stays text in a real column.
+        values: the cells of one column, from top to bottom.
+        column_type: "text" or "real". Text that is not a number stays text in a real column.
 
     Raises:
         InputError: SQLite cannot hold a cell.
@@ -196,14 +197,14 @@ def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
             connection.execute(f"CREATE TABLE cells (value {column_type})")
             rows = [(value,) for value in values]
             connection.executemany("INSERT INTO cells VALUES (?)", rows)
-            found = connection.execute("SELECT value FROM cells ORDER BY rowid").fetchall()
+            stored = connection.execute("SELECT value FROM cells ORDER BY rowid").fetchall()
     except SQLITE_ERRORS as error:
         row, cell = next((r, c) for r, c in enumerate(values) if not _can_be_stored(c))
         raise InputError(
-            f"row {row} of a {column_type} column: expected cells for SQLite "
-            f"(Unicode text, integers of 64 bits), found {cell!r:.40}"
+            f"row {row} of a {column_type} column: SQLite cannot store a cell, "
+            f"expected Unicode text or 64-bit integers, found {cell!r:.40}"
         ) from error
-    return tuple(value for (value,) in found)
+    return tuple(value for (value,) in stored)
 
 
 def _can_be_stored(cell: Cell) -> bool:
@@ -212,10 +213,10 @@ def _can_be_stored(cell: Cell) -> bool:
     return not isinstance(cell, int) or -(2**63) <= cell < 2**63
 
 
-# typed: 7 and 7.0 are one key otherwise, but two texts.
+# typed: 7 and 7.0 are equal keys but different texts.
 @functools.lru_cache(maxsize=2**16, typed=True)
-def text_of_number(value: float | int) -> str:
-    """A number as it faces a text column.
+def number_as_text(value: float | int) -> str:
+    """A number as text, for comparison with a text column.
 
     Raises:
         ExecutionError: SQLite cannot hold it.
@@ -224,11 +225,11 @@ def text_of_number(value: float | int) -> str:
 
 
 @functools.lru_cache(maxsize=2**16)
-def addend_of_text(text: str) -> int | float:
-    """What a text adds to a sum: the number it begins with, or 0; an integer if it is just that.
+def text_addend(text: str) -> int | float:
+    """What a text adds to a sum: the number it starts with, or 0; an int if the text is an integer.
 
     Example:
-        >>> [addend_of_text(text) for text in ("12", "12.0", "12 km", "km")]
+        >>> [text_addend(text) for text in ("12", "12.0", "12 km", "km")]
         [12, 12.0, 12.0, 0.0]
     """
     if _PLAIN_INTEGER.fullmatch(text):
@@ -249,4 +250,4 @@ def _ask(statement: str, value: Cell):
     try:
         return _connection().execute(statement, (value,)).fetchone()[0]
     except SQLITE_ERRORS as error:
-        raise ExecutionError(f"expected a value for SQLite, found {value!r}: {error}") from error
+        raise ExecutionError(f"SQLite cannot store {value!r} ({error})") from error

@@ -94,7 +94,7 @@ def test_bounds_are_never_below_the_score():
     for _ in range(40):
         tokens = rng.choices(WORDS, k=12)
         gold = " ".join(rng.choices(WORDS, k=4))
-        bounds = RougeBounds(tokens, 6).of([gold])
+        bounds = RougeBounds(tokens, 6).upper_bounds([gold])
         for start, k in itertools.product(range(12), range(6)):
             if start + k < 12:
                 score = rouge_l_1_0_1(" ".join(tokens[start : start + k + 1]), gold).f

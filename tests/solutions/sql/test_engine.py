@@ -18,10 +18,10 @@ from hardem_jax.solutions.sql.sums import sum_like_sqlite
 from hardem_jax.solutions.sql.types import Condition, Query, Table
 from hardem_jax.solutions.sql.values import (
     ExecutionError,
-    addend_of_text,
     bound_value,
+    number_as_text,
     official_number,
-    text_of_number,
+    text_addend,
 )
 
 NONE, MAX, MIN, COUNT, SUM, AVG = range(6)
@@ -205,8 +205,8 @@ def test_two_conditions_on_a_column_share_the_last_value():
     [
         (Query(0, NONE, (Condition(0, EQUAL, "many"),)), "expected a number .* found 'many'"),
         (Query(0, NONE, (Condition(0, EQUAL, "snan"),)), "expected a number .* found 'snan'"),
-        (Query(0, NONE, (Condition(0, EQUAL, 2**63),)), "expected an integer of 64 bits"),
-        (Query(1, NONE), "no column 1, there are 1"),
+        (Query(0, NONE, (Condition(0, EQUAL, 2**63),)), "expected a 64-bit integer"),
+        (Query(1, NONE), "no column 1, the table has 1"),
         (Query(-1, NONE), "no column -1"),
         (Query(0, 6), "no aggregator 6"),
         (Query(0, NONE, (Condition(0, 3, "7"),)), "no operator 3"),
@@ -238,7 +238,7 @@ def test_value_that_is_no_unicode():
 @pytest.mark.parametrize("cell", ["\ud800", 2**63])
 def test_cell_that_sqlite_cannot_hold(cell):
     for execute in (official, execute_sql):
-        with pytest.raises(InputError, match="expected cells for SQLite"):
+        with pytest.raises(InputError, match="SQLite cannot store a cell"):
             execute(column_of("text", cell), Query(0, NONE))
 
 
@@ -286,7 +286,7 @@ def test_official_file(tmp_path):
     with OfficialEngine(file) as engine:
         assert engine.execute(table, Query(1, NONE)) == [7.0]
         for wrong, message in (
-            (Table("1-2", ("a",), ("text",), ()), "expected table 'table_1_2', found none"),
+            (Table("1-2", ("a",), ("text",), ()), "expected a table 'table_1_2', found none"),
             (Table('1" x', ("a",), ("text",), ()), "found none"),
             (Table("1-1", ("a",), ("text",), ()), "expected columns .'text',., found"),
         ):
@@ -307,7 +307,7 @@ def test_addends_are_those_of_sqlite():
     connection = sqlite3.connect(":memory:")
     for text in texts:
         [expected] = connection.execute("SELECT sum(?)", (text,)).fetchone()
-        found = addend_of_text(text)
+        found = text_addend(text)
         assert found == expected and type(found) is type(expected), text
     connection.close()
 
@@ -369,7 +369,7 @@ def test_both_ways_to_sum(addends, plain, compensated):
 def test_overflow_in_both_ways_to_sum():
     large = [2**63 - 1, 1]
     for compensated in (False, True):
-        with pytest.raises(ExecutionError, match="expected a sum of 64 bits"):
+        with pytest.raises(ExecutionError, match="expected a 64-bit sum"):
             sum_like_sqlite(large, compensated=compensated)
         assert sum_like_sqlite([0.5, *large], compensated=compensated) == 2.0**63
     assert sum_like_sqlite([*large, 0.5], compensated=True) == 2.0**63
@@ -378,7 +378,7 @@ def test_overflow_in_both_ways_to_sum():
 
 
 def test_numbers_that_face_text():
-    assert [text_of_number(number) for number in (True, 1.0, 1, 1e20)] == [
+    assert [number_as_text(number) for number in (True, 1.0, 1, 1e20)] == [
         "1",
         "1.0",
         "1",
