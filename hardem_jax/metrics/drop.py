@@ -1,26 +1,26 @@
-"""Exact match and F1 as the official DROP evaluator computes them (Dua et al., 2019).
+"""Exact match and F1 of the official DROP evaluator (Dua et al., 2019).
 
 Min et al. (2019) report exact match on the questions whose answer is a number (section 5.2).
 
-A gold is one annotator's answer as the file has it, an object with "number", "date" and
-"spans"; the first of these that is filled in is what it says. A question's score is the
-best over its golds. Unlike SQuAD's, the metric knows numbers and several spans:
+A gold answer is one annotator's answer as in the data file, an object with "number", "spans"
+and "date"; the first of these that is filled in counts. A question's score is the best over its
+gold answers. Unlike SQuAD's, the metric supports numbers and multiple spans:
 
     text                normalised          why
-    "1,000"             "1000.0"            what reads as a number is compared as one
-    "$5"                "5.0"               ... as soon as ASCII punctuation is deleted
+    "1,000"             "1000.0"            numbers are compared as floats
+    "$5"                "5.0"               ... once ASCII punctuation is deleted
     "-0.5"              "0.5"               a hyphen separates words
     "41-yard"           "41.0 yard"
-    "two"               "two"               number words do not
+    "two"               "two"               number words are not numbers
 
-Words are those between blanks and hyphens. F1 compares *sets* of words, span by span,
-under the assignment of predicted to gold spans that is best; spans left over on either
-side count 0. Spans share nothing if the gold has numbers none of which the prediction
-has. F1 is rounded to two decimals for each question.
+Words are separated by blanks and hyphens. F1 compares *sets* of words, span by span, under the
+best assignment of predicted to gold spans; unmatched spans on either side score 0. A pair of
+spans also scores 0 if the gold span has numbers but the predicted span has none of them. F1 is
+rounded to two decimals for each question.
 
-Edge cases, as in the official evaluator unless noted: two empty sets of words have F1 1; a
-gold whose first text is blank is passed over, and so is one where nothing is filled
-in and no date stands (there the official code fails). Without any gold both scores are 0.
+Edge cases, as in the official evaluator unless noted: two empty sets of words have F1 1; a gold
+answer whose first text is blank is skipped, and so is one without number, spans and date (for
+which the official code fails). Without any gold answer both scores are 0.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def normalize_answer(text: str) -> str:
 
 
 def answer_texts(answer: Answer) -> tuple[str, ...]:
-    """What an annotator's answer says: its number, else its spans, else its date.
+    """The texts of an annotator's answer: its number, else its spans, else its date.
 
     Returns:
-        One or several texts; none at all if nothing stands there.
+        One or several texts; empty if the answer is blank.
 
     Example:
         >>> date = {"day": "3", "month": "May", "year": ""}
@@ -73,41 +73,41 @@ def answer_texts(answer: Answer) -> tuple[str, ...]:
 
 
 def exact_match(prediction: str | Sequence[str], golds: Sequence[Answer]) -> float:
-    """1.0 if the normalised texts of the prediction are those of any gold, else 0.0.
+    """1.0 if the normalised texts of the prediction equal those of any gold, else 0.0.
 
     Args:
         prediction: one text, or several spans.
         golds: annotators' answers.
 
     Raises:
-        TypeError: `golds` is one answer, or holds what is none.
+        TypeError: `golds` is not a sequence of answers.
 
     Example:
         >>> exact_match("$1,000", [{"number": "7"}, {"number": "1000"}])
         1.0
     """
-    found = _normalized(_spans(prediction))
-    return max((_same(found, _normalized(gold)) for gold in _gold_texts(golds)), default=0.0)
+    spans = _normalized(_spans(prediction))
+    return max((_same(spans, _normalized(gold)) for gold in _gold_texts(golds)), default=0.0)
 
 
 def f1(prediction: str | Sequence[str], golds: Sequence[Answer]) -> float:
     """F1 in [0, 1] of sets of normalised words, rounded to two decimals; the best over `golds`.
 
     Raises:
-        TypeError: `golds` is one answer, or holds what is none.
+        TypeError: `golds` is not a sequence of answers.
 
     Example:
         >>> f1("field goal", [{"spans": ["long field goal"]}]), f1("goal 3", [{"number": "4"}])
         (0.8, 0.0)
     """
-    found = _normalized(_spans(prediction))
-    return max((_aligned_f1(found, _normalized(gold)) for gold in _gold_texts(golds)), default=0.0)
+    spans = _normalized(_spans(prediction))
+    return max((_aligned_f1(spans, _normalized(gold)) for gold in _gold_texts(golds)), default=0.0)
 
 
 def score(
     predictions: Mapping[str, str | Sequence[str]], golds: Mapping[str, Sequence[Answer]]
 ) -> dict[str, float | int]:
-    """Mean scores of a whole data set, over all questions of `golds`.
+    """Mean scores of a data set over all questions of `golds`.
 
     Args:
         predictions: question id -> predicted text, or texts of several spans.
@@ -124,7 +124,7 @@ def score(
         >>> score({"q1": "3.0", "q9": "?"}, {"q1": [{"number": "3"}], "q2": [{"number": "4"}]})
         {'em': 50.0, 'f1': 50.0, 'questions': 2, 'missing': 1, 'unknown': 1}
     """
-    # Annotated for golds that are strings, `corpus_score` only hands them on to the metrics.
+    # `corpus_score` is annotated for golds that are strings, but only passes them to the metrics.
     score_corpus: Any = corpus_score
     return score_corpus(exact_match, f1, predictions, golds)
 
@@ -138,7 +138,7 @@ def _normalize_word(word: str) -> str:
 
 
 def _is_number(word: str) -> bool:
-    # What Python's float accepts, such as "nan" and "1_000", is the official definition.
+    # The official definition is whatever Python's float accepts, including "nan" and "1_000".
     try:
         float(word)
     except ValueError:
@@ -161,28 +161,28 @@ def _normalized(spans: Sequence[str]) -> list[str]:
     return [normalize_answer(span) for span in spans]
 
 
-def _same(found: Sequence[str], gold: Sequence[str]) -> float:
-    return float(set(found) == set(gold) and len(found) == len(gold))
+def _same(spans: Sequence[str], gold: Sequence[str]) -> float:
+    return float(set(spans) == set(gold) and len(spans) == len(gold))
 
 
-def _aligned_f1(found: Sequence[str], gold: Sequence[str]) -> float:
-    """Mean F1 over spans paired off in the best way."""
-    scores = np.array([[_bag_f1(set(f.split()), set(g.split())) for f in found] for g in gold])
+def _aligned_f1(spans: Sequence[str], gold: Sequence[str]) -> float:
+    """Mean F1 over spans under the best one-to-one assignment."""
+    scores = np.array([[_bag_f1(set(s.split()), set(g.split())) for s in spans] for g in gold])
     paired = np.zeros(max(scores.shape))
-    from scipy.optimize import linear_sum_assignment  # a second to import
+    from scipy.optimize import linear_sum_assignment  # takes a second to import
 
     rows, columns = linear_sum_assignment(scores, maximize=True)
     paired[rows] = scores[rows, columns]
-    # NumPy's own rounding and mean: Python's differ in the last bit, and at ties.
+    # NumPy's rounding and mean, as in the official code: Python's differ in the last bit.
     return float(np.round(np.mean(paired), 2))
 
 
-def _bag_f1(found: set[str], gold: set[str]) -> float:
+def _bag_f1(words: set[str], gold: set[str]) -> float:
     numbers = {word for word in gold if _is_number(word)}
-    if numbers and not numbers & found:
+    if numbers and not numbers & words:
         return 0.0
-    shared = len(gold & found)
-    precision = shared / len(found) if found else 1.0
+    shared = len(gold & words)
+    precision = shared / len(words) if words else 1.0
     recall = shared / len(gold) if gold else 1.0
     if precision + recall == 0:
         return 0.0

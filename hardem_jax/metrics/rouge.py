@@ -1,10 +1,10 @@
 """ROUGE-L of short answers, as reported for NarrativeQA (Min et al., 2019, section 4.1).
 
-A question scores the maximum over its golds. Both sides are lower-cased and otherwise taken as
-they stand, words cut at white space; they are expected to be tokenised alike, as the
-``*_tokenized`` columns of NarrativeQA are ("scott 's knife ."). What the three variants count is
-told in `hardem_jax.solutions.rouge.score`; the leading one, `rouge_l`, is the package ``rouge``
-1.0.1. Scores of 2019 are of the older F, `rouge_l_0_3_2`, which is lower: do not compare them.
+A question scores the maximum over its gold answers. Both sides are lower-cased and split at white
+space, and must be tokenised alike, as in the ``*_tokenized`` columns of NarrativeQA
+("scott 's knife ."). `hardem_jax.solutions.rouge.score` describes the three variants; the main one,
+`rouge_l`, is the package ``rouge`` 1.0.1. Scores from 2019 use the older F, `rouge_l_0_3_2`, which
+is lower: do not compare the two.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def lcs_f1(prediction: str, golds: Sequence[str]) -> float:
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> float:
-    """1.0 if the words equal those of any gold in order, full stops aside, else 0.0.
+    """1.0 if the words equal those of any gold in order, ignoring full stops, else 0.0.
 
     Raises:
         TypeError: `golds` is a single string.
@@ -73,7 +73,7 @@ def exact_match(prediction: str, golds: Sequence[str]) -> float:
 def score(
     predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]
 ) -> dict[str, float | int]:
-    """Scores of a whole data set, over all questions of `golds` (see `corpus_score`).
+    """Scores of a data set over all questions of `golds` (see `corpus_score`).
 
     Args:
         predictions: question id -> predicted answer text.
@@ -87,8 +87,8 @@ def score(
         InputError: `golds` is empty.
 
     Example:
-        >>> found = score({"q1": "Rome ."}, {"q1": ["rome"], "q2": ["oslo"]})
-        >>> round(found["rouge_l"], 6), round(found["lcs_f1"], 6), found["em"], found["missing"]
+        >>> scores = score({"q1": "Rome ."}, {"q1": ["rome"], "q2": ["oslo"]})
+        >>> round(scores["rouge_l"], 6), round(scores["lcs_f1"], 6), scores["em"], scores["missing"]
         (50.0, 33.333333, 50.0, 1)
     """
     total: dict[str, float | int] = {}

@@ -1,9 +1,9 @@
-"""Exact match and F1 as the official SQuAD v1.1 evaluator computes them (Rajpurkar et al., 2016).
+"""Exact match and F1 of the official SQuAD v1.1 evaluator (Rajpurkar et al., 2016).
 
 Min et al. (2019) report them for the open-domain tasks (NQ-open and TriviaQA-open).
 
-SQuAD *deletes* ASCII punctuation, TriviaQA (`hardem_jax.metrics.triviaqa`) turns it
-into a space, and also does so with four quotation marks that SQuAD keeps:
+SQuAD *deletes* ASCII punctuation; TriviaQA (`hardem_jax.metrics.triviaqa`) replaces it with
+a space, and so it does with three quotation marks that SQuAD keeps:
 
     text            SQuAD          TriviaQA
     "A.C. Clarke"   "ac clarke"    "c clarke"       (the lone "a" becomes an article)
@@ -12,10 +12,10 @@ into a space, and also does so with four quotation marks that SQuAD keeps:
     "O’Brien"       "o’brien"      "o brien"        (likewise for ‘ and ´)
     "`tis"          "tis"          "tis"            (the backtick is ASCII)
 
-Edge cases, as in the official evaluator unless noted: a prediction and a gold that
-both normalise to nothing ("" and "the") match exactly but have F1 0, since they
-share no token. With no golds at all the official code fails; here both scores are 0,
-so that the question stays in the denominator of `score`.
+Edge cases, as in the official evaluator unless noted: a prediction and a gold answer that
+both normalise to nothing ("" and "the") match exactly but have F1 0, since they share no
+token. Without any gold answer the official code fails; here both scores are 0, so that the
+question stays in the denominator of `score`.
 
 Example:
     >>> exact_match("the Eiffel Tower!", ["Eiffel tower", "La tour Eiffel"])

@@ -1,4 +1,4 @@
-"""What the answer-string metrics share: exact match, token F1, the best over golds, the mean."""
+"""Shared parts of the answer-string metrics: exact match, token F1, maximum over golds, mean."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from hardem_jax.errors import InputError
 
 Metric = Callable[[str, Sequence[str]], float]
-#: What `corpus_score` counts; all else that a metric's `score` returns is in percent.
+#: The counts in the result of `corpus_score`; all other values of a metric are in percent.
 COUNTS = ("questions", "missing", "unknown")
 
 
 def token_f1(prediction: Sequence[str], gold: Sequence[str]) -> float:
-    """F1 in [0, 1] between two bags of tokens; 0 when they share none, so also when one is empty.
+    """F1 in [0, 1] of two bags of tokens; 0 if they share none, for example if one is empty.
 
     Example:
         >>> token_f1(["new", "york", "city"], ["new", "york"])
@@ -31,17 +31,17 @@ def token_f1(prediction: Sequence[str], gold: Sequence[str]) -> float:
 def best_over_golds(
     metric: Callable[[str, str], float], prediction: str, golds: Sequence[str]
 ) -> float:
-    """Maximum of `metric(prediction, gold)` over `golds`; 0.0 when there is no gold.
+    """Maximum of `metric(prediction, gold)` over `golds`; 0.0 without golds.
 
     Raises:
-        TypeError: `golds` is one string, whose letters would silently pass for golds.
+        TypeError: `golds` is a single string, whose letters would be taken for golds.
 
     Example:
         >>> best_over_golds(lambda a, b: float(a == b), "1984", ["1983", "1984"])
         1.0
     """
     if isinstance(golds, str):
-        raise TypeError(f"golds must be a sequence of strings, found the one string {golds!r}")
+        raise TypeError(f"golds must be a sequence of strings, found the string {golds!r}")
     return max((float(metric(prediction, gold)) for gold in golds), default=0.0)
 
 
@@ -53,15 +53,15 @@ def corpus_score(
 ) -> dict[str, float | int]:
     """Mean `exact_match` and `f1` in percent over every question of `golds`.
 
-    The denominator is always the number of questions in `golds`: a question
-    without a prediction scores 0 and is counted under `missing`. Predictions for
-    other questions change no score and are counted under `unknown`.
+    The denominator is always the number of questions in `golds`: a question without a prediction
+    scores 0 and counts as `missing`. Predictions for other questions do not change the scores and
+    count as `unknown`.
 
     Returns:
         `em` and `f1` in percent; `questions`, `missing` and `unknown` as counts.
 
     Raises:
-        InputError: `golds` is empty, so that there is no mean to report.
+        InputError: `golds` is empty.
     """
     if not golds:
         raise InputError(
@@ -80,10 +80,10 @@ def corpus_score(
 
 @dataclasses.dataclass(frozen=True)
 class StringMetrics:
-    """Exact match and token F1 of normalised strings, as SQuAD and TriviaQA compute them.
+    """Exact match and token F1 of normalised strings, as in SQuAD and TriviaQA.
 
     Attributes:
-        normalize: what of a string is compared.
+        normalize: maps a string to the form that is compared.
 
     Example:
         >>> metrics = StringMetrics(str.lower)
@@ -103,8 +103,10 @@ class StringMetrics:
         Raises:
             TypeError: `golds` is a single string.
         """
-        found = self.normalize(prediction)
-        return best_over_golds(lambda _, gold: found == self.normalize(gold), prediction, golds)
+        normalized = self.normalize(prediction)
+        return best_over_golds(
+            lambda _, gold: normalized == self.normalize(gold), prediction, golds
+        )
 
     def f1(self, prediction: str, golds: Sequence[str]) -> float:
         """Token F1 in [0, 1] of the normalised strings, the maximum over `golds`.
@@ -112,15 +114,15 @@ class StringMetrics:
         Raises:
             TypeError: `golds` is a single string.
         """
-        found = self.normalize(prediction).split()
+        tokens = self.normalize(prediction).split()
         return best_over_golds(
-            lambda _, gold: token_f1(found, self.normalize(gold).split()), prediction, golds
+            lambda _, gold: token_f1(tokens, self.normalize(gold).split()), prediction, golds
         )
 
     def score(
         self, predictions: Mapping[str, str], golds: Mapping[str, Sequence[str]]
     ) -> dict[str, float | int]:
-        """Scores of a whole data set, over all questions of `golds` (see `corpus_score`).
+        """Scores of a data set over all questions of `golds` (see `corpus_score`).
 
         Args:
             predictions: question id -> predicted answer text.

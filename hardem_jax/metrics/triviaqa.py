@@ -1,13 +1,12 @@
-"""Exact match and F1 as the official TriviaQA evaluator computes them (Joshi et al., 2017).
+"""Exact match and F1 of the official TriviaQA evaluator (Joshi et al., 2017).
 
-Min et al. (2019) report F1 of this evaluator for TriviaQA (section 4.1). The golds it
-compares with are `NormalizedAliases` plus the normalised `HumanAnswers`; the reader
+Min et al. (2019) report F1 of this evaluator for TriviaQA (section 4.1). Its gold answers
+are `NormalizedAliases` plus the normalised `HumanAnswers`; the reader
 `hardem_jax.data.readers.triviaqa` supplies exactly those.
 
-The normalisation differs from SQuAD's: punctuation becomes a space instead of
-vanishing, and the quotation marks ‘ ’ ´ count as punctuation. The table of
-examples and the handling of empty strings and empty golds, which is the same here,
-stand in `hardem_jax.metrics.squad`.
+Unlike in SQuAD, punctuation becomes a space instead of being deleted, and the quotation marks
+‘ ’ ´ count as punctuation. `hardem_jax.metrics.squad` has a table of examples, and describes
+the handling of empty strings and missing gold answers, which is the same here.
 
 Example:
     >>> exact_match("Spider-Man", ["spider man", "peter parker"])
@@ -23,7 +22,7 @@ import string
 
 from hardem_jax.metrics.text import StringMetrics
 
-# The backtick and the underscore, which the official code names apart, are in string.punctuation.
+# string.punctuation includes the backtick and the underscore, which the official code adds itself.
 _SPACE_FOR_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’´", " "))
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 

@@ -1,15 +1,15 @@
-"""Execution and logical-form accuracy by WikiSQL's official evaluator (Zhong et al., 2017).
+"""Execution and logical-form accuracy of WikiSQL's official evaluator (Zhong et al., 2017).
 
-Execution compares results: a prediction is right if the list it returns equals that of the
-annotated query, in order and number. Two empty results are equal, and so are two aggregates of
-nothing, ``[None]``. A prediction that cannot be executed is wrong.
+Execution compares results: a prediction is correct if the list it returns equals that of the
+annotated query, including order and length. Two empty results are equal, and so are two
+aggregates over no rows, ``[None]``. A prediction that cannot be executed is wrong.
 
-Logical form compares queries: column, aggregator, and the conditions as a set, whose values
-are equal as text in lower case: "5" and 5 are, 5 and 5.0 are not. With the evaluator's option
-`--ordered`, the conditions are compared as a list.
+Logical form compares queries: column, aggregator, and the conditions as a set, with values
+compared as lower-case text, so that "5" equals 5 but 5 does not equal 5.0. The evaluator's option
+`--ordered` compares the conditions as a list.
 
-SQLova (Hwang et al., 2019) counts an execution only if the predicted list is not empty, and
-reports accuracies by it in training; ``[None]`` is not empty. Here that has a name of its own.
+SQLova (Hwang et al., 2019) also requires a nonempty result (``[None]`` is not empty), and reports
+accuracies with this criterion during training; here it is `nonempty_execution`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Result = Sequence[Cell]
 
 
 def execution_match(result: Result | None, gold: Result) -> bool:
-    """Whether a predicted query's result is the annotated one's.
+    """Whether the result of a predicted query equals that of the annotated one.
 
     Args:
-        result: of the predicted query; None if it cannot be executed.
-        gold: of the annotated query.
+        result: result of the predicted query; None if it cannot be executed.
+        gold: result of the annotated query.
 
     Example:
         >>> execution_match([42.0], [42]), execution_match([], []), execution_match(None, [])
@@ -39,7 +39,7 @@ def execution_match(result: Result | None, gold: Result) -> bool:
 
 
 def nonempty_execution_match(result: Result | None, gold: Result) -> bool:
-    """As `execution_match`, and the result has a row.
+    """As `execution_match`, but the result must not be empty.
 
     Example:
         >>> nonempty_execution_match([], []), nonempty_execution_match([None], [None])
@@ -49,11 +49,11 @@ def nonempty_execution_match(result: Result | None, gold: Result) -> bool:
 
 
 def logical_form_match(query: Query | None, gold: Query) -> bool:
-    """Whether a predicted query is the annotated one, conditions in any order.
+    """Whether a predicted query equals the annotated one, conditions in any order.
 
     Args:
-        query: predicted; None if there is none.
-        gold: annotated.
+        query: the predicted query; None if there is none.
+        gold: the annotated query.
 
     Example:
         >>> from hardem_jax.solutions.sql.types import Condition
@@ -66,14 +66,14 @@ def logical_form_match(query: Query | None, gold: Query) -> bool:
 
 
 def ordered_logical_form_match(query: Query | None, gold: Query) -> bool:
-    """Whether a predicted query is the annotated one, conditions in the same order."""
+    """Whether a predicted query equals the annotated one, conditions in the same order."""
     return _same_head(query, gold) and _conditions(query) == _conditions(gold)
 
 
 def execution_accuracy(
     results: Mapping[str, Result | None], golds: Mapping[str, Result]
 ) -> dict[str, float | int]:
-    """Share of right executions over all questions of `golds`.
+    """Share of correct executions over all questions of `golds`.
 
     Args:
         results: question id -> result of the predicted query, None if it cannot be executed.
@@ -97,7 +97,7 @@ def execution_accuracy(
 def logical_form_accuracy(
     queries: Mapping[str, Query | None], golds: Mapping[str, Query]
 ) -> dict[str, float | int]:
-    """Share of queries that are the annotated ones, over all questions of `golds`.
+    """Share of queries that equal the annotated ones, over all questions of `golds`.
 
     Args:
         queries: question id -> predicted query, None if there is none.
@@ -123,18 +123,18 @@ def logical_form_accuracy(
 
 def _accuracies(
     matches: Mapping[str, Callable[[T | None, T], bool]],
-    found: Mapping[str, T | None],
+    predictions: Mapping[str, T | None],
     golds: Mapping[str, T],
 ) -> dict[str, float | int]:
     if not golds:
         raise InputError("no questions to score: expected at least one with a gold, found 0")
     percent = 100.0 / len(golds)
     shares: dict[str, float | int] = {
-        name: percent * sum(match(found.get(key), gold) for key, gold in golds.items())
+        name: percent * sum(match(predictions.get(key), gold) for key, gold in golds.items())
         for name, match in matches.items()
     }
-    missing = sum(found.get(key) is None for key in golds)
-    unknown = len(found.keys() - golds.keys())
+    missing = sum(predictions.get(key) is None for key in golds)
+    unknown = len(predictions.keys() - golds.keys())
     return shares | {"questions": len(golds), "missing": missing, "unknown": unknown}
 
 

@@ -1,19 +1,19 @@
-"""Denotation match by WikiTableQuestions' official evaluator, 1.0.2 (Pasupat and Liang, 2015).
+"""Denotation match of WikiTableQuestions' official evaluator, 1.0.2 (Pasupat and Liang, 2015).
 
-Answer and prediction are sets of items. The prediction is right if both sets are equally large, and
-each item of the answer matches an item of the prediction:
+Answer and prediction are sets of items. The prediction is correct if both sets have the same size
+and each item of the answer matches an item of the prediction:
 
-- by text, normalised: no accents, ASCII quotes and dashes, no citations and no parentheses at the
-  end, no quotation marks around, no final full stop, lower case;
+- by normalised text: no accents, ASCII quotes and dashes, no trailing citations or parentheses, no
+  surrounding quotation marks, no final full stop, lower case;
 - or by number, to within 1e-6, if both items have one;
 - or by date, with the same parts given, if both items have one.
 
-A predicted item has a number if Python reads its text as one, and a date if it is written
-"2010-07-06", with "xx" for a part that is not said. What number or date an item of the answer is,
-the evaluator takes from its `.tagged` files: "12,467", "10 years" and "July 6, 2010" have values,
-too. `answer_value` stands in where these files are not at hand.
+A predicted item has a number if Python can parse its text as one, and a date if it is written as
+"2010-07-06", with "xx" for an unspecified part. The evaluator reads the numbers and dates of
+answers from its `.tagged` files, in which "12,467", "10 years" and "July 6, 2010" also have values;
+without these files, `answer_value` derives them.
 
-Sets are formed by number, by date, or else by normalised text, so that 3 and 3.0 are one item.
+Items are deduplicated by number, by date, or else by normalised text, so 3 and 3.0 are one item.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TOLERANCE = 1e-6
 _ASCII = str.maketrans(
     dict.fromkeys("‘’´`", "'") | dict.fromkeys("“”", '"') | dict.fromkeys("‐‑‒–—−", "-")
 )
-# At the start of a text, brackets are its content, unless they hold a number.
+# Brackets at the start of a text are content, unless they hold a number.
 _CITATIONS = re.compile(r"(?:(?!^)\[[^\]]*\]|\[\d+\]|[•♦†‡*#+])+\Z")
 _DETAILS = re.compile(r"(?!^)(?: \([^)]*\))+\Z")
 _QUOTED = re.compile(r'"([^"]*)"')
@@ -44,14 +44,14 @@ _YMD = tuple[int, int, int]
 
 
 class _Item(NamedTuple):
-    """An item of a denotation; a date has -1 for parts that are not said."""
+    """An item of a denotation; unspecified parts of a date are -1."""
 
     text: str
     number: float | int | None = None
     date: _YMD | None = None
 
     def key(self) -> tuple:
-        """What makes items of one denotation the same."""
+        """The key by which items of one denotation are deduplicated."""
         if self.number is not None:
             return "number", self.number
         return ("date", self.date) if self.date else ("text", self.text)
@@ -65,16 +65,16 @@ class _Item(NamedTuple):
 
 
 class Denotation:
-    """The answer of a question, ready to be compared with many results.
+    """The answer to a question, prepared for comparison with many results.
 
     Args:
-        answers: the items as people wrote them.
-        values: number, ISO date or text of each, as in the column `targetCanon` of the
-            `.tagged` files. None for those of `answer_value`.
+        answers: the items as annotated.
+        values: number, ISO date or text of each item, as in the column `targetCanon` of the
+            `.tagged` files. None to use `answer_value`.
 
     Raises:
         TypeError: `answers` is one string.
-        ValueError: there are not as many values as answers.
+        ValueError: `answers` and `values` differ in length.
 
     Example:
         >>> target = Denotation(("12,467",))
@@ -84,34 +84,34 @@ class Denotation:
 
     def __init__(self, answers: Sequence[str], values: Sequence[str] | None = None):
         if isinstance(answers, str):
-            raise TypeError(f"answers must be a sequence of strings, found the one {answers!r}")
+            raise TypeError(f"answers must be a sequence of strings, found the string {answers!r}")
         if values is None:
             values = [answer_value(answer) for answer in answers]
         pairs = zip(answers, values, strict=True)
         self._items = _distinct(_read_item(answer, value) for answer, value in pairs)
 
     def matches(self, result: Sequence[Cell]) -> bool:
-        """Whether the result of a query is this answer; see `result_texts`."""
-        found: dict[tuple, _Item] = {}
+        """Whether the result of a query matches this answer; see `result_texts`."""
+        items: dict[tuple, _Item] = {}
         for cell in result:
             if cell is not None:
                 item = _read_item(_cell_text(cell))
-                found.setdefault(item.key(), item)
-                if len(found) > len(self._items):  # most wrong results are long
+                items.setdefault(item.key(), item)
+                if len(items) > len(self._items):  # most wrong results are long
                     return False
-        if len(found) != len(self._items):
+        if len(items) != len(self._items):
             return False
-        return all(any(target.matches(item) for item in found.values()) for target in self._items)
+        return all(any(target.matches(item) for item in items.values()) for target in self._items)
 
 
 def denotation_matches(
     result: Sequence[Cell], answers: Sequence[str], values: Sequence[str] | None = None
 ) -> bool:
-    """Whether the result of a query is the answer to a question.
+    """Whether the result of a query matches the answer to a question.
 
     Args:
         result: cells or one aggregate, as a SQL engine returns them.
-        answers: see `Denotation`, which is quicker for many results.
+        answers: see `Denotation`, which is faster for many results.
         values: see `Denotation`.
 
     Example:
@@ -124,10 +124,10 @@ def denotation_matches(
 
 
 def result_texts(result: Iterable[Cell]) -> tuple[str, ...]:
-    """A query's result as the evaluator's prediction file has it: a text for each item.
+    """A query's result as in the evaluator's prediction files: a text for each item.
 
-    NULL is no item. A float has twelve digits, or all of them if it is whole and below 10^15: the
-    evaluator would take a sum that rounding left at 2.9999999999999996 for 2.
+    NULL is not an item. Floats are written with twelve digits, whole ones below 10^15 with all:
+    the evaluator would truncate a sum that rounding left at 2.9999999999999996 to 2.
 
     Example:
         >>> result_texts([2004.0, 0.1 + 0.2, "bangkok", None])
@@ -137,7 +137,7 @@ def result_texts(result: Iterable[Cell]) -> tuple[str, ...]:
 
 
 def answer_value(answer: str) -> str:
-    """The number or date that an answer is, or else the answer; as `targetCanon` has it.
+    """The value of an answer as in `targetCanon`: a number or date, or else the text itself.
 
     Example:
         >>> [answer_value(text) for text in ("12,467", "10 years", "July 9", "1997/98")]
@@ -148,7 +148,7 @@ def answer_value(answer: str) -> str:
     if date := parse_date(answer):
         year, month, day = date
         parts = (year, "04", "xxxx"), (month, "02", "xx"), (day, "02", "xx")
-        return "-".join(unsaid if n is None else f"{n:{width}}" for n, width, unsaid in parts)
+        return "-".join(missing if n is None else f"{n:{width}}" for n, width, missing in parts)
     if quantity := parse_quantity(answer):
         return repr(quantity[0])
     return answer
@@ -180,7 +180,7 @@ def score(
     """Accuracy over all questions of `targets`.
 
     Args:
-        results: question id -> result of the predicted query, None if it has none.
+        results: question id -> result of the predicted query, None if there is none.
         targets: question id -> answer.
 
     Returns:
@@ -196,12 +196,12 @@ def score(
     """
     if not targets:
         raise InputError("no questions to score: expected at least one with an answer, found 0")
-    found = {key: result for key in targets if (result := results.get(key)) is not None}
-    right = sum(targets[key].matches(result) for key, result in found.items())
+    answered = {key: result for key in targets if (result := results.get(key)) is not None}
+    correct = sum(targets[key].matches(result) for key, result in answered.items())
     return {
-        "accuracy": 100.0 * right / len(targets),
+        "accuracy": 100.0 * correct / len(targets),
         "questions": len(targets),
-        "missing": len(targets) - len(found),
+        "missing": len(targets) - len(answered),
         "unknown": len(results.keys() - targets.keys()),
     }
 
@@ -223,7 +223,7 @@ def _distinct(items: Iterable[_Item]) -> list[_Item]:
 
 @functools.lru_cache(maxsize=1 << 17)
 def _read_item(text: str, value: str | None = None) -> _Item:
-    """The item of this text; a value, if any, is read in place of the text."""
+    """Parses an item from its text, or from its value if that is given."""
     value = value or text
     if (number := _read_number(value)) is not None:
         return _Item(normalize(text), number)
@@ -236,7 +236,7 @@ def _read_item(text: str, value: str | None = None) -> _Item:
 
 
 def _read_number(text: str) -> float | int | None:
-    # Python 2, which the evaluator was written for, knows no "1_000".
+    # Python 2, which the evaluator was written for, does not accept "1_000".
     if "_" in text:
         return None
     try:
@@ -247,7 +247,7 @@ def _read_number(text: str) -> float | int | None:
         return None
     with contextlib.suppress(ValueError):
         return int(text)
-    # The evaluator cuts the decimals of numbers close to whole ones: 2.9999999 becomes 2.
+    # The evaluator truncates numbers close to whole ones: 2.9999999 becomes 2.
     return int(number) if abs(number - round(number)) < _TOLERANCE else number
 
 
