@@ -43,9 +43,9 @@ def write_checksums(folder: Path, files: Iterable[Path] | None = None) -> None:
         ...
         hardem_jax.errors.InputError: ...array.bin: damaged, its checksum differs from...
     """
-    found = _files(folder) if files is None else files
+    files = _files(folder) if files is None else files
     own = (folder / MANIFEST, folder / _PARTIAL)
-    names = sorted(file.relative_to(folder) for file in found if file.is_file() and file not in own)
+    names = sorted(file.relative_to(folder) for file in files if file.is_file() and file not in own)
     with _pool() as pool:
         records = pool.map(lambda name: (str(name), _record(folder / name)), names)
         manifest = dict(records)

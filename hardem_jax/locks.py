@@ -23,8 +23,8 @@ def locked(folder: Path) -> Iterator[None]:
     """Locks an existing folder until the context or the process ends.
 
     The kernel (`flock`) releases the lock however the process ends. ``lock.json`` in the folder
-    names the owner; a killed process leaves the file behind, without a lock on it. On a file
-    system without locks, a warning goes to stderr.
+    names the owner; a killed process leaves the file, but no lock on it. On a file system without
+    locks, a warning goes to stderr.
 
     Raises:
         InputError: another process holds the lock (names its id, host and start time), or
