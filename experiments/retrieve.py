@@ -1,7 +1,7 @@
-"""Passages for open-domain questions: ``python -m experiments.retrieve --help``.
+"""Retrieves passages for open-domain questions: ``python -m experiments.retrieve --help``.
 
-From a passage file (DPR's TSV or JSON lines) to one file per split of questions with their
-passages, which ``experiments.nq_open`` and ``experiments.triviaqa_open`` read::
+Indexes a passage file (DPR's TSV or JSON lines) and writes, for each file of questions, one with
+their passages, which ``experiments.nq_open`` and ``experiments.triviaqa_open`` read::
 
     python -m experiments.retrieve index --passages psgs_w100.tsv.gz --out index
     python -m experiments.retrieve retrieve --index index --questions NQ-open.train.jsonl \
@@ -10,8 +10,8 @@ passages, which ``experiments.nq_open`` and ``experiments.triviaqa_open`` read::
         --out dev.jsonl --retriever.passages 80
 
 ``--retriever.method articles`` ranks only passages of the 50 best articles, as in Min et al.
-(2019), ``bm25`` all passages without articles; ``--layout triviaqa`` reads questions of TriviaQA.
-Files of other retrievers (DPR, FiD) are read as they are and need none of this.
+(2019), ``bm25`` all passages without articles; ``--layout triviaqa`` reads TriviaQA questions.
+Output files of other retrievers (DPR, FiD) can be used directly, without this command.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ RANKS = (1, 5, 10, 20, 40, 80, 100, 200, 500, 1000)
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """Store the passages of a file and index them and their articles, once.
+    """Store the passages of a file and index them and their articles.
 
     Attributes:
-        passages: DPR's layout (`id`, `text`, `title` and a header, ``.tsv`` or ``.tsv.gz``), or
-            JSON lines.
-        out: folder to write.
+        passages: file in DPR's layout (header, `id`, `text`, `title`; ``.tsv`` or ``.tsv.gz``),
+            or JSON lines.
+        out: output folder.
         articles: options of the article index.
         bm25: options of the passage index.
-        max_characters: longer passages are left out and counted.
-        limit: only the first so many passages.
-        force: replace the index that is in ``out``; until the new one is complete, both need room.
+        max_characters: skip and count longer passages.
+        limit: use only the first n passages.
+        force: replace the index in ``out``; the disk must hold both until the new one is complete.
     """
 
     passages: Path
@@ -97,18 +97,18 @@ class Index:
 
 @dataclasses.dataclass(frozen=True)
 class Retrieve:
-    """Find passages for every question of a file, and say how often they mention the answer.
+    """Retrieve passages for every question of a file and report how often they mention the answer.
 
     Attributes:
-        index: folder that ``index`` wrote.
+        index: folder written by ``index``.
         questions: file of questions.
-        out: file to write, ``.json`` for a list, else JSON lines; either with ``.gz``. It also
-            lists the questions that cannot be used, which `evaluate` counts 0.
-        layout: of `questions`: "contexts" has questions with answers, whatever else.
-        retriever: how passages are found.
-        answers: whether questions without an answer are left out; --no-answers, for
-            prediction, keeps them.
-        report: write recall, counts and settings here, as JSON.
+        out: output file: a JSON list if named ``.json``, else JSON lines; compressed if ``.gz``. It
+            also lists unusable questions, which `evaluate` scores as 0.
+        layout: layout of `questions`; "contexts" reads a file in the layout of `out` and ignores
+            its passages.
+        retriever: what to retrieve.
+        answers: leave out questions without an answer; --no-answers keeps them, for prediction.
+        report: write recall, counts and settings to this JSON file.
     """
 
     index: Path
@@ -127,9 +127,9 @@ class Retrieve:
         retriever, skips = Retriever(self.index, self.retriever), ExclusionCounts()
         read = READERS[self.layout]
         questions = read(self.questions, skips=skips, require_answers=self.answers)
-        run = _Run(self.questions, retriever, RecallCounts(self.retriever.passages))
+        results = _Results(self.questions, retriever, RecallCounts(self.retriever.passages))
         begin = time.perf_counter()
-        rows = run.rows(counted(questions, "questions"))
+        rows = results.rows(counted(questions, "questions"))
         count = write_contexts(self.out, rows, left_out=skips)
         seconds = time.perf_counter() - begin
         content = {
@@ -139,9 +139,9 @@ class Retrieve:
             "questions": count,
             "left_out": skips.as_dict(),
             "warnings": skips.warnings_as_dict(),
-            "without_common_term": run.unmatched,
-            "passages_per_question": run.passages / count,
-            "recall": run.recall_table(),
+            "without_common_term": results.unmatched,
+            "passages_per_question": results.passages / count,
+            "recall": results.recall_table(),
             "seconds": seconds,
             "peak_mib": peak_mib(),
         }
@@ -150,8 +150,8 @@ class Retrieve:
         _show(content, skips, len(retriever.store))
 
 
-class _Run:
-    """The questions of a file on their way to their passages, and what is counted of them."""
+class _Results:
+    """Retrieves the passages of questions and counts statistics on the way."""
 
     def __init__(self, file: Path, retriever: Retriever, recall: RecallCounts):
         self._file, self._retriever, self._recall = file, retriever, recall
@@ -161,10 +161,10 @@ class _Run:
         self, questions: Iterator[OpenQuestion]
     ) -> Iterator[tuple[OpenQuestion, list[Passage]]]:
         for question in questions:
-            (found,) = self._retriever([question])
-            passages = self._retriever.passages(found)
+            (retrieved,) = self._retriever([question])
+            passages = self._retriever.passages(retrieved)
             self.passages += len(passages)
-            self.unmatched += not found.scores[0] > 0
+            self.unmatched += not retrieved.scores[0] > 0
             if question.answers:
                 texts = (passage.text for passage in passages)
                 has_answer = self._recall.add(question.answers, texts)
@@ -174,8 +174,8 @@ class _Run:
                 ]
             self.questions += 1
             yield question, passages
-        if not self.questions:  # before the file gets its name
-            raise InputError(f"{self._file}: expected questions, found none to use")
+        if not self.questions:  # raised here, before the output file gets its name
+            raise InputError(f"{self._file}: expected questions, found none that can be used")
 
     def recall_table(self) -> dict[int, float]:
         depth = self._retriever.config.passages
@@ -188,7 +188,7 @@ def _show(content: dict[str, Any], skips: ExclusionCounts, passages: int) -> Non
     console.print(skips, markup=False)
     if content["recall"]:
         table = Table(
-            title=f"share of {content['questions']} questions with an answer in the best n"
+            title=f"{content['questions']} questions: share with an answer in the top n passages"
         )
         for rank in content["recall"]:
             table.add_column(f"n = {rank}", justify="right")

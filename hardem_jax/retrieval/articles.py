@@ -1,13 +1,13 @@
-"""Articles by TF-IDF over hashed words and bigrams (Chen et al., 2017, section 3.1).
+"""Article retrieval by TF-IDF over hashed words and bigrams (Chen et al., 2017, section 3.1).
 
     score(q, a) = sum_t  log(1 + tf(t, q)) idf(t) * log(1 + tf(t, a)) idf(t)
 
-over terms t, which are buckets of a hash function. DrQA's idf is log((N - df + 0.5) / (df + 0.5)),
-or 0 if that is negative: a term in half of the articles or more counts nothing, so that a
-collection of one or two articles gives no score at all. By default it is log(1 + (N - df + 0.5)
-/ (df + 0.5)), which is always positive and differs little for rare terms.
+where terms t are buckets of a hash function. DrQA's idf is log((N - df + 0.5) / (df + 0.5)),
+clipped at 0: a term in at least half of the articles has no weight, so every score in a
+collection of one or two articles is 0. The default is log(1 + (N - df + 0.5) / (df + 0.5)), which
+is always positive and differs little for rare terms.
 
-The index holds log(1 + tf) alone; either idf is taken from df when a question is asked.
+The index stores only log(1 + tf); the idf is computed from df at query time.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def build_article_index(
     block_size: int = 1000,
     replace: bool = False,
 ) -> ArticleIndex:
-    """Index title and all texts of every article.
+    """Builds an index of the title and all texts of every article.
 
     Args:
         store: the passages.
-        folder: to write; it may exist if it is empty.
-        config: terms.
-        block_size: articles in memory at a time; the index does not depend on it.
-        replace: whether a complete index is replaced.
+        folder: output folder; must be new or empty.
+        config: see `ArticleConfig`.
+        block_size: articles in memory at a time; does not affect the index.
+        replace: whether to replace a complete index.
 
     Example:
         >>> import tempfile
@@ -77,16 +77,17 @@ def build_article_index(
 
 
 class ArticleIndex(Index):
-    """TF-IDF over the articles of a store, from a folder that `build_article_index` wrote.
+    """TF-IDF scores of the articles of a store.
 
     Args:
-        folder: the index.
+        folder: written by `build_article_index`.
         store: the passages it was built from.
-        idf: "smooth" or "drqa", see above.
-        verify: whether every byte is compared with its checksum, on all cores.
+        idf: "smooth" or "drqa", see the module's docstring.
+        verify: whether to verify all checksums, on all cores.
 
     Raises:
-        InputError: the folder is missing or of another store or format, or a file is damaged.
+        InputError: the folder is missing, belongs to another store or format, or a file is
+            damaged.
     """
 
     def __init__(
@@ -100,16 +101,16 @@ class ArticleIndex(Index):
         self._terms, self._postings = read_postings(folder, num_documents=store.num_articles)
 
     def score_all(self, question: str) -> np.ndarray:
-        """``[A]`` float32, the score of every article."""
+        """Returns the score of every article, ``[A]`` float32."""
         counts = self._count([question])
-        place = np.searchsorted(self._terms, counts.indices)
-        known = place < len(self._terms)
-        known[known] = self._terms[place[known]] == counts.indices[known]
-        terms = place[known]
-        idf = self._idf_of(self._postings.document_frequency(terms))
+        positions = np.searchsorted(self._terms, counts.indices)
+        known = positions < len(self._terms)
+        known[known] = self._terms[positions[known]] == counts.indices[known]
+        terms = positions[known]
+        idf = self._inverse_frequency(self._postings.document_frequency(terms))
         return self._postings.score_all(terms, np.log1p(counts.data[known]) * idf**2)
 
-    def _idf_of(self, frequency: np.ndarray) -> np.ndarray:
+    def _inverse_frequency(self, frequency: np.ndarray) -> np.ndarray:
         odds = (self._postings.num_documents - frequency + 0.5) / (frequency + 0.5)
         return np.maximum(np.log(odds), 0) if self._idf == "drqa" else np.log1p(odds)
 

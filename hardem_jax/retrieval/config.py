@@ -1,4 +1,4 @@
-"""Configuration of retrieval; importing it is cheap enough to parse a command line."""
+"""Retrieval configuration; light to import, so that `--help` stays fast."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hardem_jax.retrieval.text import TermConfig
 if TYPE_CHECKING:
     import scipy.sparse
 
-#: Weight of a rare term, see `hardem_jax.retrieval.articles`.
+#: Inverse document frequency, see `hardem_jax.retrieval.articles`.
 Idf = Literal["smooth", "drqa"]
-#: Which passages are ranked, and how, see `hardem_jax.retrieval.retrieve`.
+#: How passages are selected and ranked, see `hardem_jax.retrieval.retrieve`.
 Method = Literal["combined", "articles", "bm25"]
 
 
@@ -25,9 +25,9 @@ class ArticleConfig:
     """How articles are indexed.
 
     Attributes:
-        buckets: terms are hashed into so many; DrQA's default.
-        bigrams: pairs of neighbouring words besides the words.
-        terms: words.
+        buckets: number of hash buckets for terms; the default is DrQA's.
+        bigrams: whether to index pairs of adjacent words in addition to words.
+        terms: how text is split into words.
     """
 
     buckets: int = 2**24
@@ -38,12 +38,12 @@ class ArticleConfig:
         require(self, "buckets", at_least=1)
 
     def counter(self) -> Callable[[Sequence[str]], scipy.sparse.csr_matrix]:
-        """Texts -> counts of terms, ``[B, buckets]`` sparse float32."""
+        """Returns a function: texts -> term counts, ``[B, buckets]`` sparse float32."""
         import scipy.sparse
         from sklearn.feature_extraction.text import HashingVectorizer
 
         analyzer = self.terms.words_and_bigrams if self.bigrams else self.terms.words
-        # Types as documented; those of the stubs are the types of the default values.
+        # Any: the stubs infer these types from the default values, narrower than documented.
         options: dict[str, Any] = {"analyzer": analyzer, "norm": None, "dtype": np.float32}
         vectorizer = HashingVectorizer(n_features=self.buckets, alternate_sign=False, **options)
         return lambda texts: scipy.sparse.csr_matrix(vectorizer.transform(texts))
@@ -54,10 +54,10 @@ class PassageConfig:
     """How passages are indexed.
 
     Attributes:
-        k1: how slowly repeated terms saturate.
-        b: how much long passages are discounted, 0 to 1.
-        title_weight: how often the title counts beside the text, 0 for not at all.
-        terms: words.
+        k1: term-frequency saturation of BM25; larger values saturate more slowly.
+        b: length normalisation of BM25, 0 (none) to 1 (full).
+        title_weight: how many times the title is added to the text; 0 ignores it.
+        terms: how text is split into words.
     """
 
     k1: float = 1.5
@@ -71,20 +71,21 @@ class PassageConfig:
         require(self, "title_weight", at_least=0, at_most=1000)
 
     def words(self, title: str, text: str) -> list[str]:
-        """The terms of a passage."""
+        """Returns the terms of a passage, including those of its title."""
         return self.terms.words(title) * self.title_weight + self.terms.words(text)
 
 
 @dataclass(frozen=True)
 class RetrieverConfig:
-    """What is retrieved for a question; indices stay as they are.
+    """What to retrieve for a question; changing it needs no new index.
 
     Attributes:
-        method: see `hardem_jax.retrieval.retrieve`.
-        articles: how many articles; the paper's 50.
-        passages: how many passages, at most; the paper's 80 for dev and test, 20 for training.
-        article_weight: of the article's score in "combined".
-        idf: of articles, see `hardem_jax.retrieval.articles`.
+        method: how passages are selected: "articles" (BM25 within the best articles, as in the
+            paper), "bm25" (all passages) or "combined" (both).
+        articles: number of articles; 50 in the paper.
+        passages: maximum number of passages; 80 for dev and test, 20 for training in the paper.
+        article_weight: weight of the article's score in "combined".
+        idf: inverse document frequency of articles: "drqa", or "smooth" (never 0).
     """
 
     method: Method = "combined"

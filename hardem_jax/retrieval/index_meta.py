@@ -1,4 +1,4 @@
-"""What an index says of itself: which passages it was built from."""
+"""Metadata of a retrieval index, checked against its passages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hardem_jax.retrieval.store import PassageStore
 def index_meta(
     folder: Path, store: PassageStore, *, format: str, verify: bool = True
 ) -> dict[str, Any]:
-    """``meta.json`` of an index of a store.
+    """Reads ``meta.json`` of an index and checks that it was built from `store`.
 
     Args:
         folder: the index.
-        store: the passages it was built from.
-        format: of the index.
-        verify: see `hardem_jax.data.prepared.records.read_meta`.
+        store: the passages.
+        format: expected format of the index.
+        verify: see `hardem_jax.data.files.read_meta`.
 
     Raises:
         InputError: there is no complete index, it has another format, a file of it is
@@ -28,5 +28,5 @@ def index_meta(
     meta = read_meta(folder, format=format, what="an index", verify=verify)
     if meta["content"] != store.content:
         expected = f"expected an index of the passages in {store.folder} ({store.content})"
-        raise InputError(f"{folder}: {expected}, found one of others ({meta['content']})")
+        raise InputError(f"{folder}: {expected}, found one of other passages ({meta['content']})")
     return meta

@@ -1,10 +1,10 @@
-"""Passages from the files that others distribute: DPR's TSV, or JSON lines.
+"""Reader for passage collections: DPR's TSV, or JSON lines.
 
-    id<TAB>text<TAB>title                       one line each, a header first, CSV quoting
-    {"id": ..., "title": ..., "text": ...}      one line each; `contents` will do for `text`
+    id<TAB>text<TAB>title                       one per line after a header, CSV quoting
+    {"id": ..., "title": ..., "text": ...}      one per line; `contents` is accepted for `text`
 
-A file without the columns is an error. A bad row in a good file is counted, and reading goes
-on with the next line, even if the row opened a quotation mark that is never closed.
+A file without these columns is an error. A bad row in an otherwise good file is counted, and
+reading continues with the next line, even after a quotation mark that is never closed.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _COLUMNS = ("id", "text", "title")
 
 @dataclass(frozen=True)
 class RawPassage:
-    """A passage as a file gives it.
+    """A passage as read from a file.
 
     Attributes:
         place: file and line, for messages.
-        id: the collection's own.
-        title: of the article; may be empty.
-        text: not blank.
+        id: the collection's own id.
+        title: title of the article; may be empty.
+        text: text of the passage.
     """
 
     place: str
@@ -57,20 +57,20 @@ class RawPassage:
 def read_passages(
     path: PathLike, *, skips: ExclusionCounts, max_characters: int = 1_000_000
 ) -> Iterator[RawPassage]:
-    """Streams the passages of a file; `.jsonl` (or `.jsonl.gz`) is JSON lines, all else TSV.
+    """Streams the passages of a file: JSON lines if named `.jsonl` or `.jsonl.gz`, else TSV.
 
     Args:
         path: the file, decompressed on the fly if its name ends in ``.gz``.
-        skips: counts what is left out, by id or line: another number of fields than the
-            header, quotation marks out of place, no id, no text, a text longer than
-            `max_characters`, an id that occurred before. Of a repeated id, the first
-            passage stays. Ids are kept in memory, some 100 bytes each.
-        max_characters: limit on a passage's text. A passage is a paragraph; what is a
-            thousand times longer is a defect of the file that would swamp its readers.
+        skips: counts what is left out, by id or line: a different number of fields than the
+            header, misplaced quotation marks, no id, no text, a text longer than
+            `max_characters`, an id seen before (the first passage is kept). Ids are kept in
+            memory, about 100 bytes each.
+        max_characters: limit on a passage's text. A passage is a paragraph; one that is a
+            thousand times longer points to a defect in the file.
 
     Raises:
-        InputError: the file is missing or not UTF-8, a column or key is missing, a JSON
-            line is broken, or a value has the wrong type.
+        InputError: the file is missing or not UTF-8, a column or key is missing, a line is not
+            valid JSON, or a value has the wrong type.
 
     Example:
         >>> import tempfile
@@ -167,10 +167,10 @@ class _Lines:
 
 
 def _parse_row(first: str, lines: _Lines, limit: int) -> list[str] | None:
-    """The fields of a row that begins with the line `first`; None if its quoting is broken.
+    """Parses the row that starts with the line `first`; None if its quoting is broken.
 
-    A quoted field may go on over several lines, yet a quotation mark that is never closed
-    must not swallow the rest of the file: after `limit` characters the lines are given back.
+    A quoted field may span several lines, but an unclosed quotation mark must not swallow the
+    rest of the file: after `limit` characters the lines are given back.
     """
     if '"' not in first:
         return first.rstrip("\r\n").split("\t")

@@ -1,10 +1,10 @@
-"""Passages by BM25 (Robertson and Zaragoza, 2009), with the index of the library bm25s.
+"""Passage retrieval by BM25 (Robertson and Zaragoza, 2009), indexed with bm25s.
 
     score(q, p) = sum_t idf(t) tf(t, p) / (tf(t, p) + k1 (1 - b + b |p| / mean |p|))
     idf(t) = log(1 + (N - df(t) + 0.5) / (df(t) + 0.5))
 
-which is Lucene's variant. The library computes all terms of the sum when the index is built. A
-question is asked of all passages, or of those of some articles, with the same scores.
+This is Lucene's variant. bm25s computes all summands when the index is built. Scoring all passages
+or only those of some articles gives the same scores.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from hardem_jax.retrieval.text import TermConfig
 
 FORMAT = "bm25 2"
 
-# The library asks for its messages for debugging, which then reach the terminal.
+# bm25s sets its logger to DEBUG, which would print its messages to the terminal.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
@@ -40,13 +40,13 @@ def build_passage_index(
     *,
     replace: bool = False,
 ) -> PassageIndex:
-    """Index every passage. Memory holds all terms of all passages while bm25s counts them.
+    """Builds an index of every passage; all terms of all passages are in memory meanwhile.
 
     Args:
         store: the passages.
-        folder: to write; it may exist if it is empty.
-        config: terms and parameters.
-        replace: whether a complete index is replaced.
+        folder: output folder; must be new or empty.
+        config: see `PassageConfig`.
+        replace: whether to replace a complete index.
 
     Raises:
         InputError: no passage has a term, or a parameter is out of range.
@@ -87,26 +87,27 @@ def build_passage_index(
 def _numbered_terms(
     store: PassageStore, config: PassageConfig
 ) -> tuple[dict[str, int], list[list[int]]]:
-    """Term -> number, and the terms of every passage by number."""
+    """Returns the vocabulary (term -> number), and the term numbers of every passage."""
     numbers: dict[str, int] = {}
     passages = []
     for passage in counted(store, "terms", total=len(store)):
         words = config.words(passage.title, passage.text)
-        # The integers are those of the dictionary, so that a term takes 8 bytes here.
+        # Shares the dictionary's integer objects, so each term takes only 8 bytes here.
         passages.append([numbers.setdefault(word, len(numbers)) for word in words])
     return numbers, passages
 
 
 class PassageIndex(Index):
-    """BM25 over the passages of a store, from a folder that `build_passage_index` wrote.
+    """BM25 scores of the passages of a store.
 
     Args:
-        folder: the index.
+        folder: written by `build_passage_index`.
         store: the passages it was built from.
-        verify: whether every byte is compared with its checksum, on all cores.
+        verify: whether to verify all checksums, on all cores.
 
     Raises:
-        InputError: the folder is missing or of another store or format, or a file is damaged.
+        InputError: the folder is missing, belongs to another store or format, or a file is
+            damaged.
     """
 
     def __init__(self, folder: Path, store: PassageStore, *, verify: bool = True):
@@ -120,12 +121,12 @@ class PassageIndex(Index):
         self._postings = Postings(starts, passages, weights, len(store))
 
     def score_all(self, question: str) -> np.ndarray:
-        """``[N]`` float32, the score of every passage."""
+        """Returns the score of every passage, ``[N]`` float32."""
         terms = self._numbers(question)
         return self._postings.score_all(terms, np.ones(len(terms)))
 
     def score(self, question: str, passages: np.ndarray) -> np.ndarray:
-        """``[C]`` float32, the score of the passages ``[C]``: those of `score_all`."""
+        """Returns the scores of `passages` ``[C]``, equal to those of `score_all`."""
         terms = self._numbers(question)
         return self._postings.score(passages, terms, np.ones(len(terms)))
 

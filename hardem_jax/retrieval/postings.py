@@ -1,7 +1,7 @@
-"""An inverted index on disk: for every term its documents, with a weight each.
+"""An inverted index on disk: the documents of every term, with weights.
 
-terms.npy       [V] int32, columns of the matrix that are not empty, ascending
-starts.npy      [V + 1] int64, where the postings of each of them start
+terms.npy       [V] int32, non-empty columns of the matrix, ascending
+starts.npy      [V + 1] int64, where the postings of each term start
 documents.npy   [P] int32, documents, ascending within a term
 weights.npy     [P] float32
 """
@@ -20,11 +20,11 @@ from hardem_jax.data.files import load_array
 
 
 def top_k(scores: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the `k` highest scores, highest first, ties to the lower index.
+    """Returns the indices of the `k` highest scores, highest first; ties go to the lower index.
 
     Args:
         scores: ``[N]``.
-        k: how many; all of them if there are no more.
+        k: number of indices; all if ``k > N``.
 
     Returns:
         ``[min(k, N)]`` int64.
@@ -35,10 +35,10 @@ def top_k(scores: np.ndarray, k: int) -> np.ndarray:
     """
     candidates = np.arange(len(scores))
     if 0 < k < len(scores):
-        # Most documents share no term with a question, and all have the lowest score.
+        # Most documents share no term with the question and tie for the lowest score.
         above = np.flatnonzero(scores > scores.min())
         if len(above) >= k:
-            # All that reach the k-th highest score: more than k where several tie with it.
+            # May be more than k documents if several tie at the threshold.
             threshold = np.partition(scores[above], len(above) - k)[len(above) - k]
             candidates = above[scores[above] >= threshold]
     return candidates[np.lexsort((candidates, -scores[candidates]))[:k]]
@@ -49,16 +49,16 @@ class Index(abc.ABC):
 
     @abc.abstractmethod
     def score_all(self, question: str) -> np.ndarray:
-        """``[N]`` float32, the score of every text."""
+        """Returns the score of every text, ``[N]`` float32."""
 
     def rank(self, questions: Iterable[str], *, k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The best texts of each question, best first, ties to the lower number.
+        """Ranks the best texts for each question, best first; ties go to the lower number.
 
-        Texts without a term in common with the question have score 0 and come last; they are
-        listed too, so that there are always K = ``min(k, N)``.
+        Texts that share no term with the question have score 0 and come last, so that there are
+        always K = ``min(k, N)`` texts.
 
         Args:
-            questions: each is scored by itself.
+            questions: scored one by one.
             k: number of texts.
 
         Yields:
@@ -71,10 +71,10 @@ class Index(abc.ABC):
 
 
 class Postings:
-    """Sums of the weights of terms, for all documents or for chosen ones.
+    """Scores all or selected documents by summing the weights of terms.
 
-    Sums run over the terms in the order given, in float32, so that both ways of asking
-    give the same bits, and no score depends on what else is asked.
+    Sums run over the terms in the given order, in float32, so that `score` and `score_all`
+    agree bitwise.
 
     Args:
         starts: ``[V + 1]``, where the postings of each term start.
@@ -98,47 +98,47 @@ class Postings:
         self.num_documents = num_documents
 
     def document_frequency(self, terms: np.ndarray) -> np.ndarray:
-        """``[Q]`` int64, how many documents have each of the terms ``[Q]``."""
+        """Returns the number of documents that contain each of `terms`, ``[Q]`` int64."""
         return self._starts[terms + 1] - self._starts[terms]
 
     def score_all(self, terms: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """``[N]`` float32: for each document, the sum of ``factors * weights``.
+        """Returns the sum of ``factors * weights`` for each document, ``[N]`` float32.
 
         Args:
             terms: ``[Q]`` indices of terms; a repeated one counts twice.
-            factors: ``[Q]``, of each term.
+            factors: ``[Q]``, one per term.
         """
         scores = np.zeros(self.num_documents, np.float32)
         for term, factor in zip(terms, factors.astype(np.float32), strict=True):
             part = slice(self._starts[term], self._starts[term + 1])
-            # A document stands once among those of a term.
+            # A document occurs only once among the postings of a term.
             scores[self._documents[part]] += factor * self._weights[part]
         return scores
 
     def score(self, chosen: np.ndarray, terms: np.ndarray, factors: np.ndarray) -> np.ndarray:
-        """``[C]`` float32, what `score_all` gives the documents ``chosen`` ``[C]``.
+        """Returns the scores of the documents `chosen` ``[C]``, equal to those of `score_all`.
 
-        A term takes O(C log N), however many documents it has.
+        Takes O(C log N) per term, regardless of how many documents contain it.
         """
         scores = np.zeros(len(chosen), np.float32)
         for term, factor in zip(terms, factors.astype(np.float32), strict=True):
             part = slice(self._starts[term], self._starts[term + 1])
             documents = self._documents[part]
-            place = np.minimum(np.searchsorted(documents, chosen), len(documents) - 1)
-            found = documents[place] == chosen
-            scores[found] += factor * self._weights[part][place[found]]
+            positions = np.minimum(np.searchsorted(documents, chosen), len(documents) - 1)
+            matches = documents[positions] == chosen
+            scores[matches] += factor * self._weights[part][positions[matches]]
         return scores
 
 
 class PostingsWriter:
-    """Turns a sparse matrix, given by blocks of rows, into an inverted index on disk.
+    """Turns a sparse matrix, given in blocks of rows, into an inverted index on disk.
 
-    Memory holds a block and some arrays over the columns; the rows wait in files of the
-    folder until all are known, and are then sorted into place block by block.
+    Only one block and a few arrays over the columns are in memory. Rows are buffered in
+    temporary files and sorted into place block by block when the writer is closed.
 
     Args:
-        folder: to write into.
-        num_columns: width of the matrix.
+        folder: output folder.
+        num_columns: number of columns of the matrix.
 
     Example:
         >>> import tempfile
@@ -155,13 +155,13 @@ class PostingsWriter:
     def __init__(self, folder: Path, *, num_columns: int):
         self._folder = folder
         self._counts = np.zeros(num_columns, np.int64)
-        self._blocks: list[tuple[int, int]] = []  # rows and entries of each
+        self._blocks: list[tuple[int, int]] = []  # (rows, entries)
         self._columns = open(folder / "columns.tmp", "wb")  # closed by close
         self._values = open(folder / "values.tmp", "wb")
         self._lengths = open(folder / "lengths.tmp", "wb")
 
     def add(self, rows: scipy.sparse.csr_array | scipy.sparse.csr_matrix) -> None:
-        """Append rows; no column may occur twice within one."""
+        """Appends rows; a column may occur only once in a row."""
         self._counts += np.bincount(rows.indices, minlength=len(self._counts))
         self._columns.write(rows.indices.astype(np.int32).tobytes())
         self._values.write(rows.data.astype(np.float32).tobytes())
@@ -169,18 +169,18 @@ class PostingsWriter:
         self._blocks.append((len(rows.indptr) - 1, len(rows.indices)))
 
     def close(self) -> None:
-        """Write the index and remove the rows."""
+        """Writes the index and removes the temporary files."""
         terms = np.flatnonzero(self._counts)
         starts = np.concatenate(([0], np.cumsum(self._counts[terms])))
         np.save(self._folder / "terms.npy", terms.astype(np.int32))
         np.save(self._folder / "starts.npy", starts)
-        term_of = np.cumsum(self._counts > 0) - 1
-        self._transpose(term_of, starts)
+        column_to_term = np.cumsum(self._counts > 0) - 1
+        self._transpose(column_to_term, starts)
         for file in (self._columns, self._values, self._lengths):
             file.close()
             Path(file.name).unlink()
 
-    def _transpose(self, term_of: np.ndarray, starts: np.ndarray) -> None:
+    def _transpose(self, column_to_term: np.ndarray, starts: np.ndarray) -> None:
         size, free = (int(starts[-1]),), starts[:-1].copy()
         documents = _new_array(self._folder / "documents.npy", np.int32, size)
         weights = _new_array(self._folder / "weights.npy", np.float32, size)
@@ -193,22 +193,22 @@ class PostingsWriter:
         ):
             first = 0
             for num_rows, entries in self._blocks:
-                terms = term_of[np.fromfile(columns, np.int32, entries)]
+                terms = column_to_term[np.fromfile(columns, np.int32, entries)]
                 rows = first + np.arange(num_rows, dtype=np.int32)
                 rows = np.repeat(rows, np.fromfile(lengths, np.int32, num_rows))
                 order = np.argsort(terms, kind="stable")
                 terms = terms[order]
-                # The place of an entry: the term's first free one, plus its rank in the block.
+                # Position of an entry: the term's first free slot plus its rank in the block.
                 present, begin, counts = np.unique(terms, return_index=True, return_counts=True)
-                places = free[terms] + np.arange(entries) - np.repeat(begin, counts)
-                documents[places] = rows[order]
-                weights[places] = np.fromfile(values, np.float32, entries)[order]
+                positions = free[terms] + np.arange(entries) - np.repeat(begin, counts)
+                documents[positions] = rows[order]
+                weights[positions] = np.fromfile(values, np.float32, entries)[order]
                 free[present] += counts
                 first += num_rows
 
 
 def read_postings(folder: Path, *, num_documents: int) -> tuple[np.ndarray, Postings]:
-    """(``[V]`` int32 columns that are terms, index) of a folder that `PostingsWriter` wrote.
+    """Reads what `PostingsWriter` wrote: the columns that are terms ``[V]`` int32, and the index.
 
     Raises:
         InputError: a file is missing or damaged.
@@ -223,7 +223,7 @@ def _new_array(file: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
         np.save(file, np.zeros(shape, dtype))
         return np.zeros(shape, dtype)
     array = np.lib.format.open_memmap(file, "w+", dtype, shape)
-    # A full disk has to be an error here; where a mapped file is written, it kills the process.
+    # Allocate now, so that a full disk raises an error; writing to a mapped file would crash.
     if hasattr(os, "posix_fallocate"):  # not on macOS
         with open(file, "r+b") as stream:
             os.posix_fallocate(stream.fileno(), 0, file.stat().st_size)

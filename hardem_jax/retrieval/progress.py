@@ -1,4 +1,4 @@
-"""A progress bar that counts, for work of unknown length as well."""
+"""A progress bar for iterables of known or unknown length."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 def counted(items: Iterable[T], label: str, *, total: int | None = None) -> Iterator[T]:
-    """The items as they come, with a bar that disappears after the last.
+    """Yields the items, showing a progress bar that disappears at the end.
 
     Example:
         >>> list(counted("abc", "letters"))
         ['a', 'b', 'c']
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    # On stderr, so that what a command prints can be piped; only where somebody can see it move.
+    # On stderr, so that a command's output can be piped, and only in a terminal.
     console = Console(stderr=True)
     with Progress(
         *columns,

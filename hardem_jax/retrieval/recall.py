@@ -1,7 +1,7 @@
-"""Recall@n: for how many questions one of the best n passages mentions an answer.
+"""Recall@n: the fraction of questions for which one of the top n passages mentions an answer.
 
-A mention is what Z is made of later (`hardem_jax.solutions.spans`): the words of an answer, in a
-row, in the text of the passage. So 1 - recall@n is the share of questions without a solution.
+A mention is defined as for Z (`hardem_jax.solutions.spans`): the words of an answer as consecutive
+words of the passage. So 1 - recall@n is the fraction of questions without a solution.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_word
 
 
 class AnswerFinder:
-    """Whether a text mentions one of some answers.
+    """Callable that returns whether a text mentions one of the answers.
 
     Example:
         >>> mentions = AnswerFinder(["the Daily Herald", "Herald"])
@@ -28,8 +28,9 @@ class AnswerFinder:
         self._matcher = AliasMatcher(answers)
 
     def __call__(self, text: str) -> bool:
-        # Most texts have not even the letters. That can be seen in the whole text if its words
-        # are normalised as they stand; a final sigma depends on what stands behind it.
+        # Fast path: most texts do not even contain the letters of an answer. Searching the whole
+        # text is valid only if its words normalise independently of context; the lower case of
+        # sigma depends on what follows.
         if unicodedata.is_normalized("NFKC", text) and "Σ" not in text:
             lowered = text.lower()
             if not any(all(form in lowered for form in forms) for forms in self._forms):
@@ -38,13 +39,13 @@ class AnswerFinder:
 
 
 class RecallCounts:
-    """Counts over questions at which rank the first mention of an answer stands.
+    """Counts the ranks at which questions first have a passage that mentions an answer.
 
     Args:
-        depth: passages per question, at most; recall is known up to there.
+        depth: maximum number of passages per question, and largest n for recall@n.
 
     Attributes:
-        questions: how many were added.
+        questions: number of questions added.
 
     Example:
         >>> recall = RecallCounts(2)
@@ -57,25 +58,22 @@ class RecallCounts:
     """
 
     def __init__(self, depth: int):
-        self._first = np.zeros(depth + 1, np.int64)  # the last: none has a mention
+        self._first = np.zeros(depth + 1, np.int64)  # last entry: no passage has a mention
         self.questions = 0
 
     def add(self, answers: Sequence[str], passages: Iterable[str]) -> list[bool]:
-        """Count a question.
+        """Adds a question and returns, for each passage, whether it mentions an answer.
 
         Args:
             answers: its answers.
             passages: the texts of its passages, best first.
-
-        Returns:
-            For each passage, whether it mentions an answer.
         """
-        mentions = AnswerFinder(answers)
-        found = [mentions(text) for text in passages]
-        self._first[found.index(True) if True in found else -1] += 1
+        mentions_answer = AnswerFinder(answers)
+        has_answer = [mentions_answer(text) for text in passages]
+        self._first[has_answer.index(True) if True in has_answer else -1] += 1
         self.questions += 1
-        return found
+        return has_answer
 
     def at(self, n: int) -> float:
-        """Recall@n, between 0 and 1; 0 if there is no question."""
+        """Returns recall@n, between 0 and 1; 0 without questions."""
         return float(self._first[: min(n, len(self._first) - 1)].sum()) / max(self.questions, 1)

@@ -1,14 +1,14 @@
-"""From a question to passages: articles by TF-IDF, then their passages by BM25.
+"""Passage retrieval for questions: articles by TF-IDF, then their passages by BM25.
 
 Min et al. (2019, section 4.1) retrieve 50 articles and rank their paragraphs, of which 20 are read
-in training and up to 80 at test. `method` says which passages are ranked, and how:
+in training and up to 80 at test time. `method` selects the passages to rank, and how:
 
-    "articles"   as in the paper: BM25 over the passages of the articles.
+    "articles"   as in the paper: BM25 over the passages of the best articles.
     "bm25"       BM25 over all passages, without articles.
-    "combined"   both lists together, by BM25 plus the article's score, each as a share of the best.
+    "combined"   both lists, by BM25 plus the article's score, each relative to the best one.
 
-The first misses passages of articles that are not among the best ones, which costs most where few
-passages of an article are in the collection; the last does not.
+"articles" misses passages of articles outside the top 50, which costs most if the collection holds
+few passages per article; "combined" does not.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Retrieved:
     """The passages of a question.
 
     Attributes:
-        id: of the question.
-        passages: ``[K]`` int64, best first, ties to the lower number.
-        scores: ``[K]`` float32, descending; comparable within the question. 0 for a passage
-            that shares no term with the question.
+        id: question id.
+        passages: ``[K]`` int64, best first; ties go to the lower number.
+        scores: ``[K]`` float32, descending; comparable only within the question. 0 for a
+            passage that shares no term with the question.
     """
 
     id: str
@@ -58,21 +58,20 @@ def build_indices(
     limit: int | None = None,
     replace: bool = False,
 ) -> PassageStore:
-    """Store and indices of a passage file, in ``folder``: `store`, `articles` and `bm25`.
+    """Builds the subfolders `store`, `articles` and `bm25` of `folder` from a passage file.
 
     Args:
         source: see `hardem_jax.retrieval.passage_files`.
-        folder: to write; it may exist if it is empty. An index of other passages is refused
-            when it is opened.
+        folder: output folder; must be new or empty.
         skips: counts passages left out.
         articles: options of the article index.
         passages: options of the passage index.
-        max_characters: of a passage's text.
-        limit: only the first so many passages.
-        replace: whether a complete folder of this kind is replaced.
+        max_characters: limit on a passage's text.
+        limit: use only the first `limit` passages.
+        replace: whether to replace a complete folder of this kind.
 
     Raises:
-        InputError: as `build_store` and the functions that build an index.
+        InputError: as `build_store`, `build_article_index` and `build_passage_index`.
     """
     with new_folder(folder, format=FORMAT, replace=replace) as new:
         store = build_store(
@@ -85,20 +84,20 @@ def build_indices(
 
 
 class Retriever:
-    """Retrieves from a folder that `build_indices` wrote.
+    """Retrieves passages for questions.
 
     Args:
-        folder: with ``store``, ``articles`` and ``bm25``.
-        config: what is retrieved.
-        verify: whether every byte that is used is compared with its checksum, on all cores.
+        folder: written by `build_indices`.
+        config: what to retrieve.
+        verify: whether to verify the checksums of all files used, on all cores.
 
     Attributes:
         store: the passages.
-        config: what is retrieved.
+        config: what to retrieve.
 
     Raises:
-        InputError: something is missing, damaged or of another format, or the indices are
-            not those of the store.
+        InputError: something is missing, damaged or has another format, or an index was built
+            from another store.
 
     Example:
         >>> import tempfile
@@ -108,14 +107,14 @@ class Retriever:
         ...     _ = source.write_text("\\n".join(rows).replace("_", "\\t"))
         ...     _ = build_indices(source, folder, skips=ExclusionCounts())
         ...     retriever = Retriever(folder, RetrieverConfig(passages=1))
-        ...     (found,) = retriever([OpenQuestion("q1", "how far is Bonn", ())])
-        ...     [passage.id for passage in retriever.passages(found)]
+        ...     (retrieved,) = retriever([OpenQuestion("q1", "how far is Bonn", ())])
+        ...     [passage.id for passage in retriever.passages(retrieved)]
         ['9']
     """
 
     def __init__(self, folder: Path, config: RetrieverConfig | None = None, *, verify: bool = True):
         self.config = config or RetrieverConfig()
-        # Of the parts, this compares only their records: each part compares its own files.
+        # Verifies only the subfolders' manifests; each part verifies its own files.
         read_meta(folder, format=FORMAT, what="an index (run `index` first)", verify=verify)
         self.store = PassageStore(folder / "store", verify=verify)
         self._passages = PassageIndex(folder / "bm25", self.store, verify=verify)
@@ -126,18 +125,18 @@ class Retriever:
             )
 
     def __call__(self, questions: Iterable[OpenQuestion]) -> Iterator[Retrieved]:
-        """The passages of each question, one after the other: memory does not grow.
+        """Retrieves for one question at a time, in constant memory.
 
-        With "articles", there are fewer than `config.passages` where the articles have no
-        more; otherwise only where the collection has no more.
+        There are fewer than `config.passages` passages only if the collection, or with
+        "articles" the best articles, have no more.
         """
         for question in questions:
             passages, scores = self._rank(question.question)
             yield Retrieved(question.id, passages, scores)
 
-    def passages(self, found: Retrieved) -> list[Passage]:
-        """The passages themselves, with their scores."""
-        numbers = zip(found.passages, found.scores, strict=True)
+    def passages(self, retrieved: Retrieved) -> list[Passage]:
+        """Returns the retrieved passages with their scores."""
+        numbers = zip(retrieved.passages, retrieved.scores, strict=True)
         passages = ((self.store[number], float(score)) for number, score in numbers)
         return [Passage(p.id, p.title, p.text, score) for p, score in passages]
 
@@ -154,13 +153,13 @@ class Retriever:
             scores = self._passages.score_all(question)
             candidates = np.union1d(candidates, top_k(scores, self.config.passages))
             weight = np.float32(self.config.article_weight)
-            shares = _share(by_article)[self.store.article_of[candidates]]
-            scores = _share(scores)[candidates] + weight * shares
+            shares = _relative(by_article)[self.store.article_of[candidates]]
+            scores = _relative(scores)[candidates] + weight * shares
         best = top_k(scores, self.config.passages)
         return candidates[best].astype(np.int64), scores[best]
 
 
-def _share(scores: np.ndarray) -> np.ndarray:
-    """Scores as shares of the highest, which may be 0."""
+def _relative(scores: np.ndarray) -> np.ndarray:
+    """Divides scores by the highest, unless that is 0."""
     highest = scores.max()
     return scores / highest if highest > 0 else scores

@@ -1,15 +1,15 @@
-"""A collection of passages on disk: built once from a file, memory-mapped ever after.
+"""A collection of passages on disk, built once from a file and memory-mapped.
 
     meta.json           format, sizes, checksums of source and content, rows left out
     ids.*, texts.*      strings of every passage
     titles.*            strings of every article
     article_of.npy      [N] int32, the article of every passage
-    by_article.npy      [N] int32, the passages article by article, each in the file's order
+    by_article.npy      [N] int32, passages grouped by article, in file order within each
     article_ends.npy    [A] int64, where the passages of an article end in by_article
     checksums.json      size and SHA-256 of the other files
 
 Passages with the same title form an article (Min et al., 2019, section 4.1: articles are
-retrieved, and their paragraphs ranked); one without a title is an article by itself.
+retrieved, and their paragraphs ranked); a passage without a title is an article of its own.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ def build_store(
     limit: int | None = None,
     replace: bool = False,
 ) -> PassageStore:
-    """Build a store from a passage file; the folder gets its name when it is complete.
+    """Builds a store from a passage file; the folder appears only once it is complete.
 
-    Texts are written as they are read. In memory stay ids and titles, to find repeated
-    ones, and 12 bytes a passage.
+    Texts are written as they are read; only ids and titles, to detect repetitions, and 12 bytes
+    per passage are kept in memory.
 
     Args:
         source: see `hardem_jax.retrieval.passage_files`.
-        folder: to write; it may exist if it is empty.
+        folder: output folder; must be new or empty.
         skips: counts passages left out, as `read_passages` does.
-        max_characters: of a passage's text.
-        limit: only the first so many passages; None for all.
-        replace: whether a complete store is replaced.
+        max_characters: limit on a passage's text.
+        limit: use only the first `limit` passages; None for all.
+        replace: whether to replace a complete store.
 
     Raises:
-        InputError: as `read_passages`; no passage is left; the folder is something else.
+        InputError: as `read_passages`; or no passage is left, or the folder is not a store.
 
     Example:
         >>> import tempfile
@@ -92,7 +92,7 @@ def build_store(
 def _write_strings(
     source: Path, folder: Path, skips: ExclusionCounts, max_characters: int, limit: int | None
 ) -> tuple[str, array[int]]:
-    """The digest of the content, and the article of every passage."""
+    """Returns a digest of the content, and the article of every passage."""
     numbers: dict[str, int] = {}
     articles = array("i")
     content = hashlib.sha256()
@@ -117,21 +117,21 @@ def _write_strings(
 
 
 class PassageStore(Sequence[Passage]):
-    """The passages of a folder that `build_store` wrote, by index.
+    """The passages of a collection, by index.
 
     Args:
-        folder: the store.
-        verify: whether every byte is compared with its checksum, on all cores.
+        folder: written by `build_store`.
+        verify: whether to verify all checksums, on all cores.
 
     Attributes:
-        folder: where they are.
-        meta: what ``meta.json`` holds.
-        content: digest of all ids, titles and texts; indices name the one they belong to.
-        num_articles: how many there are.
+        folder: the store's folder.
+        meta: content of ``meta.json``.
+        content: digest of all ids, titles and texts, by which indices identify their store.
+        num_articles: number of articles.
         article_of: ``[N]`` int32, the article of every passage.
 
     Raises:
-        InputError: the folder is missing or of another format, or a file of it is damaged.
+        InputError: the folder is missing or has another format, or a file of it is damaged.
     """
 
     def __init__(self, folder: Path, *, verify: bool = True):
@@ -151,7 +151,10 @@ class PassageStore(Sequence[Passage]):
         lengths = {len(part) for part in passages}
         articles = {len(self._titles), len(self._article_ends)}
         if lengths != {self.meta["passages"]} or articles != {self.num_articles}:
-            raise InputError(f"{folder}: its files do not belong together; build it again")
+            raise InputError(
+                f"{folder}: expected files of one store, found different numbers of passages or "
+                "articles; rebuild it"
+            )
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -162,25 +165,25 @@ class PassageStore(Sequence[Passage]):
         return Passage(self._ids[index], title, self._texts[index])
 
     def text(self, index: int) -> str:
-        """The text of a passage alone."""
+        """Returns the text of a passage."""
         return self._texts[index]
 
     def title(self, article: int) -> str:
-        """The title of an article."""
+        """Returns the title of an article."""
         return self._titles[article]
 
     def passages_of(self, article: int) -> np.ndarray:
-        """``[P]`` int32, the passages of an article in the order of the file."""
+        """Returns the passages of an article in file order, ``[P]`` int32."""
         start = int(self._article_ends[article - 1]) if article else 0
         return self._by_article[start : int(self._article_ends[article])]
 
     def titled_texts(self) -> Iterator[str]:
-        """Title and text of every passage, as they are indexed."""
+        """Yields the title and text of every passage."""
         for text, article in zip(self._texts, self.article_of, strict=True):
             yield f"{self._titles[int(article)]}\n{text}"
 
     def articles(self) -> Iterator[str]:
-        """Title and all texts of every article."""
+        """Yields the title and all texts of every article."""
         for article in range(self.num_articles):
             texts = (self._texts[int(index)] for index in self.passages_of(article))
             yield "\n".join((self._titles[article], *texts))

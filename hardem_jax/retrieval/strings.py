@@ -1,4 +1,4 @@
-"""Many strings in one file, read by index without loading them."""
+"""Strings stored in one memory-mapped file, read by index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hardem_jax.errors import InputError
 
 
 class StringWriter:
-    """Writes ``<stem>.txt``, the strings one after the other, and ``<stem>.ends.npy``.
+    """Writes ``<stem>.txt``, the concatenated strings, and ``<stem>.ends.npy``, their ends.
 
     Example:
         >>> import tempfile
@@ -37,7 +37,7 @@ class StringWriter:
         return len(self._ends)
 
     def write(self, text: str) -> None:
-        """Append a string."""
+        """Appends a string."""
         self._size += self._file.write(text.encode("utf-8"))
         self._ends.append(self._size)
 
@@ -53,10 +53,10 @@ class StringWriter:
 
 
 class StringTable(Sequence[str]):
-    """The strings that `StringWriter` wrote, by index; the file stays on disk.
+    """The strings that `StringWriter` wrote, by index, memory-mapped.
 
     Raises:
-        InputError: a file is missing, or shorter or longer than it was.
+        InputError: a file is missing or has the wrong size.
     """
 
     def __init__(self, stem: Path):
@@ -65,15 +65,15 @@ class StringTable(Sequence[str]):
         size = int(self._ends[-1]) if len(self._ends) else 0
         try:
             with open(file, "rb") as stream:
-                found = stream.seek(0, 2)
+                file_size = stream.seek(0, 2)
                 # An empty file cannot be mapped.
                 self._bytes = (
-                    mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if found else b""
+                    mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if file_size else b""
                 )
         except OSError as error:
             raise InputError(f"{file}: cannot be read ({error.strerror})") from error
-        if found != size:
-            raise InputError(f"{file}: expected {size} bytes, found {found}; build it again")
+        if file_size != size:
+            raise InputError(f"{file}: expected {size} bytes, found {file_size}; rebuild it")
 
     def __len__(self) -> int:
         return len(self._ends)

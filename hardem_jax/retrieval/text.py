@@ -1,4 +1,4 @@
-"""How passages and questions become terms: one function of the text for both."""
+"""Splits passages and questions into terms."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True)
 class TermConfig:
-    """What counts as a term.
+    """How text is split into terms.
 
     Attributes:
-        stem: Snowball's English stemmer, or words as they are (as DrQA has them).
-        stop_words: whether function words are left out.
+        stem: whether to stem with Snowball's English stemmer (DrQA does not).
+        stop_words: whether to remove stop words.
 
     Example:
         >>> TermConfig().words("Who was the first Queen of Curaçao?")
@@ -31,24 +31,24 @@ class TermConfig:
     stop_words: bool = True
 
     def words(self, text: str) -> list[str]:
-        """The terms of a text, in its order, made of its `split` words."""
-        out = stop_words() if self.stop_words else frozenset()
-        kept = [word for word in split(text) if word not in out]
+        """Returns the terms of a text, in order, made from its `split` words."""
+        excluded = stop_words() if self.stop_words else frozenset()
+        kept = [word for word in split(text) if word not in excluded]
         return [stem(word) for word in kept] if self.stem else kept
 
     def words_and_bigrams(self, text: str) -> list[str]:
-        """`words`, and all pairs of neighbours neither of which is a stop word.
+        """Returns `words`, then all pairs of adjacent words neither of which is a stop word.
 
-        As in DrQA (Chen et al., 2017, section 3.1), words on both sides of a stop word
-        are no neighbours.
+        As in DrQA (Chen et al., 2017, section 3.1), words separated by a stop word are not
+        adjacent.
 
         Example:
             >>> TermConfig(stem=False).words_and_bigrams("the old city of Rome")
             ['old', 'city', 'rome', 'old city']
         """
         all_words = split(text)
-        out = stop_words() if self.stop_words else frozenset()
-        stop = [word in out for word in all_words]
+        excluded = stop_words() if self.stop_words else frozenset()
+        stop = [word in excluded for word in all_words]
         if self.stem:
             all_words = [stem(word) for word in all_words]
         terms = [word for word, stopped in zip(all_words, stop, strict=True) if not stopped]
@@ -59,7 +59,7 @@ class TermConfig:
 
 
 def split(text: str) -> list[str]:
-    """Maximal runs of letters and digits, lower-cased, in compatibility form (NFKC), no accents.
+    """Returns runs of letters and digits in lower case, without compatibility forms or accents.
 
     Example:
         >>> split("Beyoncé's 2nd №1")
@@ -74,7 +74,7 @@ def split(text: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1 << 20)
 def stem(word: str) -> str:
-    """A word without its ending, by Snowball's stemmer for English.
+    """Stems a word with Snowball's English stemmer.
 
     Example:
         >>> stem("retrieved"), stem("retrieving")
@@ -85,9 +85,9 @@ def stem(word: str) -> str:
 
 @functools.cache
 def stop_words() -> frozenset[str]:
-    """Function words of English.
+    """Returns English stop words.
 
-    Contracted forms are cut at the apostrophe, here as in texts: "don't" is "don" and "t".
+    Contractions are split at the apostrophe, as in texts: "don't" is "don" and "t".
 
     Example:
         >>> sorted({"the", "don", "queen"} & stop_words())

@@ -96,7 +96,7 @@ def test_mistakes_become_one_line(files, tmp_path, capsys):
     (tmp_path / "none.jsonl").write_text('{"question": "?", "answer": ["a"]}')
     line = fails(retrieve, capsys, "retrieve", "--index", files / "index", "--questions",
                  tmp_path / "none.jsonl", "--out", tmp_path / "a.jsonl")  # fmt: skip
-    assert "none.jsonl: expected questions, found none to use" in line
+    assert "none.jsonl: expected questions, found none that can be used" in line
     assert not (tmp_path / "a.jsonl").exists()
     (tmp_path / "bad.tsv").write_text("1\tno header\tx\n")
     line = fails(retrieve, capsys, "index", "--passages", tmp_path / "bad.tsv", "--out",
