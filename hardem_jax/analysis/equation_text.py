@@ -1,4 +1,4 @@
-"""Equations for people to read: as a formula, and in the sentences their numbers come from."""
+"""Equations as readable text: a formula, and the sentences that its numbers come from."""
 
 import re
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ from hardem_jax.solutions.equations.enumeration import (
 )
 from hardem_jax.solutions.equations.numbers import NumberConfig, has_overflow
 
-# Numbers of a text are shown as they are, not rounded as answers are.
+# Numbers are shown in full, not rounded as answers are.
 _DIGITS = 15
 _END_OF_SENTENCE = re.compile(r"[.!?]\s+|\n")
 
 
 def describe(equation: np.ndarray, question: NumericQuestion, rules: EquationRules) -> str:
-    """An equation as text, such as "41 - 38"; special numbers stand in braces.
+    """Formats an equation as text, such as "41 - 38", with special numbers in braces.
 
     Args:
-        equation: ``[4]`` integers, of this question.
-        question: whose slots it uses.
-        rules: say whether a percentage is a term or a factor.
+        equation: ``[4]`` integers.
+        question: the question whose number slots the equation refers to.
+        rules: decide whether a percentage is a term or a factor.
 
     Example:
         >>> from hardem_jax.data.examples import NumericExample
@@ -49,7 +49,7 @@ def describe(equation: np.ndarray, question: NumericQuestion, rules: EquationRul
     if rules.is_product(o1, o2):
         text = " * ".join(_number(slot, operator, question) for slot, operator in terms)
         return f"- {text}" if MINUS in (o1, o2) else text
-    # What is added goes first: "41 - 38" whichever of the two stands first in the text.
+    # Positive terms first: "41 - 38" whichever number comes first in the text.
     terms.sort(key=lambda term: term[1] == MINUS)
     signs = ["- " if operator == MINUS else "+ " for _, operator in terms]
     words = [sign + _number(*term, question) for sign, term in zip(signs, terms, strict=True)]
@@ -57,11 +57,11 @@ def describe(equation: np.ndarray, question: NumericQuestion, rules: EquationRul
 
 
 def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
-    """The sentences that the numbers of an equation come from, with the number in brackets.
+    """Yields the sentence that each number of an equation comes from, with the number in brackets.
 
     Args:
-        equation: ``[4]`` integers, of this question.
-        question: whose slots it uses.
+        equation: ``[4]`` integers.
+        question: the question whose number slots the equation refers to.
 
     Example:
         >>> from hardem_jax.data.examples import NumericExample
@@ -87,11 +87,11 @@ def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
 
 
 def left_out(question: NumericQuestion, kinds: np.ndarray, numbers: NumberConfig) -> Iterator[str]:
-    """What a model does not see of a question.
+    """Yields warnings about parts of a question that the model does not see.
 
     Args:
-        question: as it was asked.
-        kinds: ``[N]`` integers, of its numbers in the model's input; -1 if cut.
+        question: the original question.
+        kinds: ``[N]`` integers, the kind of each number in the model's input; -1 if truncated.
         numbers: what counts as a number.
 
     Example:
@@ -100,11 +100,11 @@ def left_out(question: NumericQuestion, kinds: np.ndarray, numbers: NumberConfig
         >>> example = NumericExample("q", "p", "38 of 41", "How many?", None, ())
         >>> question = numeric_question(example, NumberConfig(), EquationRules())
         >>> list(left_out(question, np.append(question.kinds[:-1], -1), NumberConfig()))
-        ['text longer than the model reads; 1 of its numbers left out']
+        ['text too long for the model; 1 number left out']
     """
     cut = int(np.count_nonzero(kinds < 0))
     if cut:
-        yield f"text longer than the model reads; {cut} of its numbers left out"
+        yield f"text too long for the model; {cut} number{'s' * (cut > 1)} left out"
     if any(has_overflow(text, numbers) for text in (question.passage, question.question)):
         yield "numbers too large for float64 left out"
 

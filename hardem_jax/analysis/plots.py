@@ -1,36 +1,36 @@
-"""Figures, each a function from plain numbers to a PNG file."""
+"""Plots of learning curves and scores, written as PNG files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
 
-matplotlib.use("Agg")  # figures are files; no screen is needed
+matplotlib.use("Agg")  # renders to files without a display
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 
-#: The paper's objectives have one colour in every figure, others the next free one (Okabe and
-#: Ito's palette, safe for colour blindness).
+#: Colours of the paper's objectives; others get the next free one (Okabe and Ito's palette, safe
+#: for colour-blind readers).
 COLOURS = {"First-only": "#E69F00", "MML": "#0072B2", "Hard EM": "#D55E00"}
 OTHER_COLOURS = ("#666666", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
 LINES = ("-", "--", "-.", ":")
 
-#: A run: records of ``step`` and metrics by name, in order.
+#: The evaluations of a run, in order: ``step`` and metrics by name.
 History = Sequence[Mapping[str, float]]
 
 
 def learning_curves(
     histories: Mapping[str, Sequence[History]], *, metrics: Mapping[str, str], file: Path
 ) -> None:
-    """A panel for each metric: its mean over runs by training step, and the range as a band.
+    """Plots each metric against the training step: the mean over runs, with the range as a band.
 
     Args:
-        histories: objective -> its runs, each a list of records at the same steps; a record
-            without a metric is passed over in its panel.
-        metrics: metric name -> label of the axis, with the unit; the axis starts at 0. A metric
-            that no record has is left out.
+        histories: objective -> its runs, with records at the same steps; records without a
+            metric are skipped in its panel.
+        metrics: metric name -> axis label with unit; axes start at 0. Metrics that no record
+            has are left out.
         file: PNG to write.
 
     Example:
@@ -76,14 +76,14 @@ def scores_by_group(
     labels: tuple[str, str],
     file: Path,
 ) -> None:
-    """Bars of every objective by group, such as accuracy by |Z| (Min et al., 2019, figure 3).
+    """Plots bars per objective and group, e.g. accuracy by |Z| (Min et al., 2019, figure 3).
 
-    A bar is the mean over runs, its line the range.
+    Bars show the mean over runs, error bars the range.
 
     Args:
         scores: objective -> metrics of its runs.
-        groups: metric name -> name of the group, in the order of the axis.
-        labels: of the horizontal and of the vertical axis, which starts at 0.
+        groups: metric name -> group name, in axis order.
+        labels: labels of the horizontal and vertical axis; the latter starts at 0.
         file: PNG to write.
 
     Example:
@@ -100,12 +100,12 @@ def scores_by_group(
         figsize=(max(5.0, 0.32 * len(scores) * len(groups) + 1.5), 4), layout="constrained"
     )
     styles = _styles(scores)
-    for place, (name, runs) in enumerate(scores.items()):
+    for index, (name, runs) in enumerate(scores.items()):
         colour, variant = styles[name]
         values = np.array([[run.get(group, np.nan) for group in groups] for run in runs])
         mean, low, high = values.mean(axis=0), values.min(axis=0), values.max(axis=0)
         panel.bar(
-            np.arange(len(groups)) + (place - (len(scores) - 1) / 2) * width,
+            np.arange(len(groups)) + (index - (len(scores) - 1) / 2) * width,
             mean,
             width,
             yerr=[mean - low, high - mean] if len(runs) > 1 else None,
@@ -122,9 +122,9 @@ def scores_by_group(
 
 
 def _styles(names: Iterable[str]) -> dict[str, tuple[str, int]]:
-    """Name -> colour of its objective, and which of that objective's variants it is, from 0.
+    """Returns the colour of each name's objective and the number of its variant, from 0.
 
-    "Hard EM, tau 100" is a variant of hard EM; lines differ in dashes, bars in shade.
+    "Hard EM, tau 100" is a variant of hard EM; variants differ in dashes or in shade.
     """
     variants: dict[str, int] = {}
     colours = dict(COLOURS)
@@ -144,7 +144,7 @@ def _finish_panel(panel: Axes) -> None:
 
 
 def _save(figure: Figure, panel: Axes, file: Path) -> None:
-    """With one legend above all panels, taken from the given one."""
+    """Saves the figure with one legend, taken from `panel`, above all panels."""
     handles, labels = panel.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
     figure.savefig(file, dpi=150)

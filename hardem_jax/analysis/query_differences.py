@@ -1,8 +1,8 @@
-"""Right for another reason: queries that give the answer and are not the annotated ones.
+"""Differences between annotated queries and other queries with the correct result.
 
-Min et al. (2019), section 6, count them (88.5 % of the right answers are annotated queries) and
-show some. Here every difference has a kind, so that a page tells which part of a query the answers
-do not determine.
+Min et al. (2019), section 6, count such queries (88.5 % of correct answers come from the annotated
+query) and show some. Here they are grouped by the parts that differ, which shows what the answers
+leave undetermined.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ VALUE = "value"
 
 
 @dataclasses.dataclass(frozen=True)
-class RightAnswer:
-    """A question whose predicted query gives the right answer.
+class CorrectAnswer:
+    """A question whose predicted query gives the correct answer.
 
     Attributes:
-        question: its text.
-        header: names of the table's columns.
-        query: predicted.
-        gold: annotated.
-        result: of both, for people.
+        question: text of the question.
+        header: the table's column names.
+        query: the predicted query.
+        gold: the annotated query.
+        result: the result of both, as text.
     """
 
     question: str
@@ -42,11 +42,11 @@ class RightAnswer:
 
 
 def differences(query: Query, gold: Query) -> tuple[str, ...]:
-    """In which parts a query is not the annotated one; none if both are the same.
+    """Returns the parts in which a query differs from the annotated one.
 
     Conditions are compared as in `hardem_jax.metrics.wikisql.logical_form_match`: in any order,
-    values as text in lower case. Conditions that both queries have are put aside; of those left,
-    if there are equally many, columns are compared first, then operators, then values.
+    with values as lower-case text. Conditions that both queries share are ignored. If equal
+    numbers remain, columns are compared first, then operators, then values.
 
     Example:
         >>> gold = Query(0, 0, (Condition(1, 0, "Rome"), Condition(2, 1, "5")))
@@ -55,42 +55,44 @@ def differences(query: Query, gold: Query) -> tuple[str, ...]:
         >>> differences(Query(0, 0, (Condition(1, 0, "Rome"), Condition(2, 2, "5"))), gold)
         ('operator',)
     """
-    found = []
+    parts = []
     if query.select != gold.select:
-        found.append(SELECT)
+        parts.append(SELECT)
     if query.aggregator != gold.aggregator:
-        found.append(AGGREGATOR)
-    mine, theirs = Counter(map(_key, query.conditions)), Counter(map(_key, gold.conditions))
+        parts.append(AGGREGATOR)
+    ours, golds = Counter(map(_key, query.conditions)), Counter(map(_key, gold.conditions))
     if len(query.conditions) != len(gold.conditions):
-        found.append(FEWER if len(query.conditions) < len(gold.conditions) else MORE)
-    elif mine != theirs:
-        parts = zip((COLUMN, OPERATOR, VALUE), range(1, 4), strict=True)
-        found.append(next(name for name, size in parts if _cut(mine, size) != _cut(theirs, size)))
-    return tuple(found)
+        parts.append(FEWER if len(query.conditions) < len(gold.conditions) else MORE)
+    elif ours != golds:
+        names = zip((COLUMN, OPERATOR, VALUE), range(1, 4), strict=True)
+        parts.append(
+            next(name for name, size in names if _prefixes(ours, size) != _prefixes(golds, size))
+        )
+    return tuple(parts)
 
 
-def differences_page(answers: Iterable[RightAnswer], *, shown: int = 30) -> str:
-    """A page in Markdown: how often which parts differ, and examples.
+def differences_page(answers: Iterable[CorrectAnswer], *, shown: int = 30) -> str:
+    """Writes a Markdown page: how often which parts differ, with examples.
 
     Args:
-        answers: right ones, whether or not their query is the annotated one.
-        shown: examples; they take turns among the kinds of difference, the commonest first.
+        answers: correct answers, including those by the annotated query.
+        shown: number of examples, cycling through the kinds of difference, most common first.
 
     Example:
         >>> query, gold = Query(0, 1), Query(0, 0)
-        >>> page = differences_page([RightAnswer("Who?", ("name",), query, gold, "ann")])
+        >>> page = differences_page([CorrectAnswer("Who?", ("name",), query, gold, "ann")])
         >>> print(page.splitlines()[0])
-        1 right answers, 0 (0.0 %) by the annotated query.
+        1 correct answers, 0 (0.0 %) by the annotated query.
     """
-    groups: dict[tuple[str, ...], list[RightAnswer]] = {}
+    groups: dict[tuple[str, ...], list[CorrectAnswer]] = {}
     for answer in answers:
         groups.setdefault(differences(answer.query, answer.gold), []).append(answer)
     total = sum(map(len, groups.values()))
     same = len(groups.pop((), []))
     kinds = sorted(groups, key=lambda kind: (-len(groups[kind]), kind))
-    lines = [f"{total} right answers, {same} ({100 * same / max(total, 1):.1f} %) by the annotated"]
-    lines[0] += " query."
-    lines += ["", "| what differs | right answers |", "| --- | --- |"]
+    share = f"{same} ({100 * same / max(total, 1):.1f} %)"
+    lines = [f"{total} correct answers, {share} by the annotated query."]
+    lines += ["", "| difference | correct answers |", "| --- | --- |"]
     lines += [f"| {', '.join(kind)} | {len(groups[kind])} |" for kind in kinds]
     turns = [(turn, rank) for rank, kind in enumerate(kinds) for turn in range(len(groups[kind]))]
     for turn, rank in sorted(turns)[:shown]:
@@ -98,7 +100,7 @@ def differences_page(answers: Iterable[RightAnswer], *, shown: int = 30) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _example(answer: RightAnswer, kind: tuple[str, ...]) -> list[str]:
+def _example(answer: CorrectAnswer, kind: tuple[str, ...]) -> list[str]:
     return [
         "",
         f"**{_escaped(answer.question)}** ({', '.join(kind)})",
@@ -110,7 +112,7 @@ def _example(answer: RightAnswer, kind: tuple[str, ...]) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text from tables and questions, with nothing in it that Markdown would act upon."""
+    """Escapes Markdown in text from tables and questions."""
     return "".join(
         f"\\{char}" if char in "\\`*_[]<>#|" else char for char in " ".join(text.split())
     )
@@ -120,6 +122,6 @@ def _key(condition: Condition) -> tuple[int, int, str]:
     return condition.column, condition.operator, str(condition.value).lower()
 
 
-def _cut(conditions: Counter[tuple[int, int, str]], size: int) -> Counter[tuple]:
-    """How often each of the conditions' first ``size`` parts occurs."""
+def _prefixes(conditions: Counter[tuple[int, int, str]], size: int) -> Counter[tuple]:
+    """Counts the first ``size`` parts of the conditions."""
     return Counter(key[:size] for key in conditions.elements())

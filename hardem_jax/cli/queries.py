@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from rich.console import Console
 
-from hardem_jax.analysis.query_differences import RightAnswer, differences_page
+from hardem_jax.analysis.query_differences import CorrectAnswer, differences_page
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.train import TrainCommand
@@ -158,7 +158,7 @@ class Evaluate(EvaluateOnBuild):
     def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
         del scores
         if self.differences is not None:
-            write_text(self.differences, differences_page(_right_answers(data, answers)))
+            write_text(self.differences, differences_page(_correct_answers(data, answers)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,12 +214,12 @@ class Predict:
             console.print(f"        {printable(result)}", markup=False)
 
 
-def _right_answers(
+def _correct_answers(
     data: tasks.TableQuestions, answers: list[tasks.QueryAnswer | None]
-) -> Iterator[RightAnswer]:
+) -> Iterator[CorrectAnswer]:
     for question, answer in zip(data.questions, answers, strict=True):
         gold = (data.golds or {}).get(question.id)
         if gold is not None and answer is not None and tasks.is_answer(question, answer.result):
             header = data.tables[question.table_id].header
             result = tasks.cells_text(question.answer)
-            yield RightAnswer(question.question, header, answer.query, gold, result)
+            yield CorrectAnswer(question.question, header, answer.query, gold, result)

@@ -17,7 +17,7 @@ import optax
 from flax import nnx
 
 from hardem_jax.data.batching.grouped import GroupedPlan
-from hardem_jax.data.batching.padding import BatchConfig, Chosen, Inputs, Pad
+from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad, Subset
 from hardem_jax.data.batching.plans import Plan
 from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.spans import PreparedSplit, Question, all_windows
@@ -107,7 +107,7 @@ class ReadingQuestions(Questions):
         return self if count is None else self._where(self.places[:, 1] < count)
 
     def _where(self, wanted: np.ndarray) -> Self:
-        windows = Chosen(self.windows, np.flatnonzero(wanted))
+        windows = Subset(self.windows, np.flatnonzero(wanted))
         return dataclasses.replace(self, windows=windows, places=self.places[wanted])
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hardem_jax.analysis.query_differences import RightAnswer, differences, differences_page
+from hardem_jax.analysis.query_differences import CorrectAnswer, differences, differences_page
 from hardem_jax.metrics.wikisql import logical_form_match
 from hardem_jax.solutions.sql.types import Condition, Query
 
@@ -35,13 +35,13 @@ def test_the_page_counts_all_and_shows_the_commonest_first():
     header = ("na|me", "city", "points")
 
     def answer(number, query):
-        return RightAnswer(f"Question *{number}*?", header, query, GOLD, "ann")
+        return CorrectAnswer(f"Question *{number}*?", header, query, GOLD, "ann")
 
     aggregated = [answer(i, Query(0, 1 + i % 2, (ROME, FIVE))) for i in range(3)]
     shorter, same = answer(3, Query(0, 0, (ROME,))), answer(4, GOLD)
     page = differences_page([shorter, *aggregated, same], shown=3)
     lines = page.splitlines()
-    assert lines[0] == "5 right answers, 1 (20.0 %) by the annotated query."
+    assert lines[0] == "5 correct answers, 1 (20.0 %) by the annotated query."
     assert lines[4:6] == ["| aggregator | 3 |", "| fewer conditions | 1 |"]
     examples = [line for line in lines if line.startswith("**")]
     assert examples == [
@@ -53,4 +53,4 @@ def test_the_page_counts_all_and_shows_the_commonest_first():
 
 
 def test_a_page_of_nothing():
-    assert differences_page([]).startswith("0 right answers, 0 (0.0 %)")
+    assert differences_page([]).startswith("0 correct answers, 0 (0.0 %)")

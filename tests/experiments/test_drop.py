@@ -214,7 +214,7 @@ def test_a_run_of_a_version_without_the_bias_is_refused(root, softmax_run, tmp_p
         del config["flags"]["model"][name]
     (old / "config.json").write_text(json.dumps(config))
     (old / "checksums.json").unlink()  # such runs have none
-    with pytest.raises(InputError, match="checkpoint of another model"):
+    with pytest.raises(InputError, match="checkpoint of a different model"):
         Trained(EquationTask, old, "last")
 
 
@@ -250,7 +250,7 @@ def test_predict_shows_a_passage_as_it_is_and_harmlessly(ask):
 @pytest.mark.slow
 def test_predict_says_what_the_model_does_not_see(ask):
     _, notes = ask(PASSAGE + " Ada ran yards." * 5 + " Then 44 and 45.")
-    assert notes == ["note: text longer than the model reads; 2 of its numbers left out"]
+    assert notes == ["note: text too long for the model; 2 numbers left out"]
     _, notes = ask(PASSAGE + " " + "9" * 400)
     assert notes == ["note: numbers too large for float64 left out"]
 
@@ -301,7 +301,7 @@ def test_a_run_that_never_began_takes_its_new_settings(root, capsys, tmp_path):
     for seed in (0, 5):
         refused = train_flags(root, tmp_path / "run", seed=seed)
         refused[refused.index("--num-devices") + 1] = 3  # 4 rows do not divide by 3
-        assert "rows do not divide" in fails(capsys, *refused)
+        assert "expected a multiple of 3 rows" in fails(capsys, *refused)
         config = json.loads((tmp_path / "run" / "config.json").read_text())
         assert config["flags"]["loop"]["seed"] == seed
 

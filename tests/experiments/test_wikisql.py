@@ -99,7 +99,7 @@ def test_evaluation_measures_with_annotated_queries(root, capsys):
     assert scores["gold in Z"] == 100
     right = round(scores["accuracy"] * 3 * NUM_TABLES / 100)
     same = round(scores["logical form"] * 3 * NUM_TABLES / 100)
-    assert page.read_text().startswith(f"{right} right answers, {same} (")
+    assert page.read_text().startswith(f"{right} correct answers, {same} (")
     rows = json.loads(predictions.read_text())
     assert len(rows) == 3 * NUM_TABLES
     assert set(rows[0]) == {"id", "question", "sql", "result"} and rows[0]["id"] == "train-0"

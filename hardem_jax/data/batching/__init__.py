@@ -1,1 +1,1 @@
-"""Which inputs make up a batch: padding to buckets, packing, training plans."""
+"""Batching: padding to buckets, sequence packing and training plans."""

@@ -1,10 +1,10 @@
-"""Training items of several windows: what the latent set ranges over (docs/reproducing.md).
+"""Training items of several windows that share one Z (see docs/reproducing.md).
 
-The paper's released code reads every window on its own: a softmax and a Z for each. Read together,
-the windows of a document or of a question share one softmax and one Z (Clark and Gardner, 2018;
-Cheng et al., 2020, who call the three H1, H2 and H3 up to their order). An item is then G windows
-of one group and the windows without a mention drawn beside them, G + k rows that follow
-one another, so that the loss sees groups by reshaping.
+The paper's released code reads every window separately, with a softmax and a Z for each. If they
+are read together, the windows of a document or a question share one softmax and one Z (Clark and
+Gardner, 2018; Cheng et al., 2020, whose H1, H2 and H3 are these three options). An item then has
+G windows of one group and k sampled windows without a mention: G + k consecutive rows, so that the
+loss can recover groups by reshaping.
 """
 
 from typing import Literal
@@ -19,14 +19,11 @@ Scope = Literal["window", "document", "question"]
 
 
 def group_ids(places: np.ndarray, scope: Scope) -> np.ndarray:
-    """Which windows belong together.
+    """Returns the group of each window, ``[N]`` int, numbered from 0 without gaps.
 
     Args:
         places: ``[N, 3]`` int, question, document and rank within the question of each window.
         scope: what a group is.
-
-    Returns:
-        ``[N]`` int, from 0 on without gaps.
 
     Example:
         >>> places = np.array([[0, 0, 0], [0, 1, 1], [0, 1, 2], [1, 0, 0]])
@@ -40,9 +37,9 @@ def group_ids(places: np.ndarray, scope: Scope) -> np.ndarray:
 class GroupedPlan(Plan):
     """Items of up to G windows of one group, and ``config.negatives`` windows without a mention.
 
-    Every epoch visits each group with a mention once. Of a group with more than G windows it takes
-    one with a mention and G - 1 of the others, drawn anew in every epoch; they keep the order of
-    the document, so that First-only stays first.
+    Every epoch visits each group with a mention once. From a group with more than G windows it
+    samples one with a mention and G - 1 others, again in every epoch; they stay in document order,
+    which First-only depends on.
 
     Args:
         sizes: ``[N, 2]`` int, tokens and mentions of each window.
@@ -82,8 +79,8 @@ class GroupedPlan(Plan):
         self._with_mention = sizes[:, 1] > 0
         self._members = [group for group in members if self._with_mention[group].any()]
         self._group_size = group_size
-        of_run = {"num_steps": num_steps, "seed": seed, "num_devices": num_devices}
-        super().__init__(sizes, len(self._members), config, **of_run)
+        schedule = {"num_steps": num_steps, "seed": seed, "num_devices": num_devices}
+        super().__init__(sizes, len(self._members), config, **schedule)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         order = rng.permutation(len(self._members))

@@ -1,11 +1,11 @@
-"""Sequence packing: several inputs in one row of the encoder (Krell et al., 2021).
+"""Sequence packing: several inputs per encoder row (Krell et al., 2021).
 
-A batch keeps the layout that its task gave it, one input a row, padded to T: the heads and Z know
-nothing of packing. Two arrays beside it say where each token stands in the P rows of S tokens that
-the encoder reads, and `models.encoders.packing.encode` goes there and back. What is computed on
-padding is then what the heads compute, next to nothing.
+A batch keeps its layout, one input per row padded to T, so that heads and Z are unaffected. Two
+additional arrays map each token to its position in the P rows of S tokens that the encoder reads
+and back; `models.encoders.packing.encode` applies them. Only the cheap heads then compute on
+padding.
 
-Each of G devices packs its own part of the batch: no token travels from one to another.
+Each of G devices packs its own part of the batch, so no token moves between devices.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ import bisect
 
 import numpy as np
 
-#: Stands for no token, and for no input.
+#: Marks positions without a token and rows without an input.
 PADDING = -1
 
 
 def pack_lengths(lengths: np.ndarray, row_tokens: int) -> np.ndarray:
-    """Which row each input goes to, by best fit in order of descending length.
+    """Assigns each input to a row by best-fit decreasing.
 
     Args:
-        lengths: ``[N]`` int, tokens of each input; one of 0 tokens goes to row 0.
-        row_tokens: S, at least the longest.
+        lengths: ``[N]`` int, tokens of each input; empty inputs go to row 0.
+        row_tokens: S, at least the largest length.
 
     Returns:
-        ``[N]`` int32, rows numbered from 0 without gaps. Best fit needs at most 11/9 of the fewest
-        rows possible, and one more (Johnson et al., 1974); on windows of text, hardly any more.
+        ``[N]`` int32, rows numbered from 0 without gaps. Best fit needs at most 11/9 of the
+        optimum plus one row (Johnson et al., 1974), and close to the optimum on windows of text.
 
     Example:
         >>> pack_lengths(np.array([3, 6, 4, 7]), 10)
         array([0, 1, 1, 0], dtype=int32)
     """
     rows = np.zeros(len(lengths), np.int32)
-    free: list[tuple[int, int]] = []  # room and number of each row, ascending
+    free: list[tuple[int, int]] = []  # (free tokens, row number), ascending
     num_rows = 0
     for i in np.argsort(-lengths, kind="stable"):
         length = int(lengths[i])
@@ -52,7 +52,7 @@ def pack_lengths(lengths: np.ndarray, row_tokens: int) -> np.ndarray:
 
 
 def rows_needed(lengths: np.ndarray, row_tokens: int) -> int:
-    """Rows that `pack_lengths` fills, at least 1.
+    """Returns the number of rows that `pack_lengths` fills, at least 1.
 
     Example:
         >>> rows_needed(np.array([3, 6, 4, 8]), 10)
@@ -64,19 +64,19 @@ def rows_needed(lengths: np.ndarray, row_tokens: int) -> int:
 def packing_arrays(
     where: np.ndarray, *, num_devices: int, num_rows: int, row_tokens: int
 ) -> dict[str, np.ndarray]:
-    """Where the tokens of a batch stand in packed rows, and which tokens stand there.
+    """Computes the indices that pack the tokens of a batch into rows and unpack them again.
 
     Args:
-        where: ``[R, T]`` bool, real tokens; those of a row come first.
+        where: ``[R, T]`` bool, True for real tokens, which come first in a row.
         num_devices: G, divides R; device g packs inputs ``g R / G`` to ``(g + 1) R / G - 1``.
         num_rows: P / G, enough for every device.
         row_tokens: S.
 
     Returns:
-        ``packing`` ``[G, P / G, S]`` int32, the token at each place, counted through the
-        ``[R / G, T]`` tokens of its device; ``unpacking`` ``[R, T]`` int32, the place of each
-        token, counted through the ``[P / G, S]`` places of its device. `PADDING` where there is
-        none.
+        ``packing`` ``[G, P / G, S]`` int32, for each packed position the index of its token among
+        the flattened ``[R / G, T]`` tokens of its device; ``unpacking`` ``[R, T]`` int32, for each
+        token its index among the flattened ``[P / G, S]`` positions of its device. `PADDING`
+        where there is none.
 
     Raises:
         ValueError: if a device needs more rows.
@@ -95,7 +95,7 @@ def packing_arrays(
     for device, own in enumerate(lengths.tolist()):
         rows = pack_lengths(lengths[device], row_tokens).tolist()
         if max(rows) >= num_rows:
-            raise ValueError(f"{max(rows) + 1} packed rows needed, {num_rows} given")
+            raise ValueError(f"num_rows: expected at least {max(rows) + 1}, found {num_rows}")
         begins = [row * row_tokens for row in range(num_rows)]
         for i, (row, length) in enumerate(zip(rows, own, strict=True)):
             begin, end = begins[row], begins[row] + length

@@ -1,12 +1,8 @@
-"""From examples to padded batches of few fixed shapes.
+"""Batch configuration, and padded evaluation batches in a few fixed shapes.
 
-Training on windows draws one positive (with mentions) and one negative (without)
-per item, as the paper's open-domain reader does. A batch of B items is then ``2 B`` rows,
-item after item. Rows are padded to the smallest *bucket* that holds the longest of them, so
-that a step is compiled once per bucket and never again; or packed (`data.batching.packing`).
-
-What a batch holds is up to the task: it brings a `Pad`. In all of them ``row_where`` ``[R]`` bool
-marks the real rows and ``ids`` lists R example ids, which stay on the host.
+Each task provides a `Pad` function that decides what its batches contain. In all of them
+``row_where`` ``[R]`` bool marks the real rows and ``ids`` lists R example ids, which stay on the
+host.
 """
 
 import dataclasses
@@ -21,12 +17,12 @@ from hardem_jax.errors import InputError, require
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Batch = dict[str, Any]
-#: R rows, None for one of padding, and the number of tokens T to pad to -> a batch.
+#: R rows (None for a padded one) and the number of tokens T to pad to -> a batch.
 Pad = Callable[[Sequence[T | None], int], Batch]
 
 
 class Items(Protocol[T_co]):
-    """What can be read by index."""
+    """Items read by index."""
 
     def __len__(self) -> int: ...
 
@@ -34,11 +30,11 @@ class Items(Protocol[T_co]):
 
 
 class Inputs(Items[T_co], Protocol[T_co]):
-    """Questions as one model reads them, by index.
+    """Model inputs, by index.
 
     Attributes:
-        sizes: ``[N, 2]`` int32, tokens and solutions of each; a question whose Z lost all of its
-            solutions when its text was cut has 0.
+        sizes: ``[N, 2]`` int32, tokens and solutions of each; 0 solutions if truncation removed
+            all of Z.
     """
 
     @property
@@ -50,17 +46,17 @@ class BatchConfig:
     """Shapes of batches.
 
     Attributes:
-        batch_size: items of a training step, over all devices.
-        buckets: lengths T to which batches are padded, ascending; a longer input is an error in
-            training, while evaluation and prediction read it in a bucket of its own.
-        max_solutions: Z; mentions beyond it are cut at the end of the row. None takes the
-            largest row of the data, rounded up to a power of two, and cuts nothing. (The
-            released code keeps 20.)
-        negatives: windows without a mention drawn per item.
-        packed_tokens: S, pack the inputs of a training step into rows of so many tokens; None
+        batch_size: items per training step, over all devices.
+        buckets: lengths T to which batches are padded, ascending; longer inputs are an error in
+            training, and get a bucket of their own in evaluation and prediction.
+        max_solutions: maximum number of solutions per row; later ones are dropped. None uses the
+            data's maximum, rounded up to a power of two, and drops none. (The released code
+            keeps 20.)
+        negatives: sampled windows without a mention per item.
+        packed_tokens: pack the inputs of a training step into rows of this many tokens; None
             pads every input to its bucket.
-        accumulate: parts of a training step's batch that are computed one after another, to
-            save memory.
+        accumulate: number of micro-batches per training step, computed one after another to save
+            memory.
     """
 
     batch_size: int = 20
@@ -76,7 +72,7 @@ class BatchConfig:
         require(self, "negatives", at_least=0)
         if not self.buckets or sorted(set(self.buckets)) != list(self.buckets):
             found = " ".join(map(str, self.buckets)) or "none"
-            raise InputError(f"buckets: expected distinct lengths, ascending, found {found}")
+            raise InputError(f"buckets: expected distinct ascending lengths, found {found}")
         if self.batch_size % self.accumulate:
             raise InputError(
                 f"accumulate: expected a divisor of batch_size ({self.batch_size}), "
@@ -84,25 +80,25 @@ class BatchConfig:
             )
 
     def bucket(self, length: int) -> int:
-        """The smallest bucket that holds an input of ``length`` tokens; there must be one."""
+        """Returns the smallest bucket for an input of ``length`` tokens; there must be one."""
         return self.buckets[int(np.searchsorted(self.buckets, length))]
 
     def num_solutions(self, sizes: np.ndarray) -> int:
-        """Z for windows of these ``sizes`` (``[N, 2]``, see `records.RecordSource`)."""
+        """Returns the number of solutions per row for inputs of these ``sizes`` ``[N, 2]``."""
         if self.max_solutions is not None:
             return self.max_solutions
         largest = int(sizes[:, 1].max(initial=1))
         return 1 << max(0, largest - 1).bit_length()
 
 
-class Chosen(Sequence[T]):
-    """Some items of a sequence, read when they are asked for.
+class Subset(Sequence[T]):
+    """Selected items of a sequence, read lazily.
 
     Attributes:
-        sizes: of each, if the items are `Inputs`.
+        sizes: sizes of the selected items, if the items are `Inputs`.
 
     Example:
-        >>> list(Chosen("abcd", np.array([3, 0])))
+        >>> list(Subset("abcd", np.array([3, 0])))
         ['d', 'a']
     """
 
@@ -124,18 +120,18 @@ class Chosen(Sequence[T]):
 def evaluation_batches(
     examples: Items[T], lengths: np.ndarray, *, config: BatchConfig, pad: Pad[T]
 ) -> Iterator[tuple[np.ndarray, Batch]]:
-    """All examples once, in batches of ``config.batch_size`` rows of similar length.
+    """Batches all examples once, ``config.batch_size`` rows of similar length at a time.
 
     Args:
-        examples: by index.
-        lengths: ``[N]`` int tokens of each.
-        config: batch size and buckets; examples longer than the last bucket get one more, as long
-            as the longest of them.
-        pad: makes a batch of rows.
+        examples: the examples.
+        lengths: ``[N]`` int, tokens of each.
+        config: batch size and buckets; examples longer than the last bucket share an additional
+            one.
+        pad: builds a batch from rows.
 
     Yields:
         The indices of the examples and their batch. The last batch of a bucket is filled up
-        with rows of padding, for which there is no index.
+        with padded rows, which have no index.
     """
     longest = int(lengths.max(initial=0))
     buckets = [*config.buckets, *([longest] if longest > config.buckets[-1] else [])]

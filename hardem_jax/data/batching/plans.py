@@ -1,9 +1,9 @@
-"""Which inputs make up training step n, and the batches of them.
+"""Training plans: which inputs make up each training step, and their batches.
 
-Training on windows draws one positive (with mentions) and one negative (without)
-per item, as the paper's open-domain reader does. A batch of B items is then ``2 B`` rows,
-item after item. Rows are padded to the smallest *bucket* that holds the longest of them, so
-that a step is compiled once per bucket and never again; or packed (`data.batching.packing`).
+When training on windows, an item is one positive (with mentions) and by default one negative
+(without), as in the paper's open-domain reader, so a batch of B items has ``2 B`` rows, item by
+item. Rows are padded to the smallest *bucket* that holds the longest of them, so that a step is
+compiled only once per bucket, or packed (`data.batching.packing`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What goes into a training step.
+    """The inputs and shapes of a training step.
 
     Attributes:
-        num_tokens: T, to which inputs are padded.
-        items: ``[B, K]`` int, the inputs of each item; `PADDING` for a row of padding.
-        packed_rows: P / G, rows that a device packs; None if inputs are not packed.
+        num_tokens: T, the length to which inputs are padded.
+        items: ``[B, K]`` int, indices of the inputs of each item; `PADDING` for a padded row.
+        packed_rows: P / G, packed rows per device; None if inputs are not packed.
     """
 
     num_tokens: int
@@ -41,31 +41,31 @@ class Step:
 
 
 class Plan(Sequence[Step], abc.ABC):
-    """Which inputs make up training step n: a pure function of seed and n.
+    """The inputs of every training step n, as a pure function of seed and n.
 
-    Every epoch takes all items in a new order and batches them within their bucket; what does not
-    fill a batch moves up to the next bucket, so that an epoch leaves out less than one batch.
-    Packed batches need no buckets; they differ in their number of rows, which is rounded
-    up, by a sixteenth or less, so that there are few different ones.
+    Every epoch shuffles the items and batches them by bucket. Items that do not fill a batch move
+    up to the next bucket, so an epoch leaves out less than one batch. Packed batches need no
+    buckets; their number of rows is rounded up by at most a sixteenth, so that there are few
+    different shapes.
 
     Args:
         sizes: ``[N, 2]`` int, tokens and solutions of each input.
-        num_items: in an epoch.
+        num_items: items in an epoch.
         config: batch size, buckets, packing.
         num_steps: length of the plan.
-        seed: of all orders and draws.
-        num_devices: G, which share a batch; each packs its own part of it.
+        seed: seed of shuffling and sampling.
+        num_devices: G, devices that share a batch; each packs its own part of it.
 
     Attributes:
         config: as given.
         num_devices: as given.
-        steps_per_epoch: full batches of one epoch.
-        negatives: k, inputs without a solution in each item, the last of its K:
-            ``config.negatives``, or 0 if there are none.
+        steps_per_epoch: full batches in an epoch.
+        negatives: k, inputs without a solution at the end of each item: ``config.negatives``, or
+            0 if the data has none.
 
     Raises:
-        InputError: there is no full batch, an input that no bucket holds, or a batch that does not
-            divide by the devices.
+        InputError: there is no full batch, an input exceeds the largest bucket, or a batch to
+            pack cannot be divided evenly among the devices.
     """
 
     def __init__(
@@ -88,12 +88,13 @@ class Plan(Sequence[Step], abc.ABC):
         if longest > limit:
             raise InputError(
                 f"training data: expected inputs of at most {limit} tokens "
-                f"(the largest bucket or a packed row), found one of {longest}"
+                f"(the largest bucket or packed row), found one of {longest}"
             )
         if config.packed_tokens and config.batch_size % (config.accumulate * num_devices):
             raise InputError(
-                f"batches: {config.batch_size} items do not divide into {config.accumulate} parts "
-                f"of {num_devices} devices to pack"
+                f"batches.batch_size: expected a multiple of {config.accumulate * num_devices} "
+                f"for packing ({config.accumulate} micro-batches on {num_devices} devices), "
+                f"found {config.batch_size}"
             )
         self.config = config
         self.num_devices = num_devices
@@ -107,10 +108,10 @@ class Plan(Sequence[Step], abc.ABC):
 
     @abc.abstractmethod
     def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """The items of an epoch in a new order: ``[num_items, K]`` int, see `Step`."""
+        """Returns the shuffled items of an epoch, ``[num_items, K]`` int, see `Step`."""
 
     def draw_negatives(self, rng: np.random.Generator, rows: int) -> np.ndarray:
-        """``[rows, k]`` of the inputs without a solution, each again only after all others."""
+        """Samples inputs without a solution, ``[rows, k]``; none repeats before all were used."""
         needed = rows * self.negatives
         rounds = -(-needed // len(self._without)) if needed else 0
         draws = [rng.permutation(self._without) for _ in range(rounds)]
@@ -129,13 +130,13 @@ class Plan(Sequence[Step], abc.ABC):
             rng = np.random.default_rng((self._seed, epoch))
             items = self.draw(rng)
             epoch_steps = self._packed if self.config.packed_tokens else self._bucketed
-            batches = list(epoch_steps(items, self._lengths_of(items)))
+            batches = list(epoch_steps(items, self._item_lengths(items)))
             batches = [batches[i] for i in rng.permutation(len(batches))]
-            # One tuple, assigned at once: prefetching threads read it while another writes.
+            # A single tuple, assigned atomically: prefetching threads may read it meanwhile.
             self._cached = (epoch, batches)
         return batches[index]
 
-    def _lengths_of(self, items: np.ndarray) -> np.ndarray:
+    def _item_lengths(self, items: np.ndarray) -> np.ndarray:
         return np.where(items == PADDING, 0, self._lengths[items])
 
     def _bucketed(self, items: np.ndarray, lengths: np.ndarray) -> Iterator[Step]:
@@ -156,7 +157,7 @@ class Plan(Sequence[Step], abc.ABC):
         for i in range(self.steps_per_epoch):
             own = slice(i * config.batch_size, (i + 1) * config.batch_size)
             rows = max(rows_needed(part, row_tokens) for part in lengths[own].reshape(parts, -1))
-            # A power of two, between a thirty-second and a sixteenth of the rows.
+            # A power of two between 1/32 and 1/16 of the rows.
             multiple = 1 << max(0, (rows // 16).bit_length() - 1)
             yield Step(num_tokens, items[own], -(-rows // multiple) * multiple)
 
@@ -164,12 +165,12 @@ class Plan(Sequence[Step], abc.ABC):
 class TrainingPlan(Plan):
     """Items of one input with solutions and ``config.negatives`` without.
 
-    Every epoch visits each positive once and pairs it with negatives drawn without replacement
-    (with fewer negatives than positives they come round again, in a new order).
+    Every epoch visits each positive once and pairs it with negatives sampled without replacement;
+    if they run out, all are shuffled and used again.
 
     Args:
         sizes: ``[N, 2]`` int, tokens and solutions of each input.
-        config: see `Plan`, as are the others.
+        config, num_steps, seed, num_devices: see `Plan`.
 
     Example:
         >>> sizes = np.array([[9, 1], [30, 2], [12, 1], [8, 1], [10, 0]])
@@ -189,8 +190,8 @@ class TrainingPlan(Plan):
         num_devices: int = 1,
     ):
         self._positives = np.flatnonzero(sizes[:, 1] > 0)
-        of_run = {"num_steps": num_steps, "seed": seed, "num_devices": num_devices}
-        super().__init__(sizes, len(self._positives), config, **of_run)
+        schedule = {"num_steps": num_steps, "seed": seed, "num_devices": num_devices}
+        super().__init__(sizes, len(self._positives), config, **schedule)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         positives = self._positives[rng.permutation(len(self._positives))]
@@ -201,19 +202,19 @@ class TrainingPlan(Plan):
 def training_batches(
     inputs: Items[T], plan: Plan, *, pad: Pad[T], shard: tuple[int, int] = (0, 1)
 ) -> grain.IterDataset:
-    """The batches of a plan, read and padded in background threads; resumable at any step.
+    """Reads and pads the batches of a plan in background threads; resumable at any step.
 
-    Rows come item after item. With ``config.accumulate`` above 1 every array has an axis more in
-    front, one part of the batch after another.
+    Rows are ordered item by item. With ``config.accumulate`` above 1, arrays have an additional
+    leading axis, one entry per micro-batch.
 
     Args:
-        inputs: by index.
-        plan: which of them go into which step.
-        pad: makes a batch of rows.
-        shard: index and number of this process; each reads its part of the items.
+        inputs: the model inputs.
+        plan: which inputs go into which step.
+        pad: builds a batch from rows.
+        shard: index of this process and number of processes; each reads its part of the items.
     """
 
-    import grain  # imports jax, which laying out a plan does not need
+    import grain  # imports jax, which computing a plan does not need
 
     def read(step: Step) -> Batch:
         return _read(step, inputs, plan, pad, shard)
@@ -222,9 +223,9 @@ def training_batches(
 
 
 def example_batches(plan: Plan, *, pad: Pad, shard: tuple[int, int] = (0, 1)) -> list[Batch]:
-    """A batch of nothing but padding for each shape of the first epoch, largest first.
+    """Returns an all-padding batch for each shape of the first epoch, largest first.
 
-    What a training step can be compiled for before anything is read. Arguments are those of
+    The training step can be compiled for them before any data is read. For the arguments see
     `training_batches`.
     """
     epoch = [plan[i] for i in range(min(len(plan), plan.steps_per_epoch))]
@@ -243,7 +244,7 @@ def example_batches(plan: Plan, *, pad: Pad, shard: tuple[int, int] = (0, 1)) ->
 
 
 def _read(step: Step, inputs: Items[T], plan: Plan, pad: Pad[T], shard: tuple[int, int]) -> Batch:
-    """This process's part of the batch of a step."""
+    """Reads this process's part of the batch of a step."""
     (index, count), config = shard, plan.config
 
     def read_part(items: np.ndarray) -> Batch:

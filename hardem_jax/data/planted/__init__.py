@@ -1,1 +1,1 @@
-"""Generated corpora whose true solutions are known."""
+"""Synthetic corpora with known true solutions."""

@@ -1,13 +1,13 @@
-"""A generated corpus for discrete reasoning in which the true equation is known.
+"""A synthetic corpus for discrete reasoning in which the true equation is known.
 
 A passage is a scoreboard, one line per person: a name and a number. A question asks for a
-difference, "How many more has Dorbert than Barmina?". Z holds every pair of numbers whose
-difference or sum is the answer: the pair that is meant, and coincidences. Nothing but the
-question tells them apart:
+difference, "How many more has Dorbert than Barmina?". Z contains every pair of numbers whose
+difference or sum is the answer: the true pair and coincidences. Only the question tells them
+apart:
 
-- the lines are shuffled, and the two that are asked for stand anywhere;
-- numbers are small, so that coincidences are frequent;
-- the names of the two splits are different, so that no answer can be remembered.
+- the lines are shuffled, so the true pair can be anywhere;
+- numbers are small, so coincidences are frequent;
+- the two splits use different names, so answers cannot be memorised.
 
 Example:
     >>> example = next(planted_numeric_examples(PlantedEquationsConfig(), "train"))
@@ -25,12 +25,12 @@ from typing import Literal
 import numpy as np
 
 from hardem_jax.data.examples import NumericExample
-from hardem_jax.data.planted.spans import NAMES, names_of_split, whole_words
+from hardem_jax.data.planted.spans import NAMES, split_names, word_tokenizer
 from hardem_jax.data.tokenizer import Wordpieces
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.equations.enumeration import MINUS, PLUS, EquationRules
 
-#: Z_tot of the corpus: two numbers of the passage, added or subtracted.
+#: Z_tot of the corpus: the sum or difference of two numbers of the passage.
 RULES = EquationRules(special_numbers=False, question_numbers=False, lone_text=False)
 
 
@@ -39,10 +39,10 @@ class PlantedEquationsConfig:
     """Size and difficulty of the corpus.
 
     Attributes:
-        num_train, num_dev: questions, one passage each.
-        num_people: lines of a passage.
-        largest: numbers are 1 to this.
-        seed: of everything.
+        num_train, num_dev: number of questions, each with its own passage.
+        num_people: lines per passage.
+        largest: numbers are drawn from 1 to this.
+        seed: random seed.
     """
 
     num_train: int = 10_000
@@ -55,25 +55,27 @@ class PlantedEquationsConfig:
         require(self, "num_train", "num_dev", at_least=1)
         require(self, "seed", at_least=0, below=2**32)
         if not 2 <= self.num_people <= len(NAMES) // 5:
-            raise InputError(f"num_people: expected 2 to {len(NAMES) // 5}, got {self.num_people}")
+            raise InputError(
+                f"num_people: expected 2 to {len(NAMES) // 5}, found {self.num_people}"
+            )
         require(self, "largest", at_least=2)
 
 
 def planted_numeric_examples(
     config: PlantedEquationsConfig, split: Literal["train", "dev"]
 ) -> Iterator[NumericExample]:
-    """The questions of a split; the same for the same configuration."""
-    names = names_of_split(config.seed, split)
+    """Generates the questions of a split, deterministically."""
+    names = split_names(config.seed, split)
     rng = np.random.default_rng((config.seed, split == "dev"))
     for number in range(config.num_dev if split == "dev" else config.num_train):
         yield _example(rng, config, f"{split}-{number}", names)
 
 
 def planted_numeric_tokenizer(config: PlantedEquationsConfig) -> Wordpieces:
-    """A tokenizer with every word and number of the corpus as one piece."""
+    """Returns a tokenizer with one piece for every word and number of the corpus."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "how", "many", "more", "has", "than", "?"]
     words += [*NAMES, *(str(number) for number in range(1, config.largest + 1))]
-    return whole_words(words)
+    return word_tokenizer(words)
 
 
 def _example(
@@ -81,7 +83,7 @@ def _example(
 ) -> NumericExample:
     people = [names[i] for i in rng.choice(len(names), config.num_people, replace=False)]
     numbers = rng.integers(1, config.largest + 1, size=config.num_people)
-    # The two that are asked for are any two lines whose numbers differ.
+    # The question is about people 0 and 1, whose numbers must differ.
     while numbers[0] == numbers[1]:
         numbers[1] = rng.integers(1, config.largest + 1)
     more, less = (0, 1) if numbers[0] > numbers[1] else (1, 0)

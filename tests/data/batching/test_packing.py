@@ -71,5 +71,5 @@ def test_there_and_back_again(num_devices):
 
 def test_too_few_rows_are_an_error():
     where = np.ones((4, 6), bool)
-    with pytest.raises(ValueError, match="4 packed rows needed, 3 given"):
+    with pytest.raises(ValueError, match="num_rows: expected at least 4, found 3"):
         packing_arrays(where, num_devices=1, num_rows=3, row_tokens=10)

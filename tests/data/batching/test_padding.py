@@ -161,7 +161,10 @@ def test_too_little_data_and_too_long_windows_are_named():
         plan(buckets=(16, 32))
     with pytest.raises(InputError, match="at most 40 tokens .* found one of 6"):
         plan(packed_tokens=40)
-    with pytest.raises(InputError, match="4 items do not divide into 2 parts of 4 devices"):
+    with pytest.raises(
+        InputError,
+        match="multiple of 8 for packing .2 micro-batches on 4 devices., found 4",
+    ):
         plan(packed_tokens=70, accumulate=2, num_devices=4)
     with pytest.raises(InputError, match="accumulate: expected a divisor of batch_size"):
         plan(accumulate=3)
