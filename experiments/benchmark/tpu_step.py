@@ -23,7 +23,7 @@ from hardem_jax.models.config import Remat
 from hardem_jax.models.encoders.bert import Bert
 from hardem_jax.models.ops.attention import Implementation
 from hardem_jax.objectives import HardEM
-from hardem_jax.training.devices.fsdp import gathering
+from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import mesh_over, row_sharding, state_shardings
 from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import TrainState
@@ -106,7 +106,7 @@ def abstract_step(
     graphdef, params = nnx.split(nnx.eval_shape(make_model), nnx.Param)
     optimizer = make_optimizer(OPTIMIZER_CONFIG, params, NUM_STEPS)
     schedule = learning_rate_schedule(OPTIMIZER_CONFIG, NUM_STEPS)
-    loss_fn = gathering(task.make_loss(graphdef, HardEM()), mesh)
+    loss_fn = all_gather_params(task.make_loss(graphdef, HardEM()), mesh)
     step = make_train_step(loss_fn, optimizer, schedule, accumulate=accumulate)
 
     def init(params: Any) -> TrainState:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from hardem_jax.errors import require
-from hardem_jax.training.config import Joining
+from hardem_jax.training.config import DistributedMode
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class OnDevices:
 
     num_devices: int | None = may_change("the same run up to rounding", default=None)
     fsdp: int = may_change("the same run up to rounding", default=1)
-    distributed: Joining = may_change("the same run up to rounding", default="auto")
+    distributed: DistributedMode = may_change("the same run up to rounding", default="auto")
 
     def __post_init__(self) -> None:
         require(self, "num_devices", "fsdp", at_least=1)
@@ -40,12 +40,12 @@ class OnDevices:
         Raises:
             InputError: there are fewer devices, or the other processes cannot be joined.
         """
-        from hardem_jax.training.devices.compilation_cache import keep_compiled_programs
-        from hardem_jax.training.devices.distributed import join_processes
+        from hardem_jax.training.devices.compilation_cache import enable_compilation_cache
+        from hardem_jax.training.devices.distributed import initialize_distributed
         from hardem_jax.training.devices.mesh import data_mesh
 
-        join_processes(self.distributed)
-        keep_compiled_programs()
+        initialize_distributed(self.distributed)
+        enable_compilation_cache()
         return data_mesh(self.num_devices, fsdp=self.fsdp)
 
 

@@ -23,7 +23,7 @@ from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import Objective
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change, settings_of
-from hardem_jax.training.writers import METRICS_FILE
+from hardem_jax.training.metrics_log import METRICS_FILE
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
@@ -149,7 +149,7 @@ class TrainCommand(Setting):
             optimizer=self.optimizer,
             batches=iter(run.batches),
             accumulate=self.batches.accumulate,
-            examples=run.examples,
+            example_batches=run.examples,
             evaluate=run.evaluate,
             metric_names=run.metric_names,
             config=self.loop,

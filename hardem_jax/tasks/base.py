@@ -34,7 +34,7 @@ from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.objectives import Objective
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.training.checkpoint import load_params
-from hardem_jax.training.devices.mesh import on_mesh, placing, whole_rows
+from hardem_jax.training.devices.mesh import make_place_fn, round_up_to_devices, with_shardings
 from hardem_jax.training.step import LossFn
 
 Array = jax.Array
@@ -360,12 +360,12 @@ class Reader(Generic[D, R, A]):
         def decode(params: Any, batch: Mapping[str, Array]) -> dict[str, Array]:
             return task.decode(nnx.merge(graphdef, params)(batch), batch)
 
-        rows = whole_rows(task.inference.batch_size, mesh)
+        rows = round_up_to_devices(task.inference.batch_size, mesh)
         self.task = task
         self._decode = decode
         self._pad = pad
         self._batches = dataclasses.replace(batches, batch_size=rows, accumulate=1)
-        self._place = placing(mesh)
+        self._place = make_place_fn(mesh)
 
     def read(self, params: Any, inputs: Inputs) -> Iterator[tuple[int, R]]:
         """Yields ``(index, reading)`` of every input, grouped by length."""
@@ -428,7 +428,7 @@ class Trained(Generic[TaskT]):
         self.run_dir = run_dir
         self.task: TaskT = kind.restore(run, **inference)
         self.model: Any = kind.MODELS[type(config)].restore(config, run)
-        self.params = load_params(run_dir / checkpoint, on_mesh(self.model.params, mesh))
+        self.params = load_params(run_dir / checkpoint, with_shardings(self.model.params, mesh))
         self.reader = Reader(
             self.task,
             self.model.graphdef,

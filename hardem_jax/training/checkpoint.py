@@ -1,10 +1,10 @@
-"""Checkpoints on disk: a thin layer over Orbax, so that the rest of the project never sees its API.
+"""Checkpoints of training runs: a thin layer that hides Orbax from the rest of the project.
 
-A run folder holds `last/` (all that resuming needs, the two newest) and `best/`
-(parameters only). A checkpoint appears under its final name only when it is
-complete, then it gets checksums, and an older one is deleted; a process killed at
-any moment, in the middle of a save too, leaves a folder that loads. If the newest
-of `last/` is damaged, a run resumes from the one before.
+A run folder holds `last/` (the two newest checkpoints, with everything needed to resume) and
+`best/` (parameters only). A checkpoint gets its final name once it is complete, then its
+checksums, and only then is an older one deleted, so a process killed at any moment leaves a
+folder that loads. If the newest checkpoint in `last/` is damaged, a run resumes from the one
+before.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from hardem_jax.training.fingerprint import check_same
 from hardem_jax.training.state import TrainState
 from hardem_jax.training.tree_paths import named_leaves
 
-#: Of what is stored beside the arrays; raised when an older run can no longer be resumed.
+#: Version of the checkpoint layout; increased when older runs can no longer be resumed.
 FORMAT = 2
-#: What `out_of_space` recognises.
+#: Error numbers that `out_of_space` recognises.
 OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: The file that Orbax writes last.
 _COMPLETE = "_CHECKPOINT_METADATA"
-_MOST_LISTED = 20
-# An `AverageState` among the links of the optimiser's chain; in a saved state it is the only one.
+_MAX_LISTED = 20
+# The `AverageState` in the state of an optax chain; a saved state has at most one.
 _AVERAGE = re.compile(r"(opt_state\.\d+\.average)(?:\.|$)")
 
 
@@ -51,7 +51,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _to_arrays(tree: Any) -> dict[str, jax.Array]:
-    """Leaves by name; typed PRNG keys, which no file format knows, as their uint32 words."""
+    """Returns leaves by name, with typed PRNG keys as uint32 words, which Orbax can store."""
     return {
         name: jax.random.key_data(leaf) if _is_key(leaf) else leaf
         for name, leaf in named_leaves(tree).items()
@@ -76,18 +76,18 @@ def _check_arrays(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: P
     """Raises one InputError that lists the arrays whose presence, shape or dtype differ."""
     problems = []
     for name in [*wanted, *(name for name in stored if name not in wanted)]:
-        there = _describe(stored[name]) if name in stored else "absent"
-        here = _describe(wanted[name]) if name in wanted else "absent"
-        if there != here:
-            problems.append(f"{name} ({there} there, {here} here)")
+        found = _describe(stored[name]) if name in stored else "absent"
+        expected = _describe(wanted[name]) if name in wanted else "absent"
+        if found != expected:
+            problems.append(f"{name} (stored: {found}, expected: {expected})")
     if problems:
-        more = len(problems) - _MOST_LISTED
-        listed = "; ".join(problems[:_MOST_LISTED]) + (f"; and {more} more" if more > 0 else "")
-        raise InputError(f"{where}: checkpoint of another model or optimiser: {listed}")
+        more = len(problems) - _MAX_LISTED
+        listed = "; ".join(problems[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")
+        raise InputError(f"{where}: checkpoint of a different model or optimiser: {listed}")
 
 
-def _abstract(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """What Orbax is to read: the wanted arrays, placed as they are; it skips all others."""
+def _restore_targets(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a ShapeDtypeStruct for each wanted array, PLACEHOLDER for the rest."""
     default = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     return {
         name: jax.ShapeDtypeStruct(
@@ -101,11 +101,11 @@ def _abstract(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str,
     }
 
 
-class _Position:
-    """Where a Grain iterator stands, also as another number of processes has left it.
+class _DataPosition:
+    """Saves and restores the position of a Grain iterator.
 
-    Each process writes its own file. Without one of its own, all that there are have to say the
-    same, as they do where processes read parts of the same batches.
+    Each process writes its own file. If the number of processes has changed, all files must
+    hold the same position, as they do when processes read parts of the same batches.
 
     Args:
         batches: the iterator.
@@ -113,7 +113,7 @@ class _Position:
 
     def __init__(self, batches: Any) -> None:
         self._batches = batches
-        self._found: list[Any] = []
+        self._positions: list[Any] = []
 
     async def save(self, directory: Any) -> Any:
         return await self._batches.save(directory)
@@ -124,20 +124,20 @@ class _Position:
     def _read(self, folder: Path) -> None:
         own = folder / f"process_{jax.process_index()}-of-{jax.process_count()}.json"
         files = [own] if own.exists() else sorted(folder.glob("process_*.json"))
-        self._found = [json.loads(file.read_text("utf-8")) for file in files]
+        self._positions = [json.loads(file.read_text("utf-8")) for file in files]
 
-    def take_up(self, where: Path) -> None:
-        """Moves the iterator there. Apart from `load`, whose errors Orbax reports as its own."""
-        if not self._found or any(state != self._found[0] for state in self._found):
+    def apply(self, where: Path) -> None:
+        """Moves the iterator. Separate from `load`, because Orbax wraps errors raised there."""
+        if not self._positions or any(state != self._positions[0] for state in self._positions):
             raise InputError(
-                f"{where}: expected a position in the data that {jax.process_count()} processes "
-                f"can go on from, found different ones of {len(self._found)} processes"
+                f"{where}: expected a data position from which {jax.process_count()} processes "
+                f"can resume, found different positions for {len(self._positions)} processes"
             )
-        self._batches.set_state(self._found[0])
+        self._batches.set_state(self._positions[0])
 
 
 def _open(folder: Path, keep: int) -> ocp.training.Checkpointer:
-    # Any: Orbax annotates its own policies more narrowly than its constructor asks for.
+    # Any: Orbax annotates its own policies more narrowly than its constructor accepts.
     newest: Any = ocp.training.preservation_policies.LatestN(keep)
     return ocp.training.Checkpointer(
         str(folder.absolute()), preservation_policy=newest, cleanup_tmp_directories=True
@@ -145,7 +145,7 @@ def _open(folder: Path, keep: int) -> ocp.training.Checkpointer:
 
 
 class _Series:
-    """Checkpoints that follow one another in a folder, the newest of them kept."""
+    """A folder of numbered checkpoints of which the newest `keep` are kept."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self._folder = folder
@@ -158,9 +158,9 @@ class _Series:
         return None if latest is None else latest.step
 
     def save(self, number: int, content: dict[str, Any], metadata: dict[str, Any]) -> None:
-        """Returns once the content is copied off the devices; checksums follow when it is saved.
+        """Returns once the content is copied off the devices; checksums are written after it.
 
-        A checkpoint of the same number is replaced.
+        A checkpoint with the same number is replaced.
         """
         self.wait()
         with _one_error(self._folder):
@@ -176,10 +176,10 @@ class _Series:
             write_checksums(self._folder / str(number))
 
     def wait(self) -> None:
-        """Returns when nothing is being saved.
+        """Waits for the pending save.
 
         Raises:
-            OSError: the last save failed, for want of space, say.
+            OSError: the save failed, e.g. because the disk is full.
         """
         if self._recorded is not None:
             recorded, self._recorded = self._recorded, None
@@ -197,18 +197,18 @@ class _Series:
 
 @contextlib.contextmanager
 def _one_error(folder: Path) -> Iterator[None]:
-    """Turns what Orbax and TensorStore raise on a full disk, an error per array, into one."""
+    """Turns the per-array errors that Orbax and TensorStore raise on a full disk into one."""
     try:
         yield
     except Exception as error:
         reason = out_of_space(error)
         if reason is None:
             raise
-        raise OSError(reason, f"{os.strerror(reason)}, no checkpoint saved", str(folder)) from None
+        raise OSError(reason, f"{os.strerror(reason)}; checkpoint not saved", str(folder)) from None
 
 
 def _check_space(folder: Path, arrays: Iterable[jax.Array]) -> None:
-    """Raises what a full disk would, before anything is written to it."""
+    """Raises ENOSPC before writing if the disk does not have enough free space."""
     needed = sum(array.nbytes for array in arrays)
     if jax.process_count() == 1 and shutil.disk_usage(folder).free < needed:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -216,13 +216,13 @@ def _check_space(folder: Path, arrays: Iterable[jax.Array]) -> None:
 
 @contextlib.contextmanager
 def _quiet_failures() -> Iterator[None]:
-    """Keeps what background threads say about a full disk off stderr; the error itself is raised.
+    """Suppresses reports of a full disk from background threads; the error itself is raised.
 
-    Orbax logs a stack trace for each of its threads, and TensorStore reports arrays to an event
-    loop that the first failure has closed. After a failure such reports may still come.
+    Orbax logs a stack trace per thread, and TensorStore reports to an event loop that the first
+    failure has closed. Such reports may arrive late, so filters stay in place after a failure.
     """
 
-    def is_news(record: logging.LogRecord) -> bool:
+    def is_other_error(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
         return out_of_space(error) is None and out_of_space(OSError(record.getMessage())) is None
 
@@ -233,23 +233,23 @@ def _quiet_failures() -> Iterator[None]:
             before(unraisable)
 
     logger = logging.getLogger("absl")
-    logger.addFilter(is_news)
+    logger.addFilter(is_other_error)
     sys.unraisablehook = report
     try:
         yield
     except OSError:
         raise
     except BaseException:
-        logger.removeFilter(is_news)
+        logger.removeFilter(is_other_error)
         sys.unraisablehook = before
         raise
     else:
-        logger.removeFilter(is_news)
+        logger.removeFilter(is_other_error)
         sys.unraisablehook = before
 
 
 def out_of_space(error: BaseException | None) -> int | None:
-    """The `errno` of a full disk, an exhausted quota or a size limit behind an error, or None.
+    """Returns the `errno` if a full disk, quota or file-size limit caused the error, else None.
 
     Example:
         >>> out_of_space(ValueError("write failed [OS error 28: ENOSPC No space left on device]"))
@@ -273,8 +273,8 @@ def out_of_space(error: BaseException | None) -> int | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Found:
-    """The newest checkpoint that can be used, and what is wrong with newer ones."""
+class _Usable:
+    """The newest usable checkpoint, and the problems of newer ones."""
 
     path: Path | None
     damaged: dict[Path, str]
@@ -285,10 +285,10 @@ def _numbers(folder: Path) -> list[int]:
     return sorted((int(p.name) for p in folder.glob("*") if p.name.isdigit()), reverse=True)
 
 
-def _find(folder: Path) -> _Found:
-    """Reads every byte of the checkpoint that it finds, to compare checksums."""
+def _newest_usable(folder: Path) -> _Usable:
+    """Finds the newest usable checkpoint; verifies checksums, so it reads every byte."""
     damaged: dict[Path, str] = {}
-    for place, number in enumerate(_numbers(folder)):
+    for age, number in enumerate(_numbers(folder)):
         path = folder / str(number)
         if has_checksums(path):
             try:
@@ -296,21 +296,21 @@ def _find(folder: Path) -> _Found:
             except InputError as error:
                 damaged[path] = str(error)
                 continue
-            return _Found(path, damaged)
-        # Without checksums: of version 0.1.0, or saved by a process that was killed before it
-        # had written them. An older one may also be what is left of one that was being deleted.
-        if place == 0 and (path / _COMPLETE).is_file():
-            return _Found(path, damaged, unchecked=True)
-    return _Found(None, damaged)
+            return _Usable(path, damaged)
+        # Without checksums: written by version 0.1.0, or by a process killed before writing
+        # them. An older one could also be a partially deleted checkpoint.
+        if age == 0 and (path / _COMPLETE).is_file():
+            return _Usable(path, damaged, unchecked=True)
+    return _Usable(None, damaged)
 
 
 class RunCheckpoints:
-    """The checkpoints of one run, `last` and `best`; leaving the context waits for pending saves.
+    """The checkpoints of one run; leaving the context waits for pending saves.
 
     Args:
         directory: the run's folder.
-        fingerprint: the settings of the run as text by name; stored with every checkpoint, and
-            a run with other settings refuses to resume.
+        fingerprint: the settings of the run as text by name; stored with every checkpoint. A
+            run with other settings cannot resume.
     """
 
     def __init__(self, directory: str | Path, fingerprint: Mapping[str, str]) -> None:
@@ -326,13 +326,13 @@ class RunCheckpoints:
     def __exit__(self, kind: type[BaseException] | None, *details: Any) -> None:
         with contextlib.ExitStack() as closing:
             closing.push(self._entered)
-            if kind is not None:  # the error that ends the run is the one to show
+            if kind is not None:  # report the error that ended the run, not a failed save
                 closing.enter_context(contextlib.suppress(OSError))
             for series in self._opened.values():
                 closing.callback(series.close)
 
     def _series(self, name: Literal["last", "best"]) -> _Series:
-        # Opened when something is saved: a run that cannot resume leaves its folder as it is.
+        # Opened on the first save, so that a run that cannot resume leaves its folder unchanged.
         if name not in self._opened:
             self._opened[name] = _Series(self._directory / name, keep=2 if name == "last" else 1)
         return self._opened[name]
@@ -341,20 +341,20 @@ class RunCheckpoints:
         return {"format": FORMAT, "fingerprint": self.fingerprint, "progress": dict(progress)}
 
     def save_last(self, state: TrainState, batches: Any, progress: Mapping[str, Any]) -> None:
-        """Saves all that resuming needs; returns once it is copied off the devices.
+        """Saves everything needed to resume; returns once it is copied off the devices.
 
         Args:
-            state: after step n.
+            state: state after step n.
             batches: Grain `DatasetIterator` whose next batch is that of step n + 1; every
                 process saves its own position.
-            progress: the loop's bookkeeping, JSON values.
+            progress: `RunProgress.to_json()`.
 
         Raises:
-            OSError: the disk is full; of this save, or of the one before.
+            OSError: the disk is full, in this save or the previous one.
         """
         self._series("last").save(
             int(state.step),
-            {"state": _to_arrays(state), "data": _Position(batches)},
+            {"state": _to_arrays(state), "data": _DataPosition(batches)},
             self._metadata(progress),
         )
 
@@ -362,11 +362,11 @@ class RunCheckpoints:
         """Replaces the best parameters; returns once they are on disk.
 
         Args:
-            params: what evaluation measured.
-            step: updates made. A resumed run may reach the same best step again; it then saves
-                under the next number, because of `best` only one is kept, and replacing it would
-                leave a moment in which there is none.
-            progress: the loop's bookkeeping, JSON values.
+            params: the evaluated parameters.
+            step: updates made. If a resumed run reaches the same best step again, it saves under
+                the next number: overwriting the only checkpoint in `best` would briefly leave
+                none.
+            progress: `RunProgress.to_json()`.
 
         Raises:
             OSError: the disk is full.
@@ -378,32 +378,32 @@ class RunCheckpoints:
         series.wait()
 
     def restore(self, like: TrainState, batches: Any) -> tuple[TrainState, dict[str, Any]] | None:
-        """The state and bookkeeping of `last`, or None if there is none; moves `batches` there.
+        """Returns the state and progress in `last` and moves `batches` there; None if empty.
 
-        If the newest checkpoint is damaged, this says so on stderr, uses the one before, and
-        deletes the damaged one.
+        If the newest checkpoint is damaged, prints a warning, uses the one before and deletes
+        the damaged one.
 
         Args:
-            like: a freshly initialised state; gives structure, shapes, dtypes and placement.
-            batches: the run's iterator, its position is set.
+            like: a freshly initialised state; gives structure, shapes, dtypes and sharding.
+            batches: the run's iterator; its position is set.
 
         Raises:
-            InputError: if the checkpoint is of a run configured otherwise (names the fields),
-                of another model or optimiser (names the arrays), or of other processes that
-                were at different places of their data; or if all checkpoints are damaged.
+            InputError: if the checkpoint belongs to a run with other settings (names them) or to
+                another model or optimiser (names the arrays), its processes were at different
+                positions in the data, or all checkpoints are damaged.
         """
         folder = self._directory / "last"
-        found = _Found(None, {})
+        usable = _Usable(None, {})
 
         def number() -> int:
-            nonlocal found
-            found = _find(folder)
-            if found.path is None and found.damaged:
+            nonlocal usable
+            usable = _newest_usable(folder)
+            if usable.path is None and usable.damaged:
                 raise InputError(
-                    f"{'; '.join(found.damaged.values())}; there is no other checkpoint to resume "
-                    f"from: remove {folder} to start the run again"
+                    f"{'; '.join(usable.damaged.values())}; there is no other checkpoint to "
+                    f"resume from: remove {folder} to restart the run"
                 )
-            return -1 if found.path is None else int(found.path.name)
+            return -1 if usable.path is None else int(usable.path.name)
 
         step = primary_decides(number)
         if step < 0:
@@ -414,27 +414,27 @@ class RunCheckpoints:
         if stored.get("format") != FORMAT:
             raise InputError(
                 f"{where}: cannot resume a run of format {stored.get('format', 1)}, this version "
-                f"writes {FORMAT}; use the version that started it, or another folder "
-                "(evaluate and predict can read it)"
+                f"uses format {FORMAT}; use the version that started it, or another folder "
+                "(evaluate and predict can still read this one)"
             )
         check_same(stored["fingerprint"], self.fingerprint, where)
         wanted = _to_arrays(like)
         _check_arrays(metadata.metadata, wanted, where)
-        self._warn(found, step)
-        position = _Position(batches)
+        self._warn(usable, step)
+        position = _DataPosition(batches)
         loaded = ocp.load_checkpointables(
             str(where.absolute()),
-            {"state": _abstract(metadata.metadata, wanted), "data": position},
+            {"state": _restore_targets(metadata.metadata, wanted), "data": position},
         )
-        position.take_up(where)
-        primary_decides(lambda: _remove(found.damaged))
+        position.apply(where)
+        primary_decides(lambda: _remove(usable.damaged))
         return _from_arrays(loaded["state"], like), stored["progress"]
 
-    def _warn(self, found: _Found, step: int) -> None:
-        for problem in found.damaged.values():
+    def _warn(self, usable: _Usable, step: int) -> None:
+        for problem in usable.damaged.values():
             print(f"warning: {problem}; resuming from step {step}", file=sys.stderr)
-        if found.unchecked:
-            print(f"warning: {found.path}: has no checksums, not checked", file=sys.stderr)
+        if usable.unchecked:
+            print(f"warning: {usable.path}: has no checksums, not verified", file=sys.stderr)
 
 
 def _remove(paths: Iterable[Path]) -> int:
@@ -444,19 +444,18 @@ def _remove(paths: Iterable[Path]) -> int:
 
 
 def load_params(folder: str | Path, like: Any) -> Any:
-    """The parameters in `<run>/best` or `<run>/last`, for evaluation and prediction.
+    """Loads the parameters in `<run>/best` or `<run>/last`, for evaluation and prediction.
 
-    Where the run keeps an average of its parameters, it is the average that is loaded, from
-    either folder.
+    If the run keeps an average of its parameters, loads the average, from either folder.
 
     Args:
         folder: one of the two folders that `train` writes.
         like: pytree of arrays or `jax.ShapeDtypeStruct`; gives structure, shapes, dtypes and
-            (where its leaves have one, else the first device) placement.
+            shardings (leaves without one go to the first device).
 
     Raises:
-        InputError: if there is no checkpoint, a damaged one (names the file), or one of another
-            model (names the parameters).
+        InputError: if there is no checkpoint, or it is damaged (names the file) or belongs to
+            another model (names the parameters).
 
     Example:
         >>> load_params("no-such-run/best", like={})  # doctest: +ELLIPSIS
@@ -472,9 +471,9 @@ def load_params(folder: str | Path, like: Any) -> Any:
         root + name.removeprefix("params"): leaf
         for name, leaf in _to_arrays({"params": like}).items()
     }
-    there = {n: a for n, a in stored.items() if n == root or n.startswith(root + ".")}
-    _check_arrays(there, wanted, where)
-    loaded = ocp.load(str(where.absolute()), _abstract(stored, wanted))
+    stored_params = {n: a for n, a in stored.items() if n == root or n.startswith(root + ".")}
+    _check_arrays(stored_params, wanted, where)
+    loaded = ocp.load(str(where.absolute()), _restore_targets(stored, wanted))
     arrays = {"params" + name.removeprefix(root): loaded[name] for name in wanted}
     return _from_arrays(arrays, {"params": like})["params"]
 
@@ -482,14 +481,14 @@ def load_params(folder: str | Path, like: Any) -> Any:
 def _newest_undamaged(folder: Path) -> int:
     if not folder.is_dir():
         raise InputError(f"{folder}: expected a folder with a checkpoint, found none")
-    found = _find(folder)
-    if found.damaged:
-        raise InputError("; ".join(found.damaged.values()))
-    if found.path is None:
-        raise InputError(f"{folder}: expected a folder with a checkpoint, found none in it")
-    return int(found.path.name)
+    usable = _newest_usable(folder)
+    if usable.damaged:
+        raise InputError("; ".join(usable.damaged.values()))
+    if usable.path is None:
+        raise InputError(f"{folder}: expected a folder with a checkpoint, found no checkpoint")
+    return int(usable.path.name)
 
 
 def _root_of_params(stored: Iterable[str]) -> str:
-    """Where the parameters to evaluate are: under `averaged_params` of a state, or `params`."""
-    return next((found[1] for name in stored if (found := _AVERAGE.match(name))), "params")
+    """Returns the name prefix of the parameters to evaluate: their average if stored."""
+    return next((match[1] for name in stored if (match := _AVERAGE.match(name))), "params")

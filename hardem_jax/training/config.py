@@ -1,4 +1,4 @@
-"""Configuration of training; importing it is cheap enough to parse a command line."""
+"""Training configuration; light to import, so that `--help` stays fast."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Literal
 from hardem_jax.errors import InputError, require
 from hardem_jax.training.fingerprint import may_change
 
-#: Whether to join other processes: "auto" joins when the environment names some, "on" always, "off"
-#: never.
-Joining = Literal["auto", "on", "off"]
+#: Whether to initialise multi-process JAX: "auto" if the environment indicates other processes,
+#: "on" always, "off" never.
+DistributedMode = Literal["auto", "on", "off"]
 
 
 @dataclasses.dataclass(frozen=True)
 class LoopConfig:
-    """How long to train, and what to do on the way.
+    """Length of the run, evaluation, early stopping, checkpoints and logging.
 
     Example:
         >>> LoopConfig(num_steps=1000, monitor="EM").patience
@@ -23,22 +23,21 @@ class LoopConfig:
     """
 
     num_steps: int
-    """Updates of the whole run; a learning rate with linear decay reaches 0 there."""
+    """Updates in the whole run; a linearly decaying learning rate reaches 0 after the last."""
     monitor: str
-    """Evaluation metric that decides which parameters are the best."""
+    """Evaluation metric that selects the best parameters."""
     mode: Literal["max", "min"] = "max"
-    """Whether the larger or the smaller value of `monitor` is better."""
+    """Whether larger or smaller values of `monitor` are better."""
     eval_every: int = 500
-    """Steps between evaluations; there is one after the last step as well."""
+    """Steps between evaluations; the last step is always evaluated."""
     patience: int | None = may_change("decides when to stop, not what is computed", default=12)
-    """Stop after this many evaluations in a row without a gain; None: never."""
+    """Stop after this many consecutive evaluations without improvement; None: never."""
     checkpoint_every: int = may_change("where a killed run resumes from", default=500)
-    """Steps between checkpoints; there is one after every evaluation as well."""
+    """Steps between checkpoints; every evaluation is followed by one as well."""
     log_every: int = may_change("only logged", default=50)
-    """Steps over which the training metrics of one log line are averaged."""
+    """Steps between log lines; each line averages the training metrics since the previous one."""
     seed: int = 42
-    """Seed of everything random in the run: fresh parameters, the order of the data, dropout and
-    annealing draws."""
+    """Seed for parameter initialisation, data order, dropout and annealing draws."""
     progress: bool = may_change("only shown", default=True)
     """Show progress on stderr."""
     tensorboard: bool = may_change("only logged", default=False)
@@ -66,8 +65,8 @@ class LoopConfig:
 class OptimizerConfig:
     """AdamW with linear warmup, linear decay and global-norm clipping (Devlin et al., 2019, A.3).
 
-    Other values give the optimiser of QANet (Yu et al., 2018, section 4.1.1): a constant rate
-    and an average of the parameters.
+    With a constant schedule and `ema_decay` it is the optimiser of QANet (Yu et al., 2018,
+    section 4.1.1).
 
     Example:
         >>> OptimizerConfig(learning_rate=3e-5).weight_decay
@@ -81,26 +80,26 @@ class OptimizerConfig:
     learning_rate: float = 5e-5
     """Peak learning rate, reached at the end of the warmup."""
     warmup_fraction: float = 0.1
-    """Share of the run's steps over which the rate rises linearly from 0."""
+    """Fraction of the run's steps over which the learning rate rises linearly from 0."""
     weight_decay: float = 0.01
-    """Decoupled decay, times the learning rate; not applied to biases, LayerNorm and word
+    """Decoupled decay, multiplied by the learning rate; not applied to biases, LayerNorm and word
     vectors."""
     clip_norm: float | None = 1.0
-    """Largest Euclidean norm of the whole gradient, all tensors together; None: no clipping."""
+    """Maximum global norm of the gradient; None: no clipping."""
     b1: float = 0.9
     """Decay rate of the first moment."""
     b2: float = 0.999
     """Decay rate of the second moment."""
     eps: float = 1e-6
-    """Added to the root of the second moment."""
+    """Added to the square root of the second moment."""
     rate_multipliers: tuple[tuple[str, float], ...] = ()
-    """(name prefix, factor) pairs, e.g. `(("encoder", 0.1),)`: factor on the update of every
-    parameter whose dotted name starts with the prefix; 0 freezes it; the first match counts."""
+    """(name prefix, factor) pairs, e.g. `(("encoder", 0.1),)`: multiplies the learning rate of
+    every parameter whose dotted name starts with the prefix; 0 freezes it; the first match wins."""
     schedule: Literal["linear", "constant"] = "linear"
-    """After the warmup: linear decay to 0, or the peak rate to the end."""
+    """After the warmup: linear decay to 0, or the peak rate until the end."""
     ema_decay: float | None = None
-    """Decay of an average of the parameters, see `optimizer.average_params`. Evaluation, the best
-    checkpoint and whoever loads a checkpoint use the average; None: there is none."""
+    """Decay of an exponential moving average of the parameters, see `optimizer.average_params`.
+    If set, evaluation, the best checkpoint and `load_params` use the average."""
 
     def __post_init__(self) -> None:
         require(self, "learning_rate", "clip_norm", "eps", above=0)

@@ -1,4 +1,4 @@
-"""The settings of a run by dotted name, and which of them may change when it resumes."""
+"""Run settings as dotted names, compared when a run resumes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _MOST_SHOWN, _LONGEST = 12, 120
 
 
 def may_change(because: str, **field: Any) -> Any:
-    """A dataclass field that does not change what a run computes or chooses.
+    """Declares a dataclass field that may change on resumption.
 
-    Every other field belongs to the fingerprint, so that a new setting is compared on resumption
-    unless someone says why it need not be.
+    Such a field must not affect what the run computes. All other fields belong to the
+    fingerprint, so new settings are compared by default.
 
     Args:
         because: the reason.
-        **field: options of `dataclasses.field`.
+        **field: passed to `dataclasses.field`.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -36,11 +36,11 @@ def may_change(because: str, **field: Any) -> Any:
 
 
 def settings_of(config: Any, name: str = "") -> dict[str, str]:
-    """Every field of a dataclass as text, by dotted name; nested dataclasses add their type.
+    """Returns the fields of a dataclass as text by dotted name, with the type of nested ones.
 
     Args:
-        config: an instance of a dataclass; fields made by `may_change` are left out.
-        name: dotted name of `config` itself, empty for the outermost.
+        config: an instance of a dataclass; fields made by `may_change` are skipped.
+        name: dotted name of `config` itself; empty for the outermost.
 
     Example:
         >>> @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ def settings_of(config: Any, name: str = "") -> dict[str, str]:
 
 
 def check_same(stored: Mapping[str, str], ours: Mapping[str, str], where: Path) -> None:
-    """Compares the settings a run was started with to those it is to be resumed with.
+    """Checks that a run is resumed with the settings it was started with.
 
     Raises:
         InputError: names every setting that differs, with both values.
@@ -73,25 +73,25 @@ def check_same(stored: Mapping[str, str], ours: Mapping[str, str], where: Path) 
         >>> check_same({"seed": "1", "tau": "2"}, {"seed": "1", "tau": "3"}, Path("run"))
         Traceback (most recent call last):
         ...
-        hardem_jax.errors.InputError: run: cannot resume with other settings (tau: 2 there, 3 \
-here); use the same settings or another folder
+        hardem_jax.errors.InputError: run: cannot resume with different settings (tau: 2 \
+originally, 3 now); use the same settings or another folder
     """
-    there, here = _flat(stored), _flat(ours)
+    before, now = _flatten(stored), _flatten(ours)
     differing = [
-        f"{name}: {_shown(there.get(name))} there, {_shown(here.get(name))} here"
-        for name in here | there
-        if there.get(name) != here.get(name)
+        f"{name}: {_shown(before.get(name))} originally, {_shown(now.get(name))} now"
+        for name in now | before
+        if before.get(name) != now.get(name)
     ]
     if differing:
         more = f"; and {len(differing) - _MOST_SHOWN} more" if len(differing) > _MOST_SHOWN else ""
         raise InputError(
-            f"{where}: cannot resume with other settings ({'; '.join(differing[:_MOST_SHOWN])}"
+            f"{where}: cannot resume with different settings ({'; '.join(differing[:_MOST_SHOWN])}"
             f"{more}); use the same settings or another folder"
         )
 
 
-def _flat(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings whose text is a JSON object, or a list of them, field by field."""
+def _flatten(settings: Mapping[str, str]) -> dict[str, str]:
+    """Splits settings whose text is a JSON object, or a list of objects, into their fields."""
 
     def fields(name: str, value: Any) -> dict[str, str]:
         if isinstance(value, dict) and value:

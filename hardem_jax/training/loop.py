@@ -1,4 +1,4 @@
-"""The training loop: steps, evaluations, early stopping, checkpoints, exact resumption."""
+"""Training loop with evaluation, early stopping, checkpoints and exact resumption."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ from hardem_jax.locks import locked
 from hardem_jax.training.checkpoint import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.devices.distributed import is_primary, primary_decides
-from hardem_jax.training.devices.fsdp import gathering
+from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
-from hardem_jax.training.early_stopping import Bookkeeping
 from hardem_jax.training.fingerprint import settings_of
+from hardem_jax.training.metrics_log import RunLog
 from hardem_jax.training.optimizer import (
     OptimizerConfig,
     averaged_params,
     learning_rate_schedule,
     make_optimizer,
 )
-from hardem_jax.training.run_log import RunLog
+from hardem_jax.training.run_progress import RunProgress
 from hardem_jax.training.state import TrainState, init_state, shardings_of
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
 from hardem_jax.training.stopping import StopSignals, stop_signals
 
-#: Params on the mesh -> metrics. The loop donates these arrays to the next step: keep no reference.
+#: Params on the mesh -> metrics. The next step donates these arrays: keep no reference to them.
 Evaluate = Callable[[Any], Mapping[str, float]]
 
 
 class NonFiniteLossError(FloatingPointError):
-    """The loss or its gradient became infinite or NaN; nothing was saved after that step."""
+    """The loss or its gradient became infinite or NaN; no later state was saved."""
 
     def __init__(self, step: int, ids: list[str], metrics: Mapping[str, float]) -> None:
-        ids = [name for name in dict.fromkeys(ids) if name]  # once each; padded rows have none
+        ids = [name for name in dict.fromkeys(ids) if name]  # unique; padded rows have no id
         self.step, self.ids, self.metrics = step, ids, dict(metrics)
         examples = ", ".join(ids[:8]) + (f" and {len(ids) - 8} more" if len(ids) > 8 else "")
         super().__init__(
             f"step {step}: loss {metrics['loss']}, gradient norm {metrics['grad_norm']}; "
-            f"examples in the batch: {examples or 'not named'}"
+            f"examples in the batch: {examples or 'no ids given'}"
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainResult:
-    """What `train` returns.
+    """Result of `train`.
 
     Attributes:
-        state: after the last step made; `averaged_params` has its average, if there is one.
-        best_metric: best value of the monitored metric, None if it never was a number.
-        best_step: updates made when it was reached; its parameters are in `<directory>/best`.
+        state: state after the last step; see `averaged_params` for its parameter average.
+        best_metric: best value of the monitored metric; None if it was never a number.
+        best_step: step at which it was reached; its parameters are in `<directory>/best`.
         stopped_early: patience ran out before `num_steps`.
-        history: one entry per evaluation, those before a resumption included.
+        history: one entry per evaluation, including those before a resumption.
     """
 
     state: TrainState
@@ -83,46 +83,46 @@ def train(
     mesh: Mesh | None = None,
     fingerprint: Mapping[str, str] | None = None,
     accumulate: int = 1,
-    examples: Sequence[Mapping[str, Any]] = (),
+    example_batches: Sequence[Mapping[str, Any]] = (),
     metric_names: Collection[str] | None = None,
     on_new_run: Callable[[], None] | None = None,
 ) -> TrainResult:
-    """Trains, or continues, the run in `directory`.
+    """Starts or resumes the run in `directory`.
 
-    A run that was killed and is started again with the same arguments continues
-    bit for bit from its last checkpoint; one that had ended returns its result.
-    SIGTERM and Ctrl-C end it after the step in flight, with a checkpoint.
+    A killed run that is started again with the same arguments resumes from its last checkpoint
+    with bitwise identical results; a finished run returns its result. On SIGTERM or Ctrl-C the
+    run stops after the step in flight and saves a checkpoint.
 
     Args:
         loss_fn: see `LossFn`.
         params: initial values; not modified.
         optimizer: see `OptimizerConfig`.
-        batches: iterator of a repeating Grain dataset at its start; each batch maps names to
-            numpy arrays `[B, ...]` or scalars. An entry `ids` (B strings) stays on the host.
+        batches: fresh iterator of a repeating Grain dataset; each batch maps names to numpy
+            arrays `[B, ...]` or scalars. An entry `ids` (B strings) stays on the host.
         evaluate: maps parameters (on `mesh`; their average, if the optimiser keeps one) to
             metrics; must not depend on anything else that changes during the run.
         config: see `LoopConfig`.
-        directory: the run's folder: `last/`, `best/`, `metrics.jsonl`; locked meanwhile.
-        mesh: default: all devices.
-        fingerprint: further settings of the run by name (data files, model, batch size);
-            resuming with others is refused. Those of `config` and `optimizer` are always included.
-        accumulate: k, parts of a step's batch that are computed one after another; above 1, the
-            arrays of a batch are `[k, R, ...]`.
-        examples: batches of the shapes that are to come, of any content: the step is compiled
-            for them, side by side, while the first batches are read. Other shapes are compiled
-            when they come.
-        metric_names: what `evaluate` may return; the monitored metric is then checked before
-            the first step. None checks it at the first evaluation.
-        on_new_run: called in the first process before the first step of a run, when nothing has
-            been written but the folder; not called on resumption.
+        directory: the run's folder: `last/`, `best/`, `metrics.jsonl`; locked during the run.
+        mesh: defaults to all devices.
+        fingerprint: further settings by name (data files, model, batch size), in addition to
+            those of `config` and `optimizer`; a run cannot be resumed with other settings.
+        accumulate: number k of micro-batches per step; above 1, the arrays of a batch are
+            `[k, R, ...]`.
+        example_batches: batches with the shapes to expect and any content. The step is compiled
+            for them, in parallel, while the first batches are read; other shapes are compiled
+            on first use.
+        metric_names: metrics that `evaluate` may return; if given, the monitored metric is
+            checked before the first step instead of at the first evaluation.
+        on_new_run: called in the primary process before the first step of a new run, when the
+            folder is still empty; not called on resumption.
 
     Raises:
         InputError: if the folder holds another run, another process uses it, all its checkpoints
-            are damaged, the batches end too soon, the monitored metric does not exist, or a
-            batch does not divide by the devices.
-        NonFiniteLossError: at the first loss or gradient that is not finite.
+            are damaged, the batches end too soon, the monitored metric does not exist, or the
+            rows of a batch cannot be divided evenly among the devices.
+        NonFiniteLossError: if a loss or gradient is not finite.
         Stopped: after SIGTERM or Ctrl-C; a `KeyboardInterrupt`.
-        OSError: the disk is full; the last complete checkpoint is still there.
+        OSError: if the disk is full; the last complete checkpoint is kept.
 
     Example:
         >>> import tempfile
@@ -148,7 +148,9 @@ def train(
     transform = make_optimizer(optimizer, params, config.num_steps)
     schedule = learning_rate_schedule(optimizer, config.num_steps)
     state = init_state(params, transform, config.seed, mesh)
-    step = make_train_step(gathering(loss_fn, mesh), transform, schedule, accumulate=accumulate)
+    step = make_train_step(
+        all_gather_params(loss_fn, mesh), transform, schedule, accumulate=accumulate
+    )
     train_step = compile_train_step(step, mesh, shardings_of(state))
     settings = {
         **settings_of(config, "loop"),
@@ -159,86 +161,84 @@ def train(
     if metric_names is not None and config.monitor not in metric_names:
         raise InputError(
             f"loop.monitor: expected one of {', '.join(sorted(metric_names))}, "
-            f"got {config.monitor!r}"
+            f"found {config.monitor!r}"
         )
     directory = Path(directory)
-    books = Bookkeeping()
+    progress = RunProgress()
     with (
-        _opened(directory),
+        _locked_folder(directory),
         RunCheckpoints(directory, settings) as checkpoints,
         stop_signals() as stop,
     ):
         with stop.immediately():
             restored = checkpoints.restore(state, batches)
         if restored is not None:
-            state, books = restored[0], Bookkeeping.from_json(restored[1])
+            state, progress = restored[0], RunProgress.from_json(restored[1])
         elif on_new_run is not None and is_primary():
             on_new_run()
-        log = RunLog(directory, config, int(state.step), books, began)
+        log = RunLog(directory, config, int(state.step), progress, began)
         with contextlib.closing(log):
-            inputs = _Inputs(batches, mesh, accumulate, examples, log)
-            run = _Run(train_step, inputs, evaluate, config, checkpoints, books, log, stop)
-            state = run.finish(state)
+            inputs = _Inputs(batches, mesh, accumulate, log)
+            run = _Run(train_step, inputs, evaluate, config, checkpoints, progress, log, stop)
+            state = run.finish(state, example_batches)
     if run.stopping:
         raise stop.stopped(
-            f" after step {int(state.step)}, which is saved; the same command resumes there"
+            f" after step {int(state.step)}; a checkpoint was saved, run the same command to resume"
         )
     return TrainResult(
-        state, books.best_metric, books.best_step, books.stopped_early, books.history
+        state, progress.best_metric, progress.best_step, progress.stopped_early, progress.history
     )
 
 
 @contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[None]:
-    """The run's folder, made if needed and locked; all processes fail if the first one does."""
-    with contextlib.ExitStack() as held:
+def _locked_folder(directory: Path) -> Iterator[None]:
+    """Creates and locks the run's folder; if the primary process cannot, all processes fail."""
+    with contextlib.ExitStack() as stack:
 
-        def hold() -> int:
+        def lock() -> int:
             try:
                 directory.mkdir(parents=True, exist_ok=True)
-                held.enter_context(locked(directory))
+                stack.enter_context(locked(directory))
             except OSError as error:
                 raise InputError(
                     f"{directory}: expected a folder to write the run to, found {found_by(error)}"
                 ) from error
             return 0
 
-        primary_decides(hold)
+        primary_decides(lock)
         yield
 
 
 @dataclasses.dataclass(frozen=True)
 class _Inputs:
-    """Batches on their way to the devices."""
+    """Reads batches and places them on the mesh."""
 
     batches: grain.DatasetIterator
     mesh: Mesh
     accumulate: int
-    examples: Sequence[Mapping[str, Any]]
     log: RunLog
 
-    def compile(self, train_step: Any, state: TrainState) -> float:
-        """Compiles the step for the examples while batches are read; returns the seconds taken.
-
-        A later call with such shapes uses what was compiled.
-        """
+    def compile(
+        self, train_step: Any, state: TrainState, example_batches: Sequence[Mapping[str, Any]]
+    ) -> float:
+        """Compiles the step for these shapes while batches are prefetched; returns seconds."""
         began = time.monotonic()
-        if not self.examples:
+        if not example_batches:
             return 0.0
         with self.log.paused():
             self.batches.start_prefetch()
-            placed = [self._place(split_ids(example)[1]) for example in self.examples]
+            placed = [self._place(split_ids(example)[1]) for example in example_batches]
             lowered = [train_step.lower(state, arrays) for arrays in placed]
-            # XLA works outside of the interpreter's lock, so that threads are enough.
+            # XLA releases the GIL while compiling, so threads are enough.
             with ThreadPoolExecutor(min(len(lowered), os.cpu_count() or 1)) as pool:
                 list(pool.map(lambda step: step.compile(), lowered))
         return time.monotonic() - began
 
     def next(self) -> tuple[list[str], Any]:
-        """Example ids and the placed arrays of the next batch; counted as waiting.
+        """Returns example ids and placed arrays of the next batch, timed as input wait.
 
         Raises:
-            StopIteration: if there is none.
+            StopIteration: if there are no more batches.
         """
         with self.log.waiting():
             ids, arrays = split_ids(next(self.batches))
@@ -250,65 +250,67 @@ class _Inputs:
 
 @dataclasses.dataclass
 class _Run:
-    """The parts of a run, put together once, so that `finish` reads as the loop it is."""
+    """A run in progress; `finish` is the training loop."""
 
     train_step: Any
     inputs: _Inputs
     evaluate: Evaluate
     config: LoopConfig
     checkpoints: RunCheckpoints
-    books: Bookkeeping
+    progress: RunProgress
     log: RunLog
     stop: StopSignals
     stopping: bool = False
 
-    def finish(self, state: TrainState) -> TrainState:
-        """Makes the steps that are left; `step` counts updates made, the current one included."""
+    def finish(
+        self, state: TrainState, example_batches: Sequence[Mapping[str, Any]] = ()
+    ) -> TrainState:
+        """Runs the remaining steps; `step` counts updates, including the current one."""
         config, first = self.config, int(state.step) + 1
-        if self._evaluation_due(first - 1):  # the run was stopped before or during it
+        if self._evaluation_due(first - 1):  # the run was stopped before or during this evaluation
             self._evaluate_and_save(first - 1, state)
-        if self.stopping or self.books.stopped_early or first > config.num_steps:
+        if self.stopping or self.progress.stopped_early or first > config.num_steps:
             return state
         with self.stop.immediately():
-            compiling = self.inputs.compile(self.train_step, state)
+            compiling = self.inputs.compile(self.train_step, state, example_batches)
         pending = None
         for step in range(first, config.num_steps + 1):
             began = time.monotonic()
-            # The device computes the step before while its successor is fetched and placed.
+            # The device is still computing the previous step while this batch is read and placed.
             ids, batch = self._next_batch(step)
             state, metrics = self.train_step(state, batch)
-            # Fetched only now, when the next step is already queued: the device never waits.
+            # Fetch the previous metrics only now that this step is queued: the device never idles.
             if pending is not None:
-                self._collect(*pending)
+                self._log_step(*pending)
             pending = (step, ids, metrics)
             self.stopping = self.stop.requested(step)
             save = (
                 self.stopping or self._evaluation_due(step) or step % config.checkpoint_every == 0
             )
             if step == first or save:
-                self._collect(*pending)
+                self._log_step(*pending)
                 pending = None
             if step == first:
                 self.log.first_step(step, compiling, time.monotonic() - began)
             if save:
                 with self.log.paused():
                     self._evaluate_and_save(step, state)
-            if self.stopping or self.books.stopped_early:
+            if self.stopping or self.progress.stopped_early:
                 break
         return state
 
     def _evaluation_due(self, step: int) -> bool:
         due = step == self.config.num_steps or step > 0 and step % self.config.eval_every == 0
-        return due and not self.books.evaluated(step)
+        return due and not self.progress.evaluated(step)
 
     def _evaluate_and_save(self, step: int, state: TrainState) -> None:
-        """Saves a checkpoint, after the evaluation if one is due and no signal came before it."""
+        """Saves a checkpoint, evaluating first if that is due and the run is not stopping."""
         if self._evaluation_due(step) and not self.stopping:
             try:
                 self._evaluate(step, state)
             except Stopped:
                 self.stopping = True
-        self.checkpoints.save_last(state, self.inputs.batches, self.books.to_json())
+        self.checkpoints.save_last(state, self.inputs.batches, self.progress.to_json())
 
     def _next_batch(self, step: int) -> tuple[list[str], Any]:
         try:
@@ -319,7 +321,7 @@ class _Run:
                 "expected a repeating dataset"
             ) from None
 
-    def _collect(self, step: int, ids: list[str], metrics: Mapping[str, jax.Array]) -> None:
+    def _log_step(self, step: int, ids: list[str], metrics: Mapping[str, jax.Array]) -> None:
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
         if not values.pop("finite"):
             raise NonFiniteLossError(step, ids, values)
@@ -329,9 +331,9 @@ class _Run:
         params = averaged_params(state.params, state.opt_state)
         with self.stop.immediately():
             metrics = {name: float(v) for name, v in self.evaluate(params).items()}
-        config, books = self.config, self.books
-        gained = books.record(step, metrics, config.monitor, config.mode, config.patience)
+        config, progress = self.config, self.progress
+        gained = progress.record(step, metrics, config.monitor, config.mode, config.patience)
         self.log.evaluation(step, metrics, gained)
         if gained:
-            # Complete on disk before `last` says so: a kill in between repeats this evaluation.
-            self.checkpoints.save_best(params, step, books.to_json())
+            # Must be complete before `last` refers to it: a kill in between repeats the evaluation.
+            self.checkpoints.save_best(params, step, progress.to_json())

@@ -1,59 +1,135 @@
-"""Where metrics go: averages, `metrics.jsonl`, TensorBoard, and the terminal."""
+"""The log of a run: averages and timings in `metrics.jsonl`, TensorBoard and on the terminal."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import jax
 import rich.console
 import rich.progress
+
+from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.run_progress import RunProgress
 
 METRICS_FILE = "metrics.jsonl"
 
 
-@dataclasses.dataclass
-class Averager:
-    """Running means of scalar metrics over the steps since the last `reset`.
+class RunLog:
+    """Logs metrics and timings; only the primary process writes and displays.
 
-    Its two fields are stored with a checkpoint: a resumed run then writes the
-    same averages as one that was never interrupted.
-
-    Example:
-        >>> averager = Averager()
-        >>> averager.add({"loss": 1.0}); averager.add({"loss": 2.0})
-        >>> averager.means()
-        {'loss': 1.5}
+    Args:
+        directory: the run's folder; must exist.
+        config: see `LoopConfig`.
+        start: updates made before this process started.
+        progress: holds the running averages, and tells whether the run had already ended.
+        began: `clock()` when `train` was called.
+        clock: seconds from an arbitrary origin.
     """
 
-    sums: dict[str, float] = dataclasses.field(default_factory=dict)
-    count: int = 0
+    def __init__(
+        self,
+        directory: Path,
+        config: LoopConfig,
+        start: int,
+        progress: RunProgress,
+        began: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        primary = jax.process_index() == 0
+        self._config, self._progress, self._began, self._clock = config, progress, began, clock
+        evaluated = progress.evaluated(start)
+        self._writer = None
+        if primary:
+            self._writer = MetricsWriter(directory, start, evaluated, config.tensorboard)
+        self._display = Display(config.num_steps, start, config.shown, config.progress and primary)
+        self._restart_clock()
+        if start:
+            ended = progress.stopped_early or start >= config.num_steps
+            state = "run had already ended" if ended else "resumed"
+            self._display.print(f"{state} at step {start}")
 
-    def add(self, metrics: Mapping[str, float]) -> None:
-        for name, value in metrics.items():
-            self.sums[name] = self.sums.get(name, 0.0) + value
-        self.count += 1
+    def _restart_clock(self) -> None:
+        self._since, self._steps, self._waited = self._clock(), 0, 0.0
 
-    def means(self) -> dict[str, float]:
-        return {name: total / self.count for name, total in self.sums.items()}
+    def first_step(self, step: int, compiling: float, first: float) -> None:
+        """Logs start-up time and resets the throughput clock so that rates exclude compilation.
 
-    def reset(self) -> None:
-        self.sums, self.count = {}, 0
+        Args:
+            step: number of the first step of this process.
+            compiling: seconds spent compiling ahead of the first batch.
+            first: seconds taken by the step, from requesting its batch to its result.
+        """
+        total = self._clock() - self._began
+        self._display.print(
+            f"time to first step: {total:.1f} s (ahead-of-time compilation {compiling:.1f} s, "
+            f"first step {first:.1f} s)"
+        )
+        times = {"time_to_first_step": total, "compiled_ahead": compiling, "first_step": first}
+        if self._writer is not None:
+            self._writer.write(step, "start", times)
+        self._restart_clock()
+
+    def step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Adds one step to the averages and writes them when due."""
+        averager = self._progress.averager
+        averager.add(metrics)
+        self._steps += 1
+        self._display.advance()
+        if step % self._config.log_every and step != self._config.num_steps:
+            return
+        seconds = max(self._clock() - self._since, 1e-9)
+        rates = {"steps_per_second": self._steps / seconds, "input_wait": self._waited / seconds}
+        means = {**averager.means(), **rates}
+        self._restart_clock()
+        averager.reset()
+        self._display.averages(step, means)
+        if self._writer is not None:
+            self._writer.write(step, "train", means)
+
+    def evaluation(self, step: int, metrics: Mapping[str, float], gained: bool) -> None:
+        """Logs one evaluation; `gained` marks it as the best so far."""
+        best = "  (best so far)" if gained else ""
+        self._display.print(f"step {step} evaluation  {format_metrics(metrics)}{best}")
+        if self._writer is not None:
+            self._writer.write(step, "eval", metrics)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Excludes the body (evaluation, checkpointing, compilation) from the rates."""
+        began = self._clock()
+        yield
+        self._since += self._clock() - began
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Counts the body as time spent waiting for input."""
+        began = self._clock()
+        yield
+        self._waited += self._clock() - began
+
+    def close(self) -> None:
+        """Closes the files and the display."""
+        self._display.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 def truncate_metrics(path: Path, step: int, evaluated: bool = True) -> None:
-    """Cuts a `metrics.jsonl` after its last line of a step <= `step`.
+    """Truncates `metrics.jsonl` to the lines of steps up to `step`.
 
-    Lines of later steps come from a process that was killed after its last
-    checkpoint (the last of them perhaps cut in two); they will be written again.
+    Later lines (the last one possibly incomplete) were written by a process that was killed
+    after its last checkpoint; the resumed run writes them again.
 
     Args:
         path: the file; may be missing.
-        step: updates that the checkpoint holds.
-        evaluated: whether it holds an evaluation of this step, if there is a line of one.
+        step: step of the checkpoint.
+        evaluated: whether the checkpoint includes the evaluation of this step; if not, that
+            line is removed too.
     """
     if not path.exists():
         return
@@ -63,23 +139,22 @@ def truncate_metrics(path: Path, step: int, evaluated: bool = True) -> None:
             if not line.endswith(b"\n"):
                 break
             entry = json.loads(line)
-            again = not evaluated and entry["step"] == step and entry["kind"] == "eval"
-            if entry["step"] > step or again:
+            repeated = not evaluated and entry["step"] == step and entry["kind"] == "eval"
+            if entry["step"] > step or repeated:
                 break
             keep += len(line)
         file.truncate(keep)
 
 
 class MetricsWriter:
-    """Appends one JSON object per line to `metrics.jsonl`; TensorBoard curves on request.
+    """Appends JSON lines to `metrics.jsonl` and, on request, writes TensorBoard curves.
 
-    Each line has `step` (updates made), `kind` (`train`: means over the steps
-    since the last such line; `eval`; `start`: times of this process's first step) and the
-    metrics.
+    Each line has `step` (updates made), `kind` (`train`: means over the steps since the
+    previous such line; `eval`; `start`: timings of this process's first step) and the metrics.
 
     Args:
         directory: the run's folder; must exist.
-        resume_step: step the run continues from; lines after it are cut away.
+        resume_step: step the run continues from; later lines are removed.
         evaluated: see `truncate_metrics`.
         tensorboard: also write event files under `<directory>/tensorboard`.
     """
@@ -96,7 +171,7 @@ class MetricsWriter:
         self._file = path.open("a", encoding="utf-8")
         self._board = None
         if tensorboard:
-            # Only here: the import takes a while, and most runs need no curves.
+            # Imported here because it is slow and most runs need no curves.
             from tensorboardX import SummaryWriter
 
             self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_step + 1)
@@ -105,7 +180,7 @@ class MetricsWriter:
         """Writes and flushes one line, so that a killed process loses none.
 
         Raises:
-            OSError: the disk is full, say; names the file.
+            OSError: e.g. if the disk is full; names the file.
         """
         try:
             self._file.write(json.dumps({"step": step, "kind": kind, **metrics}) + "\n")
@@ -117,7 +192,7 @@ class MetricsWriter:
                 self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
-        # What could not be written has been raised by `write`.
+        # `write` has already raised anything that could not be written.
         with contextlib.suppress(OSError):
             self._file.close()
         if self._board is not None:
@@ -125,7 +200,7 @@ class MetricsWriter:
 
 
 def format_metrics(metrics: Mapping[str, float]) -> str:
-    """Short text of metrics.
+    """Formats metrics on one line, with four significant digits.
 
     Example:
         >>> format_metrics({"loss": 0.123456, "EM": 51.0})
@@ -135,12 +210,12 @@ def format_metrics(metrics: Mapping[str, float]) -> str:
 
 
 class Display:
-    """What a person sees on stderr: a bar in a terminal, plain lines elsewhere, nothing if off.
+    """Progress on stderr: a bar in a terminal, plain lines elsewhere.
 
     Args:
-        num_steps: of the whole run.
-        start: steps already made (a resumed run).
-        labels: (metric name, label) pairs: the averages to show, where the task has them.
+        num_steps: steps in the whole run.
+        start: steps already made, for a resumed run.
+        labels: (metric name, label) pairs to show; metrics the task does not report are skipped.
         on: False shows nothing.
     """
 
@@ -163,12 +238,12 @@ class Display:
             self._bar.start()
 
     def advance(self) -> None:
-        """One step is done."""
+        """Advances the bar by one step."""
         if self._bar is not None:
             self._bar.advance(self._task)
 
     def averages(self, step: int, metrics: Mapping[str, float]) -> None:
-        """New averages: beside the bar, or as a line with the time left."""
+        """Shows new averages next to the bar, or on a line with the time left."""
         shown = {label: metrics[name] for name, label in self._labels if name in metrics}
         rate = metrics["steps_per_second"]
         text = f"{rate:.3g} steps/s  {format_metrics(shown)}"
@@ -176,10 +251,10 @@ class Display:
             self._bar.update(self._task, shown=text)
         else:
             left = (self._num_steps - step) / rate
-            self.say(f"step {step}/{self._num_steps}  {text}  {_duration(left)} left")
+            self.print(f"step {step}/{self._num_steps}  {text}  {_duration(left)} left")
 
-    def say(self, text: str) -> None:
-        """One line: above the bar, or plain."""
+    def print(self, text: str) -> None:
+        """Prints one line, above the bar if there is one."""
         if self._bar is not None:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
         elif self._on:

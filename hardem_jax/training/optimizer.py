@@ -1,4 +1,4 @@
-"""AdamW as used to fine-tune BERT, over the run's real number of steps; averaged parameters."""
+"""AdamW as used to fine-tune BERT, learning-rate schedules and parameter averaging."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hardem_jax.training.tree_paths import leaf_name, named_leaves
 
 
 def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
-    """Linear warmup from 0, then linear decay that reaches 0 after `num_steps` updates, or none.
+    """Linear warmup from 0, then linear decay to 0 after `num_steps` updates, or a constant rate.
 
-    The horizon is the number of updates the run will really make; deriving it
-    from epochs of a different shard or batch size would end the decay early or never.
+    `num_steps` must be the number of updates that the run will actually make; deriving it from
+    epochs of a different shard or batch size would end the decay early or never.
 
     Raises:
         InputError: if `num_steps` < 1.
@@ -31,7 +31,7 @@ def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Sch
         (0.0, 0.5, 0.5)
     """
     if num_steps < 1:
-        raise InputError(f"num_steps: expected at least 1, got {num_steps}")
+        raise InputError(f"num_steps: expected at least 1, found {num_steps}")
     warmup_steps = int(config.warmup_fraction * num_steps)
     if config.schedule == "constant":
         after = optax.constant_schedule(config.learning_rate)
@@ -62,8 +62,8 @@ def average_params(decay: float) -> optax.GradientTransformation:
         d_n = \min(d, (1 + n) / (10 + n))
 
     after update n = 1, 2, ..., where :math:`\bar\theta_0` are the initial values; the smaller
-    :math:`d_n` of the first updates lets them be forgotten early. It has to be the last link of a
-    chain, where the updates are what will be added to the parameters.
+    :math:`d_n` of the first updates forgets them quickly. It must come last in a chain, where
+    the updates are those that will be added to the parameters.
 
     Args:
         decay: d in [0, 1).
@@ -77,15 +77,15 @@ def average_params(decay: float) -> optax.GradientTransformation:
     """
 
     def init(params):
-        # Copies: the training step donates parameters and state, and no buffer twice.
+        # Copies, because the training step donates both and no buffer may be donated twice.
         return AverageState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.copy, params))
 
     def update(updates, state, params=None):
         if params is None:
-            raise ValueError("average_params: update() needs the parameters")
+            raise ValueError("average_params: update() requires params, found None")
         count = state.count + 1
         rate = 1.0 - jnp.minimum(decay, (1.0 + count) / (10.0 + count))
-        # As a step towards the new value: what does not move is its own average, exactly.
+        # Written as a step towards the new value, so that the average of a constant is exact.
         average = jax.tree.map(
             lambda old, new: old + rate.astype(old.dtype) * (new - old),
             state.average,
@@ -97,7 +97,7 @@ def average_params(decay: float) -> optax.GradientTransformation:
 
 
 def averaged_params(params: Any, opt_state: optax.OptState) -> Any:
-    """The parameters to evaluate: their average if the optimiser keeps one, else themselves.
+    """Returns the average of the parameters if the optimiser keeps one, else `params`.
 
     Example:
         >>> averaged_params({"w": 1.0}, (optax.EmptyState(), AverageState(5, {"w": 0.5})))
@@ -114,12 +114,11 @@ def averaged_params(params: Any, opt_state: optax.OptState) -> Any:
 
 
 def is_decayed(name: str) -> bool:
-    """Whether weight decay applies to the parameter of this dotted name.
+    """Returns whether weight decay applies to the parameter with this dotted name.
 
-    Not to biases, not to LayerNorm, and not to word vectors: pretrained ones that have no
-    gradient must not move at all, and those of rare words would shrink between their few
-    gradients. The name decides and not the rank: in a scanned encoder the biases of all layers
-    are stacked into one matrix.
+    Biases, LayerNorm and word vectors are excluded: pretrained vectors without a gradient must
+    not move at all, and those of rare words would shrink between updates. The decision is by
+    name, not rank, because a scanned encoder stacks the biases of all layers into one matrix.
 
     Example:
         >>> is_decayed("encoder.layers.0.attention.query.kernel")
@@ -136,7 +135,7 @@ def is_decayed(name: str) -> bool:
 
 
 def _has_prefix(name: str, prefix: str) -> bool:
-    """Whole parts only: `encoder` is a prefix of `encoder.layers`, not of `encoder2.layers`."""
+    """Compares whole parts: `encoder` is a prefix of `encoder.layers`, not of `encoder2.layers`."""
     return name == prefix or name.startswith(prefix + ".")
 
 
@@ -147,12 +146,12 @@ def _rate_multiplier(name: str, multipliers: tuple[tuple[str, float], ...]) -> f
 def make_optimizer(
     config: OptimizerConfig, params: Any, num_steps: int
 ) -> optax.GradientTransformation:
-    """The optax transformation for `params` over a run of `num_steps` updates.
+    """Builds the optax transformation for a run of `num_steps` updates.
 
     Args:
         config: see `OptimizerConfig`.
-        params: pytree that will be trained; only its names are read.
-        num_steps: updates the run will make in all.
+        params: the pytree to train; only its names are used.
+        num_steps: total number of updates.
 
     Raises:
         InputError: if a prefix of `rate_multipliers` matches no parameter, or `num_steps` < 1.
@@ -164,13 +163,15 @@ def make_optimizer(
     names = list(named_leaves(params))
     for prefix, _ in config.rate_multipliers:
         if not any(_has_prefix(name, prefix) for name in names):
-            raise InputError(f"rate_multipliers: no parameter name starts with {prefix!r}")
+            raise InputError(
+                f"rate_multipliers: expected a prefix of a parameter name, found {prefix!r}"
+            )
 
     def decay_mask(tree):
         return jax.tree_util.tree_map_with_path(lambda path, _: is_decayed(leaf_name(path)), tree)
 
     def scale_by_name(updates, params):
-        del params  # the names are those of the updates
+        del params  # the updates have the same names
         return jax.tree_util.tree_map_with_path(
             lambda path, u: u * _rate_multiplier(leaf_name(path), config.rate_multipliers), updates
         )

@@ -1,4 +1,4 @@
-"""What a run remembers between evaluations: the best one, patience, the history."""
+"""Progress of a run: running averages, best metric, early stopping and evaluation history."""
 
 from __future__ import annotations
 
@@ -7,26 +7,54 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.writers import Averager
 
 
 @dataclasses.dataclass
-class Bookkeeping:
-    """The loop's own state, stored with every checkpoint as JSON.
+class Averager:
+    """Running means of scalar metrics over the steps since the last `reset`.
+
+    Both fields are stored with every checkpoint, so a resumed run writes the same averages as
+    an uninterrupted one.
+
+    Example:
+        >>> averager = Averager()
+        >>> averager.add({"loss": 1.0}); averager.add({"loss": 2.0})
+        >>> averager.means()
+        {'loss': 1.5}
+    """
+
+    sums: dict[str, float] = dataclasses.field(default_factory=dict)
+    count: int = 0
+
+    def add(self, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self.sums[name] = self.sums.get(name, 0.0) + value
+        self.count += 1
+
+    def means(self) -> dict[str, float]:
+        return {name: total / self.count for name, total in self.sums.items()}
+
+    def reset(self) -> None:
+        self.sums, self.count = {}, 0
+
+
+@dataclasses.dataclass
+class RunProgress:
+    """The training loop's own state, stored with every checkpoint as JSON.
 
     Attributes:
-        best_metric: best value of the monitored metric so far, None before the first evaluation.
-        best_step: updates made when it was reached.
+        best_metric: best value of the monitored metric so far; None before the first evaluation.
+        best_step: step at which it was reached.
         evaluations_without_gain: evaluations since then.
-        stopped_early: patience has run out; a resumed run must not go on.
+        stopped_early: patience has run out; a resumed run must not continue.
         history: one entry per evaluation: `step` and the metrics.
         averager: training metrics since the last line of `metrics.jsonl`.
 
     Example:
-        >>> books = Bookkeeping()
-        >>> books.record(10, {"EM": 30.0}, "EM", "max", patience=1)
+        >>> progress = RunProgress()
+        >>> progress.record(10, {"EM": 30.0}, "EM", "max", patience=1)
         True
-        >>> books.record(20, {"EM": 30.0}, "EM", "max", patience=1), books.stopped_early
+        >>> progress.record(20, {"EM": 30.0}, "EM", "max", patience=1), progress.stopped_early
         (False, True)
     """
 
@@ -45,17 +73,19 @@ class Bookkeeping:
         mode: Literal["max", "min"],
         patience: int | None,
     ) -> bool:
-        """Enters one evaluation; returns whether it is the best so far.
+        """Records one evaluation and returns whether it is the best so far.
 
-        An equal value and NaN are no gain. With `patience` evaluations in a row
-        without one, the run is marked as stopped, at this evaluation and not
-        at the end of an epoch.
+        An equal value or NaN is not a gain. After `patience` evaluations in a row without a
+        gain, `stopped_early` is set.
 
         Raises:
             InputError: if the monitored metric is not among `metrics`.
         """
         if monitor not in metrics:
-            raise InputError(f"monitor: evaluation has no {monitor!r}, only {sorted(metrics)}")
+            raise InputError(
+                f"monitor: expected a metric of the evaluation ({', '.join(sorted(metrics))}), "
+                f"found {monitor!r}"
+            )
         value = metrics[monitor]
         self.history.append({"step": step, **metrics})
         if self.best_metric is None:
@@ -70,11 +100,11 @@ class Bookkeeping:
         return gained
 
     def evaluated(self, step: int) -> bool:
-        """Whether the last evaluation was that of this step."""
+        """Returns whether the last evaluation was at this step."""
         return bool(self.history) and self.history[-1]["step"] == step
 
     def to_json(self) -> dict[str, Any]:
-        """Nested dicts of JSON values."""
+        """Returns the fields as nested dicts of JSON values."""
         return dataclasses.asdict(self)
 
     @classmethod

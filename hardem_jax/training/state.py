@@ -1,4 +1,4 @@
-"""What a training run is between two steps."""
+"""`TrainState`: step counter, parameters, optimiser state and PRNG key of a run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class TrainState:
     """Everything a step reads and writes.
 
     Attributes:
-        step: int32 `[]`, updates made so far; the next step is told this number.
+        step: int32 `[]`, updates made so far; passed to the next step.
         params: pytree of trained arrays (an `nnx.State` or nested dicts).
         opt_state: the optimiser's state for `params`.
         key: typed PRNG key `[]` of the run, never changed: step n draws from `fold_in(key, n)`,
-            so a resumed run needs no key history.
+            so resuming needs no key history.
     """
 
     step: jax.Array
@@ -36,17 +36,16 @@ class TrainState:
 def init_state(
     params: Any, optimizer: optax.GradientTransformation, seed: int, mesh: Mesh
 ) -> TrainState:
-    """The state before the first step, each array where `state_shardings` puts it.
+    """Creates the initial state, sharded over the mesh by `state_shardings`.
 
-    It is made on the devices: none ever holds more of it than its part. The arrays are
-    copies: the training step donates its state, which must not delete the caller's
-    `params`. They are also free of weak types, so that the first and the second step
-    share one compilation.
+    It is initialised on the devices, none of which ever holds more than its shard. The arrays
+    are copies, because the training step donates its state and must not delete the caller's
+    `params`. They have no weak types, so that the first and second step share one compilation.
 
     Args:
-        params: initial values; with several hosts, the same on each.
-        optimizer: makes its state for them.
-        seed: of the run's key.
+        params: initial values; the same on every host.
+        optimizer: the transformation to initialise.
+        seed: seed of the run's key.
         mesh: see `data_mesh`.
 
     Example:
@@ -60,14 +59,14 @@ def init_state(
         zero, key = jnp.zeros((), jnp.int32), jax.random.key(seed)
         return TrainState(step=zero, params=params, opt_state=optimizer.init(params), key=key)
 
-    # From the host: what several processes are to share may not lie on a device of one.
+    # Via the host: a global array cannot be built from one process's device arrays.
     params = jax.tree.map(lambda x: np.array(x, dtype=jnp.asarray(x).dtype), params)
     shardings = state_shardings(jax.eval_shape(init, params), mesh)
     return jax.jit(init, out_shardings=shardings)(params)
 
 
 def shardings_of(state: TrainState) -> Any:
-    """Where the arrays of a state lie, as a tree for `compile_train_step`.
+    """Returns the sharding of every array of a state, for `compile_train_step`.
 
     Example:
         >>> from hardem_jax.training.devices.mesh import data_mesh

@@ -1,4 +1,4 @@
-"""The training step: a pure function, and the one place where it is compiled."""
+"""The training step: builds the pure function and compiles it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import optax
 from jax.sharding import Mesh
 
 from hardem_jax.training.devices.mesh import replicated
-from hardem_jax.training.grad_accumulation import LossFn, accumulated
+from hardem_jax.training.grad_accumulation import LossFn, accumulated_value_and_grad
 from hardem_jax.training.state import TrainState
 
 Metrics = dict[str, jax.Array]
@@ -26,15 +26,15 @@ def make_train_step(
     *,
     accumulate: int = 1,
 ) -> TrainStep:
-    """Builds `train_step(state, batch) -> (state, metrics)`, pure and not yet compiled.
+    """Builds the pure, uncompiled function `train_step(state, batch) -> (state, metrics)`.
 
-    With `accumulate` k above 1 the arrays of a batch are `[k, R, ...]`, and its parts
-    are computed one after another (`accumulate.accumulated`).
+    With `accumulate` k above 1 the arrays of a batch are `[k, R, ...]`, processed as k
+    micro-batches (`grad_accumulation.accumulated_value_and_grad`).
 
-    To the loss function's own metrics it adds `loss`, `grad_norm` (before
-    clipping), `finite` (loss and gradient are; 1 or 0) and, given the schedule,
-    `learning_rate`: float32 `[]` each. A step that is not finite counts, but
-    leaves parameters and optimiser state untouched.
+    To the loss function's own metrics it adds `loss`, `grad_norm` (before clipping), `finite`
+    (1 if loss and gradient are finite, else 0) and, if a schedule is given, `learning_rate`:
+    float32 `[]` each. A non-finite step increments the step counter but leaves parameters and
+    optimiser state unchanged.
 
     Example:
         >>> from hardem_jax.training.devices.mesh import data_mesh
@@ -51,7 +51,7 @@ def make_train_step(
     if accumulate == 1:
         value_and_grad = jax.value_and_grad(loss_fn, has_aux=True)
     else:
-        value_and_grad = accumulated(loss_fn, accumulate)
+        value_and_grad = accumulated_value_and_grad(loss_fn, accumulate)
 
     def train_step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
         dropout_key, key = jax.random.split(jax.random.fold_in(state.key, state.step))
@@ -79,18 +79,16 @@ def make_train_step(
 
 
 def compile_train_step(train_step: TrainStep, mesh: Mesh, shardings: Any = None) -> Any:
-    """Compiles a step for a mesh: metrics on every device, state and batch as they are placed.
+    """Jits a step for a mesh; metrics are replicated on every device.
 
-    The batch keeps the placement that `place_batch` gave it (its scalars are
-    copied, its rows split). The state is donated: the one passed in is
-    deleted, its memory holds the one returned. There is one compilation for
-    each set of batch shapes; `jax.log_compiles()` shows them.
+    The batch keeps the sharding that `place_batch` gave it. The state is donated: the one
+    passed in is deleted and its memory reused. There is one compilation per set of batch
+    shapes; `jax.log_compiles()` shows them.
 
     Args:
         train_step: from `make_train_step`.
         mesh: see `data_mesh`.
-        shardings: of the state, a `TrainState` of them (`state.shardings_of`); None for a full
-            copy on every device.
+        shardings: shardings of the state (`state.shardings_of`); None replicates it.
 
     Example:
         >>> from hardem_jax.training.devices.mesh import data_mesh, place_batch
@@ -104,11 +102,10 @@ def compile_train_step(train_step: TrainStep, mesh: Mesh, shardings: Any = None)
         >>> float(state.params["w"])
         0.5
     """
-    everywhere = replicated(mesh)
-    of_state = everywhere if shardings is None else shardings
+    state_sharding = replicated(mesh) if shardings is None else shardings
     return jax.jit(
         train_step,
-        in_shardings=(of_state, None),
-        out_shardings=(of_state, everywhere),
+        in_shardings=(state_sharding, None),
+        out_shardings=(state_sharding, replicated(mesh)),
         donate_argnums=0,
     )

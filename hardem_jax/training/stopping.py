@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C end a run after the step in flight, with a checkpoint."""
+"""Signal handling: on SIGTERM or Ctrl-C, finish the current step, save a checkpoint and stop."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from hardem_jax.errors import Stopped
 
 
 class StopSignals:
-    """Whether a run is to stop; use it through `stop_signals`."""
+    """Records stop requests; created by `stop_signals`."""
 
     def __init__(self) -> None:
         self.signum: int | None = None
         self._immediately = False
 
     def requested(self, step: int) -> bool:
-        """Whether to stop after this step; every process gets the same answer.
+        """Returns whether to stop after this step; all processes get the same answer.
 
-        With several processes JAX's preemption service picks a step that all of them reach.
+        With several processes, JAX's preemption service picks a step that all of them reach.
 
         Args:
-            step: must grow by one from call to call, and be the same in all processes.
+            step: must increase by one per call and be the same in all processes.
         """
         if jax.process_count() == 1:
             return self.signum is not None
@@ -40,9 +40,9 @@ class StopSignals:
 
     @contextlib.contextmanager
     def immediately(self) -> Iterator[None]:
-        """Lets a signal interrupt the body by `Stopped`, because it has nothing to lose.
+        """Makes a signal raise `Stopped` within the body, which has no progress to lose.
 
-        With several processes it does not: they could not agree on where to stop.
+        With several processes it has no effect, because they could not agree on where to stop.
         """
         if jax.process_count() > 1:
             yield
@@ -56,16 +56,16 @@ class StopSignals:
             self._immediately = False
 
     def stopped(self, message: str) -> Stopped:
-        """The exception that ends the run."""
+        """Returns the exception that ends the run."""
         signum = signal.SIGTERM if self.signum is None else self.signum
         return Stopped(signum, f"stopped by {signal.Signals(signum).name}{message}")
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if self.signum is not None:  # asked twice: at once
+        if self.signum is not None:  # the second signal stops the run immediately
             raise Stopped(signum, f"stopped by {signal.Signals(signum).name} at once")
         self.signum = signum
         if jax.process_count() > 1:
-            # JAX's own handler passes it on to the other processes.
+            # JAX's own SIGTERM handler notifies the other processes.
             signal.raise_signal(signal.SIGTERM)
         elif self._immediately:
             raise self.stopped("")
@@ -73,9 +73,9 @@ class StopSignals:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Handles SIGTERM and SIGINT while the body runs; a second signal ends the process at once.
+    """Handles SIGTERM and SIGINT while the body runs; a second signal stops it immediately.
 
-    Outside of the main thread, where Python allows no handlers, signals keep their meaning.
+    Outside the main thread, where Python allows no signal handlers, it changes nothing.
     """
     stop = StopSignals()
     # With several processes SIGTERM belongs to JAX's preemption service.

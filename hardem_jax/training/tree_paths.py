@@ -1,4 +1,4 @@
-"""How the leaves of a pytree are called, in weight-decay rules, checkpoints and error messages."""
+"""Dotted names for pytree leaves, used by weight decay, checkpoints and error messages."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import jax
 
 
 def leaf_name(path: tuple[Any, ...]) -> str:
-    """Dotted name of a pytree leaf: `encoder.layers.0.attention.query.kernel`.
+    """Returns a leaf's dotted name, such as `encoder.layers.0.attention.query.kernel`.
 
-    The last part `value`, which NNX adds inside an `nnx.State`, is left out, so
-    a state and the plain dict made from it have the same names.
+    The trailing `value` that NNX adds inside an `nnx.State` is dropped, so a state and the
+    plain dict made from it have the same names.
 
     Example:
         >>> [(path, _)] = jax.tree_util.tree_leaves_with_path({"encoder": [{"bias": 1.0}]})
@@ -24,7 +24,7 @@ def leaf_name(path: tuple[Any, ...]) -> str:
 
 
 def named_leaves(tree: Any) -> dict[str, Any]:
-    """All leaves by dotted name, in tree order.
+    """Returns all leaves by dotted name, in tree order.
 
     Raises:
         ValueError: if two leaves have the same dotted name (a dict key contains a dot).

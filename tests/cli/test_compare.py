@@ -87,9 +87,9 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
     # A run with other settings is refused, and what was measured otherwise is measured anew.
     ended = (out / "comparison.json").read_bytes()
     for flag, value, named in (
-        ("--loop.num-steps", 5, "loop.num_steps: 2 there, 5 here"),
-        ("--optimizer.learning-rate", 1e-3, "optimizer.learning_rate: 5e-05 there, 0.001 here"),
-        ("--latent.likelihood", "position", "latent.likelihood: span there, position here"),
+        ("--loop.num-steps", 5, "loop.num_steps: 2 originally, 5 now"),
+        ("--optimizer.learning-rate", 1e-3, "optimizer.learning_rate: 5e-05 originally, 0.001 now"),
+        ("--latent.likelihood", "position", "latent.likelihood: span originally, position now"),
         ("--dev", out.parent / "other", "contents of dev.counts"),
     ):
         assert named in fails(triviaqa, capsys, *fewer, flag, value)

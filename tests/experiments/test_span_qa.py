@@ -315,12 +315,12 @@ def lines_of(run_dir, kind):
 @pytest.mark.parametrize(
     ("flag", "value", "named"),
     [
-        ("--loop.seed", 5, "loop.seed: 0 there, 5 here"),
-        ("--loop.mode", "min", "loop.mode: max there, min here"),
-        ("--loop.monitor", "em", "loop.monitor: f1 there, em here"),
-        ("--latent.likelihood", "position", "latent.likelihood: span there, position here"),
-        ("--objective.tau", 3, "objective.tau: 2.0 there, 3.0 here"),
-        ("--batches.batch-size", 8, "batches.batch_size: 4 there, 8 here"),
+        ("--loop.seed", 5, "loop.seed: 0 originally, 5 now"),
+        ("--loop.mode", "min", "loop.mode: max originally, min now"),
+        ("--loop.monitor", "em", "loop.monitor: f1 originally, em now"),
+        ("--latent.likelihood", "position", "latent.likelihood: span originally, position now"),
+        ("--objective.tau", 3, "objective.tau: 2.0 originally, 3.0 now"),
+        ("--batches.batch-size", 8, "batches.batch_size: 4 originally, 8 now"),
     ],
 )
 def test_other_settings_do_not_continue_a_run(root, capsys, flag, value, named):
@@ -431,7 +431,7 @@ def test_a_checkpoint_of_another_shape_is_named(root, capsys, tmp_path):
     line = fails(
         triviaqa, capsys, "evaluate", "--run-dir", tmp_path / "run", "--data", root / "dev"
     )
-    assert "checkpoint of another model" in line and "layers.1" in line
+    assert "checkpoint of a different model" in line and "layers.1" in line
 
 
 def test_an_objective_is_a_value_of_the_command_line():

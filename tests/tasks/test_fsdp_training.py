@@ -8,7 +8,7 @@ from flax import nnx
 
 from hardem_jax import HardEM
 from hardem_jax.training.devices import mesh as mesh_module
-from hardem_jax.training.devices.fsdp import gathering
+from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, state_shardings
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state, shardings_of
@@ -26,7 +26,7 @@ def compiled_step(monkeypatch):
     graphdef, params = nnx.split(task.model(make_bert()), nnx.Param)
     optimizer = make_optimizer(OptimizerConfig(), params, 10)
     state = init_state(params, optimizer, seed=0, mesh=mesh)
-    step = make_train_step(gathering(task.make_loss(graphdef, HardEM()), mesh), optimizer)
+    step = make_train_step(all_gather_params(task.make_loss(graphdef, HardEM()), mesh), optimizer)
     compiled = compile_train_step(step, mesh, shardings_of(state))
     batch = place_batch(task.batch(ROWS, TOKENS), mesh)
     return state_shardings(params, mesh), params, compiled.lower(state, batch).compile()

@@ -14,8 +14,8 @@ import numpy as np
 from hardem_jax.errors import Stopped
 from hardem_jax.tasks.base import fetch
 from hardem_jax.training.devices import mesh as mesh_module
-from hardem_jax.training.devices.distributed import is_primary, join_processes
-from hardem_jax.training.devices.mesh import data_mesh, place_whole_batch
+from hardem_jax.training.devices.distributed import initialize_distributed, is_primary
+from hardem_jax.training.devices.mesh import data_mesh, place_global_batch
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.tree_paths import named_leaves
@@ -38,7 +38,7 @@ def run(folder, mesh, batches):
 
     def evaluate(params):
         held_out = toy.collate(toy.examples(32))
-        x = place_whole_batch({"x": held_out["x"]}, mesh)["x"]
+        x = place_global_batch({"x": held_out["x"]}, mesh)["x"]
         error = fetch(predict(params, x)) - held_out["y"]
         return {"score": -float(np.mean(error**2))}
 
@@ -55,7 +55,7 @@ def run(folder, mesh, batches):
 
 
 def main(folder: Path) -> None:
-    join_processes()
+    initialize_distributed()
     mesh_module.MIN_SPLIT_SIZE = toy.WIDTH  # parameters of the toy problem are split too
     shard = (jax.process_index(), jax.process_count())
     slow = float(os.environ.get("SECONDS_PER_STEP", "0"))

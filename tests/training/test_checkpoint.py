@@ -132,10 +132,10 @@ def other_params():
 
 
 MISMATCHES = [
-    rf"params.head.kernel \(float32\[{toy.WIDTH}, 1\] there, float32\[{toy.WIDTH}, 3\] here\)",
-    r"params.head.scale \(absent there, float32\[1\] here\)",
-    r"params.head.bias \(float32\[1\] there, absent here\)",
-    rf"params.body.bias \(float32\[{toy.WIDTH}\] there, bfloat16\[{toy.WIDTH}\] here\)",
+    rf"head.kernel \(stored: float32\[{toy.WIDTH}, 1\], expected: float32\[{toy.WIDTH}, 3\]\)",
+    r"params.head.scale \(stored: absent, expected: float32\[1\]\)",
+    r"params.head.bias \(stored: float32\[1\], expected: absent\)",
+    rf"params.body.bias \(stored: float32\[{toy.WIDTH}\], expected: bfloat16\[{toy.WIDTH}\]\)",
 ]
 
 
@@ -165,7 +165,9 @@ def test_other_settings_are_named(tmp_path):
         with pytest.raises(InputError) as error:
             checkpoints.restore(make_state(), toy.batches())
     message = str(error.value)
-    assert "(learning_rate: 5e-05 there, 3e-05 here; tau: absent there, 8000 here)" in message
+    assert (
+        "(learning_rate: 5e-05 originally, 3e-05 now; tau: absent originally, 8000 now)" in message
+    )
     assert "train.json" not in message
 
 
@@ -220,7 +222,7 @@ def test_the_position_of_other_processes_is_taken_up_where_they_agree(tmp_path):
     second.write_text(second.read_text().replace("1", "2"))
     write_checksums(second.parents[1])
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
-        with pytest.raises(InputError, match="can go on from, found different ones of 2"):
+        with pytest.raises(InputError, match="can resume, found different positions for 2"):
             checkpoints.restore(make_state(), toy.batches())
 
 
@@ -320,7 +322,7 @@ def test_killed_before_the_checksums_were_written_it_still_loads(tmp_path, capsy
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
         restored = checkpoints.restore(make_state(), toy.batches())
     assert restored is not None and restored[1] == {"at": 2}
-    assert "2: has no checksums, not checked" in capsys.readouterr().err
+    assert "2: has no checksums, not verified" in capsys.readouterr().err
     params = load_params(tmp_path / "best", toy.init_params())
     assert_same(params, jax.tree.map(lambda x: x + 2, toy.init_params()))
 

@@ -59,8 +59,8 @@ def test_only_what_differs_is_told():
     with pytest.raises(InputError) as error:
         check_same(stored, ours, Path("run"))
     assert str(error.value) == (
-        "run: cannot resume with other settings (contents of data.0.windows.stride: 8 there, "
-        "9 here); use the same settings or another folder"
+        "run: cannot resume with different settings (contents of data.0.windows.stride: "
+        "8 originally, 9 now); use the same settings or another folder"
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hardem_jax.errors import InputError
 from hardem_jax.losses import is_hard_step
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
-from hardem_jax.training.grad_accumulation import accumulated
+from hardem_jax.training.grad_accumulation import accumulated_value_and_grad
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state, shardings_of
@@ -82,8 +82,10 @@ def test_one_draw_for_the_step_and_one_dropout_key_for_each_part():
         hard = is_hard_step(step=step, key=key, tau=10)
         return jnp.sum(params * batch), {"items": 1, "hard": hard}
 
-    of_step = {"step": jnp.int32(5), "key": jax.random.key(1), "dropout_key": jax.random.key(2)}
-    (_, metrics), _ = jax.jit(accumulated(spy, 4))(1.0, jnp.ones((4, 2)), **of_step)
+    step_args = {"step": jnp.int32(5), "key": jax.random.key(1), "dropout_key": jax.random.key(2)}
+    (_, metrics), _ = jax.jit(accumulated_value_and_grad(spy, 4))(
+        1.0, jnp.ones((4, 2)), **step_args
+    )
     jax.effects_barrier()
     assert len(seen) == 4 and len({draw for draw, _ in seen}) == 1
     assert len({dropout for _, dropout in seen}) == 4
@@ -114,20 +116,22 @@ def test_activations_of_one_part_at_a_time_are_in_memory():
 
 def test_half_precision_parameters_keep_their_dtype_and_are_summed_in_float32():
     parts = 512
-    of_step = {"step": 0, "key": jax.random.key(0), "dropout_key": jax.random.key(0)}
+    step_args = {"step": 0, "key": jax.random.key(0), "dropout_key": jax.random.key(0)}
 
     def linear(params, batch, *, step, key, dropout_key):
         return jnp.sum(params * batch).astype(jnp.float32), {"items": 1}
 
     params, batch = jnp.ones((), jnp.bfloat16), jnp.ones((parts, 1), jnp.bfloat16)
-    _, gradient = accumulated(linear, parts)(params, batch, **of_step)
+    _, gradient = accumulated_value_and_grad(linear, parts)(params, batch, **step_args)
     # In bfloat16 a sum of ones stops at 256.
     assert gradient.dtype == jnp.bfloat16 and float(gradient) == 1
 
 
 def test_a_loss_that_does_not_count_its_items_is_refused():
-    with pytest.raises(ValueError, match="4 parts must report 'items'"):
-        accumulated(lambda params, batch, **_: (params, {}), 4)(
+    with pytest.raises(
+        ValueError, match="expected the metric 'items', required with 4 micro-batches"
+    ):
+        accumulated_value_and_grad(lambda params, batch, **_: (params, {}), 4)(
             1.0, jnp.ones(4), step=0, key=jax.random.key(0), dropout_key=jax.random.key(0)
         )
 
@@ -144,7 +148,7 @@ def test_rows_of_every_part_are_split_over_the_devices():
 
 @pytest.mark.parametrize("shape", [(3, 8), (2,), (8, 2)])
 def test_arrays_without_the_axis_of_parts_are_named(shape):
-    with pytest.raises(InputError, match=r"entry x: expected \[2, rows, ...\].*shape \["):
+    with pytest.raises(InputError, match=r"entry x: expected shape \[2, rows, ...\].*found \["):
         place_batch({"x": np.zeros(shape)}, data_mesh(1), accumulate=2)
 
 

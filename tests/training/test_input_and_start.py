@@ -1,4 +1,4 @@
-"""Reading beside computing, compiling ahead, and what is said about either."""
+"""Prefetching, compiling ahead, and the timings logged for both."""
 
 import json
 import threading
@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hardem_jax.training.devices.mesh import data_mesh
-from hardem_jax.training.early_stopping import Bookkeeping
+from hardem_jax.training.run_progress import RunProgress
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
 from hardem_jax.training.optimizer import OptimizerConfig
-from hardem_jax.training.run_log import RunLog
+from hardem_jax.training.metrics_log import RunLog
 from tests.training import toy_problem as toy
 
 CONFIG = LoopConfig(num_steps=6, monitor="score", progress=False, log_every=2)
@@ -56,7 +56,7 @@ def test_the_next_batch_is_fetched_while_the_device_computes(tmp_path, broken, f
 
 def test_the_share_of_waiting_leaves_out_evaluations_and_the_first_step(tmp_path):
     now = 100.0
-    log = RunLog(tmp_path, CONFIG, 0, Bookkeeping(), began=90.0, clock=lambda: now)
+    log = RunLog(tmp_path, CONFIG, 0, RunProgress(), began=90.0, clock=lambda: now)
 
     def spend(context, seconds):
         nonlocal now
@@ -96,19 +96,19 @@ def test_every_shape_is_compiled_before_the_first_step_and_never_again(tmp_path,
         iterator.__class__ = Alternating
         return iterator
 
-    # Examples have the shapes of what is to come and nothing else of it.
+    # Example batches share only their shapes with the real ones.
     examples = [
         {"ids": [""] * rows, "x": np.zeros((rows, 4), np.float32), "y": np.zeros(rows, np.float32)}
         for rows in (8, 16)
     ]
     jax.config.update("jax_log_compiles", True)  # of all threads
     try:
-        run(tmp_path / "ahead", batches=two_shapes(), examples=examples)
+        run(tmp_path / "ahead", batches=two_shapes(), example_batches=examples)
         assert toy.count_compilations(caplog) == 2
         ahead = [r for r in caplog.records if "compilation of jit(train_step)" in r.getMessage()]
         assert all(record.thread != main for record in ahead)
         caplog.clear()
-        run(tmp_path / "ahead", batches=two_shapes(), examples=examples)  # has ended
+        run(tmp_path / "ahead", batches=two_shapes(), example_batches=examples)  # has ended
         assert toy.count_compilations(caplog) == 0
     finally:
         jax.config.update("jax_log_compiles", False)

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from hardem_jax.training.writers import Averager, Display, MetricsWriter, truncate_metrics
+from hardem_jax.training.metrics_log import Display, MetricsWriter, truncate_metrics
+from hardem_jax.training.run_progress import Averager
 
 
 def lines(path):
@@ -79,7 +80,7 @@ def test_plain_lines_where_there_is_no_terminal(capsys):
 def test_off_means_silent(capsys):
     display = Display(100, 0, (("loss", "loss"),), on=False)
     display.averages(40, {"loss": 0.25, "steps_per_second": 2.0})
-    display.say("hello")
+    display.print("hello")
     display.close()
     assert capsys.readouterr() == ("", "")
 
@@ -90,7 +91,7 @@ def test_a_bar_in_a_terminal(capsys, monkeypatch):
     display = Display(100, 39, (("loss", "loss"),), on=True)
     display.advance()
     display.averages(40, {"loss": 0.25, "steps_per_second": 2.0})
-    display.say("evaluated [EM 50]")
+    display.print("evaluated [EM 50]")
     display.close()
     err = capsys.readouterr().err
     assert "40/100" in err.replace(" ", "") and "loss 0.25" in err

@@ -248,5 +248,5 @@ def test_a_prefix_that_matches_nothing_is_an_error():
 
 
 def test_a_run_without_steps_is_an_error():
-    with pytest.raises(InputError, match="num_steps: expected at least 1, got 0"):
+    with pytest.raises(InputError, match="num_steps: expected at least 1, found 0"):
         learning_rate_schedule(OptimizerConfig(), 0)

@@ -6,16 +6,16 @@ import math
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.early_stopping import Bookkeeping
+from hardem_jax.training.run_progress import RunProgress
 
 
 def play(values, mode="max", patience=None):
-    books = Bookkeeping()
+    progress = RunProgress()
     gains = [
-        books.record(10 * (i + 1), {"m": value}, "m", mode, patience)
+        progress.record(10 * (i + 1), {"m": value}, "m", mode, patience)
         for i, value in enumerate(values)
     ]
-    return books, gains
+    return progress, gains
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,12 @@ def play(values, mode="max", patience=None):
     ],
 )
 def test_a_gain_is_strictly_better(mode, values, gains, best, best_step):
-    books, found = play(values, mode)
+    progress, found = play(values, mode)
     assert found == gains
-    assert (books.best_metric, books.best_step) == (best, best_step)
-    assert [entry["step"] for entry in books.history] == [10 * (i + 1) for i in range(len(values))]
+    assert (progress.best_metric, progress.best_step) == (best, best_step)
+    assert [entry["step"] for entry in progress.history] == [
+        10 * (i + 1) for i in range(len(values))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -40,17 +42,17 @@ def test_a_gain_is_strictly_better(mode, values, gains, best, best_step):
     [([1.0, 0.0], False), ([1.0, 0.0, 1.0], True), ([1.0, 0.0, 2.0, 0.0], False)],
 )
 def test_patience_counts_evaluations_in_a_row(values, stopped):
-    books, _ = play(values, patience=2)
-    assert books.stopped_early is stopped
+    progress, _ = play(values, patience=2)
+    assert progress.stopped_early is stopped
 
 
 def test_json_round_trip_is_exact():
-    books, _ = play([0.1 + 0.2, 1 / 3, 0.0], patience=2)
-    books.averager.add({"loss": 1 / 7})
-    again = Bookkeeping.from_json(json.loads(json.dumps(books.to_json())))
-    assert again == books
+    progress, _ = play([0.1 + 0.2, 1 / 3, 0.0], patience=2)
+    progress.averager.add({"loss": 1 / 7})
+    again = RunProgress.from_json(json.loads(json.dumps(progress.to_json())))
+    assert again == progress
 
 
 def test_a_monitor_that_is_not_measured_is_named():
-    with pytest.raises(InputError, match=r"no 'F1', only \['EM'\]"):
-        Bookkeeping().record(1, {"EM": 1.0}, "F1", "max", None)
+    with pytest.raises(InputError, match=r"\(EM\), found 'F1'"):
+        RunProgress().record(1, {"EM": 1.0}, "F1", "max", None)

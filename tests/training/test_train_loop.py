@@ -154,7 +154,7 @@ def test_the_average_is_evaluated_and_loaded(averaged):
 def test_a_mismatch_with_the_average_is_told_by_name(averaged):
     params = toy.init_params()
     params["head"]["kernel"] = params["head"]["kernel"][:2]
-    with pytest.raises(InputError, match=r"average\.head\.kernel \(float32\[16, 1\] there"):
+    with pytest.raises(InputError, match=r"average\.head\.kernel \(stored: float32\[16, 1\]"):
         load_params(averaged[0] / "last", params)
 
 
@@ -262,7 +262,7 @@ def test_data_that_ends_is_an_input_error(tmp_path):
 )
 def test_a_folder_of_another_run_is_refused(undisturbed, changes, named):
     folder, _ = undisturbed
-    with pytest.raises(InputError, match=rf"other settings \({named}: [^;]* here\)"):
+    with pytest.raises(InputError, match=rf"different settings \({named}: [^;]* now\)"):
         run(folder, **changes)
 
 
@@ -277,7 +277,9 @@ def test_what_changes_no_number_may_change_on_resumption(undisturbed, changes):
 
 def test_an_unknown_monitor_is_refused_before_the_first_step(tmp_path):
     config = dataclasses.replace(CONFIG, monitor="Score")
-    with pytest.raises(InputError, match="loop.monitor: expected one of largest, score, got 'Sco"):
+    with pytest.raises(
+        InputError, match="loop.monitor: expected one of largest, score, found 'Sco"
+    ):
         run(tmp_path, config, batches=killed_after(0), metric_names={"score", "largest"})
 
 
@@ -340,11 +342,11 @@ def test_a_folder_in_use_is_refused(tmp_path):
 def test_progress_lines(tmp_path, capsys):
     run(tmp_path, dataclasses.replace(CONFIG, progress=True))
     err = capsys.readouterr().err.splitlines()
-    assert err[0].startswith("time to first step: ") and "compiled ahead 0.0 s" in err[0]
+    assert err[0].startswith("time to first step: ") and "compilation 0.0 s" in err[0]
     assert sum("hard share" in line and "mean |Z|" in line for line in err) == 5
     assert sum("evaluation  score" in line for line in err) == 3
     run(tmp_path, dataclasses.replace(CONFIG, progress=True))
-    assert capsys.readouterr().err == "found ended at step 30\n"
+    assert capsys.readouterr().err == "run had already ended at step 30\n"
 
 
 @pytest.mark.parametrize("name", ["num_steps", "eval_every", "patience", "log_every"])
@@ -366,7 +368,9 @@ def signalled_at(step, signum):
 @pytest.mark.parametrize(("signum", "step"), [(signal.SIGTERM, 12), *slow((signal.SIGINT, 13))])
 def test_a_signal_saves_the_step_in_flight(tmp_path, undisturbed, signum, step):
     before = signal.getsignal(signum)
-    with pytest.raises(Stopped, match=f"{signum.name} after step {step}, which is saved") as stop:
+    with pytest.raises(
+        Stopped, match=f"{signum.name} after step {step}; a checkpoint was saved"
+    ) as stop:
         run(tmp_path, batches=signalled_at(step, signum))
     assert stop.value.signum == signum and signal.getsignal(signum) is before
     assert max(int(path.name) for path in (tmp_path / "last").iterdir()) == step
@@ -381,7 +385,7 @@ def test_a_signal_ends_an_evaluation_which_is_made_on_resumption(tmp_path, undis
         signal.raise_signal(signal.SIGTERM)
         raise AssertionError("the signal should have ended the evaluation")
 
-    with pytest.raises(Stopped, match="after step 12, which is saved"):
+    with pytest.raises(Stopped, match="after step 12; a checkpoint was saved"):
         run(tmp_path, evaluate=interrupted)
     folder, expected = undisturbed
     assert_same_run(run(tmp_path), expected)

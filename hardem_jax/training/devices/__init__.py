@@ -1,1 +1,1 @@
-"""Meshes, sharded parameters, several processes, and compiled programs kept on disk."""
+"""Device meshes, FSDP, multi-process set-up and the compilation cache."""

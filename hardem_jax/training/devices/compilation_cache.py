@@ -1,4 +1,4 @@
-"""Programs compiled once and kept on disk."""
+"""JAX's persistent compilation cache."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import jax
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 
 
-def keep_compiled_programs() -> Path | None:
-    """Lets the next start find what this one compiles; has to come before anything is compiled.
+def enable_compilation_cache() -> Path | None:
+    """Enables JAX's persistent compilation cache; call it before anything is compiled.
 
-    In ``JAX_COMPILATION_CACHE_DIR``, where that is set (empty: nowhere); else, for GPUs and TPUs,
-    in ``hardem_jax/compiled`` of the user's cache folder (``XDG_CACHE_HOME``, or ``~/.cache``).
-    Programs for CPUs are not kept unless the variable says so: they are made for the processor
-    of one machine, and the home of a user is often that of many. The first of several
-    processes writes; where all see the folder, all find it.
+    The folder is ``JAX_COMPILATION_CACHE_DIR`` if set (empty disables the cache); otherwise, on
+    GPUs and TPUs, ``hardem_jax/compiled`` in the user's cache folder (``XDG_CACHE_HOME`` or
+    ``~/.cache``). On CPUs there is no default: programs are compiled for one machine's
+    processor, and home folders are often shared between machines. Of several processes only the
+    primary writes to the cache.
 
     Returns:
-        The folder, None if there is none.
+        The cache folder, or None if the cache is disabled.
     """
     if VARIABLE in os.environ:
         return Path(os.environ[VARIABLE]) if os.environ[VARIABLE] else None

@@ -1,9 +1,9 @@
-"""Several processes as one program: found by what launched them, and joined before anything else.
+"""Multi-process JAX: initialisation and decisions made by the primary process.
 
-On one machine there is one process and nothing to do. On a slice of TPUs, or on machines with
-GPUs, every host runs the same command, once, or once for each GPU; the processes meet here, and
-from then on `jax.devices()` are those of all. Whatever launches them has to start all of them
-again when one dies: they then go on from the last checkpoint, which lies where all can read it.
+On a single machine there is one process and nothing to do. On a TPU slice or several GPU
+machines, every host runs the same command, once or once per GPU; after initialisation
+`jax.devices()` lists the devices of all processes. If a process dies, the launcher must restart
+all of them; they resume from the last checkpoint, which must be on a file system that all share.
 """
 
 from __future__ import annotations
@@ -16,56 +16,56 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.config import Joining
+from hardem_jax.training.config import DistributedMode
 
-_LONGEST_ERROR = 4096  # bytes
+_MAX_ERROR_LENGTH = 4096  # bytes
 
 
-def join_processes(joining: Joining = "auto") -> None:
-    """Meets the other processes of the job; has to come before JAX touches a device.
+def initialize_distributed(mode: DistributedMode = "auto") -> None:
+    """Initialises multi-process JAX. Must be called before the first JAX computation.
 
-    They are found by ``JAX_COORDINATOR_ADDRESS`` (``host:port`` of process 0) with
-    ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID``, or by what JAX reads of SLURM, Open MPI,
-    Kubernetes and Cloud TPU. A process that has joined may call again.
+    The other processes are found through ``JAX_COORDINATOR_ADDRESS`` (``host:port`` of process
+    0) with ``JAX_NUM_PROCESSES`` and ``JAX_PROCESS_ID``, or through JAX's detection of SLURM,
+    Open MPI, Kubernetes and Cloud TPU. Further calls have no effect.
 
     Args:
-        joining: see `Joining`.
+        mode: see `DistributedMode`.
 
     Raises:
-        InputError: if a variable is not a number, or not enough is known to join.
+        InputError: if a variable is not a number, or the processes cannot be found.
 
     Example:
-        >>> join_processes("off")
+        >>> initialize_distributed("off")
         >>> jax.process_count()
         1
     """
-    if joining == "off" or jax.distributed.is_initialized():
+    if mode == "off" or jax.distributed.is_initialized():
         return
-    if joining == "auto" and not has_other_processes(os.environ):
+    if mode == "auto" and not is_multi_process(os.environ):
         return
-    count, own = _number("JAX_NUM_PROCESSES"), _number("JAX_PROCESS_ID")
-    told = "JAX_COORDINATOR_ADDRESS" in os.environ and None not in (count, own)
+    count, index = _number("JAX_NUM_PROCESSES"), _number("JAX_PROCESS_ID")
+    explicit = "JAX_COORDINATOR_ADDRESS" in os.environ and None not in (count, index)
     try:
         jax.distributed.initialize(
             num_processes=count,
-            process_id=own,
-            cluster_detection_method="deactivate" if told else None,
+            process_id=index,
+            cluster_detection_method="deactivate" if explicit else None,
         )
     except ValueError as error:
         raise InputError(
             "distributed: expected JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, "
-            f"or a launcher that JAX knows; found {error}"
+            f"or a launcher that JAX supports; found {error}"
         ) from error
 
 
-def has_other_processes(environment: Mapping[str, str]) -> bool:
-    """Whether the variables of a launcher tell of other processes, or of a Cloud TPU.
+def is_multi_process(environment: Mapping[str, str]) -> bool:
+    """Returns whether the environment indicates a multi-process launcher or a Cloud TPU.
 
-    A host of a slice of TPUs knows of the others by asking for them, so that all TPUs
-    count. Within a SLURM job only what `srun` starts is one of several.
+    A TPU host can only find out about other hosts by querying the metadata server, so every
+    Cloud TPU counts. In a SLURM job, only processes started by `srun` count.
 
     Example:
-        >>> has_other_processes({"SLURM_STEP_NUM_TASKS": "8"}), has_other_processes({})
+        >>> is_multi_process({"SLURM_STEP_NUM_TASKS": "8"}), is_multi_process({})
         (True, False)
     """
     if "JAX_COORDINATOR_ADDRESS" in environment:
@@ -73,15 +73,15 @@ def has_other_processes(environment: Mapping[str, str]) -> bool:
     for variable in ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"):
         if environment.get(variable, "1") != "1":
             return True
-    # The first is set by importing jax where there are TPUs. The second says that there is no
-    # one to ask, as in a container; the third names the hosts without asking.
+    # Importing jax sets TPU_ML_PLATFORM on TPU hosts. TPU_SKIP_MDS_QUERY means that there is no
+    # metadata server, as in a container; TPU_WORKER_HOSTNAMES then lists the hosts.
     on_tpu = "TPU_ML_PLATFORM" in environment and "tpu" in environment.get("JAX_PLATFORMS", "tpu")
-    askable = "TPU_SKIP_MDS_QUERY" not in environment
-    return on_tpu and (askable or "," in environment.get("TPU_WORKER_HOSTNAMES", ""))
+    has_server = "TPU_SKIP_MDS_QUERY" not in environment
+    return on_tpu and (has_server or "," in environment.get("TPU_WORKER_HOSTNAMES", ""))
 
 
 def is_primary() -> bool:
-    """Whether this process is the one that prints and writes.
+    """Returns whether this is process 0, the one that prints and writes files.
 
     Example:
         >>> is_primary()
@@ -91,10 +91,10 @@ def is_primary() -> bool:
 
 
 def primary_decides(decide: Callable[[], int]) -> int:
-    """What the first process decides, in all processes; its `InputError` is raised in all.
+    """Broadcasts the primary process's decision; its `InputError` is raised in all processes.
 
     Args:
-        decide: called in the first process only; returns an int32.
+        decide: called in the primary process only; returns an int32.
 
     Example:
         >>> primary_decides(lambda: 3)
@@ -102,20 +102,20 @@ def primary_decides(decide: Callable[[], int]) -> int:
     """
     if jax.process_count() == 1:
         return decide()
-    decided, said = 0, b""
+    decision, error_text = 0, b""
     if is_primary():
         try:
-            decided = decide()
+            decision = decide()
         except InputError as error:
-            said = str(error).encode()[:_LONGEST_ERROR]
-    message = np.zeros(_LONGEST_ERROR, np.uint8)
-    message[: len(said)] = np.frombuffer(said, np.uint8)
-    decided, length, message = multihost_utils.broadcast_one_to_all(
-        (np.int32(decided), np.int32(len(said)), message)
+            error_text = str(error).encode()[:_MAX_ERROR_LENGTH]
+    message = np.zeros(_MAX_ERROR_LENGTH, np.uint8)
+    message[: len(error_text)] = np.frombuffer(error_text, np.uint8)
+    decision, length, message = multihost_utils.broadcast_one_to_all(
+        (np.int32(decision), np.int32(len(error_text)), message)
     )
     if length:
         raise InputError(bytes(message[:length]).decode(errors="replace"))
-    return int(decided)
+    return int(decision)
 
 
 def _number(variable: str) -> int | None:

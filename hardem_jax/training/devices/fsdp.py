@@ -1,4 +1,4 @@
-"""Parameters in parts on the axis `fsdp`: gathered for a step, whose gradient is in parts again."""
+"""FSDP: all-gather parameters before the loss, reduce-scatter gradients after it."""
 
 from __future__ import annotations
 
@@ -12,46 +12,45 @@ from hardem_jax.training.devices.mesh import FSDP_AXIS, state_shardings
 from hardem_jax.training.grad_accumulation import LossFn
 
 
-def gathering(loss_fn: LossFn, mesh: Mesh) -> LossFn:
-    """The same loss, for parameters that lie on the mesh as `state_shardings` says.
+def all_gather_params(loss_fn: LossFn, mesh: Mesh) -> LossFn:
+    """Wraps a loss function for parameters that are sharded by `state_shardings`.
 
-    It is given whole parameters, and of their gradient every device keeps its part of the sum.
-    That is said here and not left to the compiler, because a product of activations and a part of
-    a kernel can also be computed by sending activations around, and compilers for TPUs do that.
+    The loss sees full parameters; each device keeps its shard of the summed gradient. The
+    constraint is explicit because XLA on TPU otherwise moves activations instead.
 
     Args:
-        loss_fn: of whole parameters.
-        mesh: see `data_mesh`; with `fsdp` 1 nothing changes.
+        loss_fn: loss of full parameters.
+        mesh: see `data_mesh`; with `fsdp` 1, `loss_fn` is returned as it is.
 
     Example:
         >>> from hardem_jax.training.devices.mesh import data_mesh
         >>> def loss_fn(params, batch, *, step, key, dropout_key):
         ...     return (params["w"] * batch["x"]).sum(), {}
-        >>> gathering(loss_fn, data_mesh(1)) is loss_fn
+        >>> all_gather_params(loss_fn, data_mesh(1)) is loss_fn
         True
     """
     if mesh.shape[FSDP_AXIS] == 1:
         return loss_fn
 
-    def gathered_loss(params: Any, batch: Any, **of_step: jax.Array):
-        whole = jax.tree.map(_whole, state_shardings(params, mesh), params)
-        return loss_fn(whole, batch, **of_step)
+    def gathered_loss(params: Any, batch: Any, **step_args: jax.Array):
+        full = jax.tree.map(_all_gather, state_shardings(params, mesh), params)
+        return loss_fn(full, batch, **step_args)
 
     return gathered_loss
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _whole(sharding: NamedSharding, part: jax.Array) -> jax.Array:
-    return jax.lax.with_sharding_constraint(part, NamedSharding(sharding.mesh, PartitionSpec()))
+def _all_gather(sharding: NamedSharding, shard: jax.Array) -> jax.Array:
+    return jax.lax.with_sharding_constraint(shard, NamedSharding(sharding.mesh, PartitionSpec()))
 
 
-def _whole_fwd(sharding, part):
-    return _whole(sharding, part), None
+def _all_gather_fwd(sharding, shard):
+    return _all_gather(sharding, shard), None
 
 
-def _whole_bwd(sharding, _, gradient):
-    # The gradient of a constraint is constrained alike: it would be whole on every device.
+def _all_gather_bwd(sharding, _, gradient):
+    # The default gradient of the constraint would be replicated as well.
     return (jax.lax.with_sharding_constraint(gradient, sharding),)
 
 
-_whole.defvjp(_whole_fwd, _whole_bwd)
+_all_gather.defvjp(_all_gather_fwd, _all_gather_bwd)

@@ -1,9 +1,9 @@
-"""One mesh with the axes `data` and `fsdp`: what is split over the devices, and what is copied.
+"""The device mesh with axes `data` and `fsdp`, and how arrays are sharded over it.
 
-The rows of a batch are split over all devices. Parameters and optimiser state have a full copy on
-every device of the axis `data` and are split over `fsdp` (fully sharded data parallelism;
-Rajbhandari et al., 2020, stage 3): the compiler gathers a parameter where it is used and scatters
-the sum of its gradients. With `fsdp` 1 that is plain data parallelism.
+The rows of a batch are split over all devices. Parameters and optimiser state are replicated over
+`data` and sharded over `fsdp` (fully sharded data parallelism; Rajbhandari et al., 2020, stage 3):
+parameters are all-gathered before use and gradients reduce-scattered. With `fsdp` 1 this is plain
+data parallelism.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from hardem_jax.training.tree_paths import leaf_name
 
 DATA_AXIS = "data"
 FSDP_AXIS = "fsdp"
-#: What the rows of a batch are split over.
+#: The axes over which the rows of a batch are split.
 BATCH_AXES = (DATA_AXIS, FSDP_AXIS)
-#: Arrays with fewer elements are copied: gathering them would cost more than it saves.
+#: Arrays with fewer elements are copied: all_gather_params them would cost more than it saves.
 MIN_SPLIT_SIZE = 2**14
-#: The one batch entry that stays on the host: the example ids, for error messages.
+#: The only batch entry that stays on the host: example ids, for error messages.
 IDS_KEY = "ids"
 
 
 def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
-    """A mesh of the first `num_devices` devices (default: all), `data` times `fsdp`.
+    """Creates a `data` x `fsdp` mesh of the first `num_devices` devices (default: all).
 
-    Axis types are Auto, so the compiler inserts all communication and model code
-    needs no sharding annotations. After `jax.distributed.initialize()` the same
-    call spans every host; neighbours on the axis `fsdp` are on one host first.
+    Axis types are Auto, so the compiler inserts all communication and model code needs no
+    sharding annotations. After `jax.distributed.initialize()` the mesh spans all hosts, with
+    neighbours along `fsdp` on the same host where possible.
 
     Raises:
-        InputError: if `num_devices` is not between 1 and the number of devices there are, does
-            not divide by `fsdp`, or leaves a process without devices.
+        InputError: if `num_devices` is not between 1 and the number of available devices, is
+            not a multiple of `fsdp`, or leaves a process without devices.
 
     Example:
         >>> dict(data_mesh(1).shape)
@@ -47,54 +47,56 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
     devices = jax.devices()
     count = len(devices) if num_devices is None else num_devices
     if not 1 <= count <= len(devices):
-        raise InputError(f"num_devices: expected 1 to {len(devices)} (devices found), got {count}")
-    # Process after process, so that the rows of a process are consecutive rows of the batch.
+        raise InputError(
+            f"num_devices: expected 1 to {len(devices)} (available devices), found {count}"
+        )
+    # Sorted by process, so that each process has consecutive rows of the batch.
     devices = sorted(devices, key=lambda device: (device.process_index, device.id))[:count]
     busy = len({device.process_index for device in devices})
     if busy < jax.process_count():
         raise InputError(
-            f"num_devices: expected devices of all {jax.process_count()} processes, got {count}, "
-            f"which are those of {busy}"
+            f"num_devices: expected devices of all {jax.process_count()} processes, "
+            f"found {count} devices of {busy}"
         )
     return mesh_over(devices, fsdp=fsdp)
 
 
 def mesh_over(devices: Sequence[Any], *, fsdp: int) -> Mesh:
-    """The given devices as `data` times `fsdp`, for programs that run elsewhere too.
+    """Creates a `data` x `fsdp` mesh of these devices, which need not be attached.
 
     Raises:
-        InputError: if `fsdp` does not divide their number.
+        InputError: if `fsdp` does not divide the number of devices.
 
     Example:
         >>> dict(mesh_over(jax.devices()[:1], fsdp=1).shape)
         {'data': 1, 'fsdp': 1}
     """
     if fsdp < 1 or len(devices) % fsdp:
-        raise InputError(f"fsdp: expected a divisor of the {len(devices)} devices, got {fsdp}")
+        raise InputError(f"fsdp: expected a divisor of the {len(devices)} devices, found {fsdp}")
     array = np.array(devices).reshape(-1, fsdp)
     return Mesh(array, BATCH_AXES, (AxisType.Auto, AxisType.Auto))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """The sharding of keys, metrics and small arrays: a full copy per device."""
+    """Sharding of keys, metrics and small arrays: a full copy per device."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def row_sharding(mesh: Mesh, axis: int = 0) -> NamedSharding:
-    """The sharding of a batch: this axis is split over all devices."""
+    """Sharding of a batch: this axis is split over all devices."""
     return NamedSharding(mesh, PartitionSpec(*[None] * axis, BATCH_AXES))
 
 
 def state_shardings(tree: Any, mesh: Mesh) -> Any:
-    """How parameters or a whole training state lie on a mesh: the one rule of the axis `fsdp`.
+    """Returns the sharding of each array in a tree of parameters or a training state.
 
-    Of an array with at least `MIN_SPLIT_SIZE` elements the largest axis that divides by
-    `fsdp` is split (the last of equal ones); other arrays are copied. The rule sees shapes alone,
-    so that the moments of AdamW and averages lie like their parameters.
+    Arrays with at least `MIN_SPLIT_SIZE` elements are sharded along their largest axis that is a
+    multiple of `fsdp` (the last such axis on ties); others are replicated. Only shapes matter,
+    so AdamW moments and averages are sharded like their parameters.
 
     Args:
         tree: pytree of arrays or `jax.ShapeDtypeStruct`.
-        mesh: from `data_mesh`, or another with the axis `fsdp`.
+        mesh: from `data_mesh`, or any mesh with an axis `fsdp`.
 
     Returns:
         The same tree of `NamedSharding`.
@@ -102,23 +104,23 @@ def state_shardings(tree: Any, mesh: Mesh) -> Any:
     Example:
         >>> mesh = jax.sharding.AbstractMesh((2, 4), ("data", "fsdp"))
         >>> shapes = {"kernel": np.zeros((768, 3072)), "bias": np.zeros(3072)}
-        >>> {name: tuple(place.spec) for name, place in state_shardings(shapes, mesh).items()}
+        >>> {name: tuple(s.spec) for name, s in state_shardings(shapes, mesh).items()}
         {'bias': (), 'kernel': (None, 'fsdp')}
     """
     size = mesh.shape[FSDP_AXIS]
 
-    def place(leaf: Any) -> NamedSharding:
-        possible = [axis for axis, length in enumerate(leaf.shape) if length % size == 0]
-        if size == 1 or leaf.size < MIN_SPLIT_SIZE or not possible:
+    def sharding(leaf: Any) -> NamedSharding:
+        divisible = [axis for axis, length in enumerate(leaf.shape) if length % size == 0]
+        if size == 1 or leaf.size < MIN_SPLIT_SIZE or not divisible:
             return replicated(mesh)
-        split = max(possible, key=lambda axis: (leaf.shape[axis], axis))
+        split = max(divisible, key=lambda axis: (leaf.shape[axis], axis))
         return NamedSharding(mesh, PartitionSpec(*[None] * split, FSDP_AXIS))
 
-    return jax.tree.map(place, tree)
+    return jax.tree.map(sharding, tree)
 
 
 def split_ids(batch: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """Separates the host-only example ids (key `"ids"`, may be absent) from what goes to devices.
+    """Separates the example ids (key `"ids"`, optional) from the arrays to put on devices.
 
     Example:
         >>> split_ids({"ids": ["q1", "q2"], "x": 1})
@@ -129,20 +131,19 @@ def split_ids(batch: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
 
 
 def place_batch(batch: Any, mesh: Mesh, *, accumulate: int = 1) -> Any:
-    """Puts one host's part of a batch on the mesh: rows split over all devices, 0-d leaves copied.
+    """Puts this host's rows of a batch on the mesh, split over devices; scalars are replicated.
 
-    With several hosts each passes its own part, and the result is the global
-    batch of `process_count` times as many rows.
+    With several hosts, each passes its own rows and the result is the global batch with
+    `process_count` times as many.
 
     Args:
         batch: pytree of numpy arrays `[R, ...]` (R rows of this host) and scalars.
         mesh: from `data_mesh`.
-        accumulate: k, parts of a step that are computed one after another; above 1, arrays are
-            `[k, R, ...]`.
+        accumulate: number k of micro-batches per step; above 1, arrays are `[k, R, ...]`.
 
     Raises:
-        InputError: if R of some array does not divide by the devices this host contributes, or
-            an array has not k parts.
+        InputError: if some R is not a multiple of the number of devices of this host, or an
+            array does not have k parts.
 
     Example:
         >>> placed = place_batch({"x": np.ones((4, 2)), "tau": np.float32(3)}, data_mesh(1))
@@ -158,8 +159,8 @@ def place_batch(batch: Any, mesh: Mesh, *, accumulate: int = 1) -> Any:
             return jax.make_array_from_process_local_data(everywhere, leaf)
         if rows and (leaf.ndim == 1 or len(leaf) != accumulate):
             raise InputError(
-                f"batch entry {leaf_name(path)}: expected [{accumulate}, rows, ...] for a step of "
-                f"{accumulate} parts, found the shape {list(leaf.shape)}"
+                f"batch entry {leaf_name(path)}: expected shape [{accumulate}, rows, ...] for "
+                f"{accumulate} micro-batches, found {list(leaf.shape)}"
             )
         _check_rows(leaf_name(path), leaf.shape[rows], local_devices)
         return jax.make_array_from_process_local_data(split, leaf)
@@ -167,21 +168,20 @@ def place_batch(batch: Any, mesh: Mesh, *, accumulate: int = 1) -> Any:
     return jax.tree_util.tree_map_with_path(place, batch)
 
 
-def place_whole_batch(batch: Any, mesh: Mesh) -> Any:
-    """Puts a batch that every host holds on the mesh: rows split over all devices.
+def place_global_batch(batch: Any, mesh: Mesh) -> Any:
+    """Puts a batch that every host holds in full on the mesh, rows split over all devices.
 
-    What evaluation reads with: all hosts go through the same batches, and each has its
-    devices compute a part of the rows.
+    Used for evaluation, where all hosts iterate over the same batches.
 
     Args:
         batch: pytree of numpy arrays `[B, ...]`, the same on every host, and scalars.
         mesh: from `data_mesh`.
 
     Raises:
-        InputError: if B does not divide by the devices of the mesh.
+        InputError: if B is not a multiple of the number of devices.
 
     Example:
-        >>> place_whole_batch({"x": np.ones((4, 2))}, data_mesh(1))["x"].shape
+        >>> place_global_batch({"x": np.ones((4, 2))}, data_mesh(1))["x"].shape
         (4, 2)
     """
     split, everywhere = row_sharding(mesh), replicated(mesh)
@@ -191,31 +191,31 @@ def place_whole_batch(batch: Any, mesh: Mesh) -> Any:
         if leaf.ndim:
             _check_rows(leaf_name(path), len(leaf), mesh.size)
         sharding = split if leaf.ndim else everywhere
-        # With the global shape said, what is given is the whole array and not a host's part.
+        # Passing the global shape marks `leaf` as the full array, not this host's part.
         return jax.make_array_from_process_local_data(sharding, leaf, leaf.shape)
 
     return jax.tree_util.tree_map_with_path(place, batch)
 
 
-def whole_rows(rows: int, mesh: Mesh | None) -> int:
-    """Rows of a batch to evaluate on, rounded up to a multiple of the devices; None is one device.
+def round_up_to_devices(rows: int, mesh: Mesh | None) -> int:
+    """Rounds a number of rows up to a multiple of the number of devices; None is one device.
 
     Example:
-        >>> whole_rows(3, data_mesh(1))
+        >>> round_up_to_devices(3, data_mesh(1))
         3
     """
     return rows if mesh is None else -(-rows // mesh.size) * mesh.size
 
 
-def placing(mesh: Mesh | None) -> Callable[[Mapping[str, Any]], Any]:
-    """`place_whole_batch` on this mesh; None leaves the place to JAX."""
+def make_place_fn(mesh: Mesh | None) -> Callable[[Mapping[str, Any]], Any]:
+    """Returns `place_global_batch` for this mesh; None leaves the placement to JAX."""
     if mesh is None:
         return lambda batch: batch
-    return functools.partial(place_whole_batch, mesh=mesh)
+    return functools.partial(place_global_batch, mesh=mesh)
 
 
-def on_mesh(shapes: Any, mesh: Mesh | None) -> Any:
-    """Shapes of parameters with the place to load them to; None is the first device.
+def with_shardings(shapes: Any, mesh: Mesh | None) -> Any:
+    """Adds to shapes of parameters the shardings to load them with; None is the first device.
 
     Args:
         shapes: pytree of `jax.ShapeDtypeStruct` or arrays.
@@ -233,6 +233,6 @@ def on_mesh(shapes: Any, mesh: Mesh | None) -> Any:
 def _check_rows(name: str, rows: int, devices: int) -> None:
     if rows % devices:
         raise InputError(
-            f"batch entry {name}: {rows} rows do not divide by {devices} devices; choose a batch "
-            f"size that is a multiple of {devices}, or fewer devices"
+            f"batch entry {name}: expected a multiple of {devices} rows for {devices} devices, "
+            f"found {rows}; change the batch size or use fewer devices"
         )

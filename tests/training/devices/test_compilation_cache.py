@@ -5,7 +5,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from hardem_jax.training.devices.compilation_cache import VARIABLE, keep_compiled_programs
+from hardem_jax.training.devices.compilation_cache import VARIABLE, enable_compilation_cache
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def test_the_variable_decides(monkeypatch, given, expected):
     before = jax.config.jax_compilation_cache_dir
     monkeypatch.setenv(VARIABLE, given)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert keep_compiled_programs() == expected
+    assert enable_compilation_cache() == expected
     assert jax.config.jax_compilation_cache_dir == before  # JAX has read it itself
 
 
@@ -29,15 +29,15 @@ def test_programs_of_accelerators_are_kept_in_the_cache_of_the_user(monkeypatch,
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
-    assert keep_compiled_programs() == Path("cache/hardem_jax/compiled")
+    assert enable_compilation_cache() == Path("cache/hardem_jax/compiled")
     assert jax.config.jax_compilation_cache_dir == "cache/hardem_jax/compiled"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "home")
-    assert keep_compiled_programs() == Path("home/.cache/hardem_jax/compiled")
+    assert enable_compilation_cache() == Path("home/.cache/hardem_jax/compiled")
 
 
 def test_programs_of_a_cpu_are_not_kept(monkeypatch):
     monkeypatch.delenv(VARIABLE)
     before = jax.config.jax_compilation_cache_dir
-    assert keep_compiled_programs() is None
+    assert enable_compilation_cache() is None
     assert jax.config.jax_compilation_cache_dir == before

@@ -13,7 +13,7 @@ import pytest
 
 from hardem_jax.errors import InputError
 from hardem_jax.training.devices import mesh as mesh_module
-from hardem_jax.training.devices.distributed import has_other_processes, join_processes
+from hardem_jax.training.devices.distributed import initialize_distributed, is_multi_process
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.tree_paths import named_leaves
 from tests.training import process_worker as worker
@@ -42,14 +42,14 @@ ROOT = Path(__file__).resolve().parents[3]
     ],
 )
 def test_a_launcher_is_known_by_its_variables(environment, expected):
-    assert has_other_processes(environment) is expected
+    assert is_multi_process(environment) is expected
 
 
 def test_what_is_missing_or_not_a_number_is_named(monkeypatch):
     monkeypatch.setenv("JAX_NUM_PROCESSES", "two")
-    join_processes()  # nothing says that there are others
+    initialize_distributed()  # nothing says that there are others
     with pytest.raises(InputError, match="JAX_NUM_PROCESSES: expected a number, found 'two'"):
-        join_processes("on")
+        initialize_distributed("on")
 
 
 def start(folder, **environment):

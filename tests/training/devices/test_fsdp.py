@@ -8,7 +8,7 @@ import pytest
 from hardem_jax.errors import InputError
 from hardem_jax.training.checkpoint import RunCheckpoints, load_params
 from hardem_jax.training.devices import mesh as mesh_module
-from hardem_jax.training.devices.fsdp import gathering
+from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids, state_shardings
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
@@ -49,7 +49,9 @@ def test_the_largest_axis_that_divides_is_split(shape, spec):
 
 @pytest.mark.parametrize("fsdp", [0, 3, 16])
 def test_fsdp_must_divide_the_devices(fsdp):
-    with pytest.raises(InputError, match=f"fsdp: expected a divisor of the 8 devices, got {fsdp}"):
+    with pytest.raises(
+        InputError, match=f"fsdp: expected a divisor of the 8 devices, found {fsdp}"
+    ):
         data_mesh(8, fsdp=fsdp)
 
 
@@ -57,7 +59,7 @@ def start(mesh):
     params = toy.init_params()
     optimizer = make_optimizer(OPTIMIZER, params, 10)
     state = init_state(params, optimizer, seed=0, mesh=mesh)
-    step = make_train_step(gathering(toy.loss_fn, mesh), optimizer)
+    step = make_train_step(all_gather_params(toy.loss_fn, mesh), optimizer)
     return state, compile_train_step(step, mesh, shardings_of(state))
 
 

@@ -9,14 +9,14 @@ from hardem_jax.training.devices.mesh import (
     data_mesh,
     mesh_over,
     place_batch,
-    place_whole_batch,
+    place_global_batch,
     split_ids,
 )
 
 
 @pytest.mark.parametrize("count", [0, -1, 9])
 def test_number_of_devices_is_checked(count):
-    with pytest.raises(InputError, match=f"expected 1 to 8 .*got {count}"):
+    with pytest.raises(InputError, match=f"expected 1 to 8 .*found {count}"):
         data_mesh(count)
 
 
@@ -40,14 +40,16 @@ def test_default_mesh_has_all_devices():
 
 def test_rows_that_do_not_divide_are_named():
     batch = {"features": {"x": np.zeros((12, 2))}}
-    for place in (place_batch, place_whole_batch):
-        with pytest.raises(InputError, match="features.x: 12 rows do not divide by 8 devices"):
+    for place in (place_batch, place_global_batch):
+        with pytest.raises(
+            InputError, match="features.x: expected a multiple of 8 rows for 8 devices, found 12"
+        ):
             place(batch, data_mesh())
 
 
 @pytest.mark.parametrize("fsdp", [0, 3])
 def test_fsdp_divides_the_devices(fsdp):
-    with pytest.raises(InputError, match=f"expected a divisor of the 8 devices, got {fsdp}"):
+    with pytest.raises(InputError, match=f"expected a divisor of the 8 devices, found {fsdp}"):
         mesh_over(jax.devices(), fsdp=fsdp)
 
 
