@@ -14,11 +14,11 @@ from hardem_jax.solutions.sql.types import MAX_CONDITIONS, Cell, Query, Table
 
 @dataclass(frozen=True)
 class Document:
-    """A text in which an answer may stand.
+    """A text that may contain an answer.
 
     Attributes:
         id: unique within its data set; names the source (file, article and paragraph).
-        text: non-empty; all character offsets of the project point into this string.
+        text: non-empty; all character offsets in the project refer to this string.
 
     Example:
         >>> Document(id="Rome#0", text="Rome is old.").text[0:4]
@@ -31,20 +31,20 @@ class Document:
 
 @dataclass(frozen=True)
 class ReadingExample:
-    """A question, its documents, and the answer strings that stand in for supervision.
+    """A question, its documents, and the answer strings that serve as weak supervision.
 
     Attributes:
-        id: question id, as predictions are keyed.
+        id: question id, by which predictions are keyed.
         question: non-empty text.
         documents: at least one, in the order of the file.
-        aliases: distinct strings searched for in `documents` to build Z (Min et al.,
-            2019, section 4); empty where a file for prediction gives no answers.
-        golds: strings the official metric compares with, the one to show first; empty
-            likewise.
+        aliases: distinct strings to search for in `documents` to build Z (Min et al., 2019,
+            section 4); empty if a file for prediction gives no answers.
+        golds: reference answers for the official metric, starting with the one to display;
+            empty if a file for prediction gives no answers.
         true_mention: (index into `documents`, start, end) of the annotated mention, in
-            characters, end exclusive; None where unknown. For measuring, never for training.
-        mentions: Z as the file itself gives it, in its order, each like `true_mention`;
-            None where the file gives none, an empty tuple where it gives an empty Z.
+            characters, end exclusive; None if unknown. For measurement only, never for training.
+        mentions: Z as given by the file, in its order, each like `true_mention`; None if the
+            file gives no Z, an empty tuple if it gives an empty one.
 
     Example:
         >>> example = ReadingExample(
@@ -74,10 +74,10 @@ class OpenQuestion:
     """A question and the strings that count as its answer.
 
     Attributes:
-        id: question id, as predictions are keyed.
+        id: question id, by which predictions are keyed.
         question: text with at least one word.
-        answers: strings that the official metric compares with, the one to show first; empty
-            where a file for prediction gives none.
+        answers: reference answers for the official metric, starting with the one to display;
+            empty if a file for prediction gives none.
 
     Example:
         >>> OpenQuestion("q1", "which city is old", ("Rome", "Roma")).answers
@@ -95,10 +95,10 @@ class Passage:
 
     Attributes:
         id: unique within the collection.
-        title: of the article; may be empty.
+        title: title of the article; may be empty.
         text: the passage, without the title.
-        score: the retriever's, comparable within a question; None where unknown.
-        has_answer: whether the text mentions an answer; None where unknown.
+        score: the retriever's score, comparable only within a question; None if unknown.
+        has_answer: whether the text mentions an answer; None if unknown.
     """
 
     id: str
@@ -110,18 +110,18 @@ class Passage:
 
 @dataclass(frozen=True)
 class NumericExample:
-    """A question on a passage whose answer is a number.
+    """A question about a passage whose answer is a number.
 
     Attributes:
-        id: question id, as predictions are keyed.
-        passage_id: shared by the questions on one passage, which follow one another.
-        passage: non-empty text, perhaps cut; offsets are those of the whole text.
+        id: question id, by which predictions are keyed.
+        passage_id: shared by the questions on one passage, which are consecutive.
+        passage: non-empty text, possibly truncated at the end.
         question: non-empty text.
-        answer: y, finite; None for a question that is only asked.
-        golds: the answer and the validated answers as the file has them, for
+        answer: y, finite; None in files for prediction.
+        golds: the answer and the validated answers as in the file, for
             `hardem_jax.metrics.drop`: objects with "number", "date" and "spans".
-        true_equation: the row ``(n1, o1, n2, o2)`` that is meant, where it is known, as in a
-            generated corpus. For measuring, never for training.
+        true_equation: the correct row ``(n1, o1, n2, o2)`` if known, as in a synthetic corpus.
+            For measurement only, never for training.
     """
 
     id: str
@@ -171,16 +171,16 @@ Match = Literal["execution", "denotation"]
 
 @dataclass(frozen=True)
 class TableQuestion:
-    """A question on a table with its answer, and nothing that says how it is found.
+    """A question about a table with its answer but no query.
 
     Attributes:
-        id: as predictions are keyed.
+        id: question id, by which predictions are keyed.
         question: non-empty text.
-        table: what the question is about; its readers have texts in lower case.
-        answer: cells of a query's result, or what people wrote.
-        match: when a result is the answer: "execution", if it is equal (WikiSQL); "denotation", if
-            it matches by `hardem_jax.metrics.wikitablequestions`.
-        values: for "denotation", the number or date of each item where the data says so.
+        table: the table; readers convert its texts to lower case.
+        answer: cells of a query's result, or an answer written by a person.
+        match: how results are compared with the answer: "execution" requires equality (WikiSQL),
+            "denotation" uses `hardem_jax.metrics.wikitablequestions`.
+        values: for "denotation", the number or date of each item if the data gives it.
     """
 
     id: str
@@ -192,10 +192,10 @@ class TableQuestion:
 
     @property
     def answer_texts(self) -> tuple[str, ...]:
-        """The answer of a question matched by denotation.
+        """Returns the answer of a question that is matched by denotation.
 
         Raises:
-            TypeError: it holds what is no text, as answers matched by execution may.
+            TypeError: a cell is not text, which can happen with "execution".
         """
         texts = tuple(cell for cell in self.answer if isinstance(cell, str))
         if len(texts) != len(self.answer):
@@ -248,7 +248,7 @@ class WikiSqlExample:
         id: split and line number from 0, as in "train-17".
         question: non-empty text.
         table: cells in lower case, as in the official ``.db``.
-        query: what was annotated, values as they are in the file; None if nothing was.
+        query: the annotated query, with values as in the file; None if there is none.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""What readers leave out, and why: counted by reason, so that nothing disappears silently."""
+"""`ExclusionCounts`: the examples that readers leave out, counted by reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
-# Why an example cannot be used, or a part of it is left out: the readers' vocabulary.
+# Reasons why readers leave out an example or a part of it.
 NO_ID = "no question id"
 REPEATED_ID = "question id seen before"
 EMPTY_QUESTION = "empty question"
@@ -21,21 +21,21 @@ MISPLACED_MENTION = "annotated offset does not hold the answer"
 
 @dataclass
 class _Tally:
-    """How often a reason occurred, and the first few ids it occurred for."""
+    """The number of occurrences of a reason, and the first few ids."""
 
     count: int = 0
     ids: list[str] = field(default_factory=list)
 
 
 class ExclusionCounts:
-    """What a reader left out, by reason, so that nothing disappears silently.
+    """Counts by reason what a reader left out, so that nothing disappears silently.
 
-    `add` counts an example that was not yielded. `warn` counts a defect of an example
-    that *was* yielded, with the faulty part left out (one of several evidence files
-    is missing, say); warnings are not part of `total`.
+    `add` counts an example that was not yielded. `warn` counts a defect of an example that
+    *was* yielded without the faulty part, e.g. one of several evidence files; warnings are not
+    included in `total`.
 
     Args:
-        keep: how many ids to show per reason.
+        keep: number of ids to show per reason.
 
     Attributes:
         left_out: (id, reason) of every example left out, in order.
@@ -69,13 +69,13 @@ class ExclusionCounts:
         self.left_out.append((id, reason))
 
     def warn(self, reason: str, id: str) -> None:
-        """Counts a defect of the example `id`, which is used nevertheless."""
+        """Counts a defect of the example `id`, which is still used."""
         self._count(self._warned[reason], id)
 
     def repeated(self, id: str) -> bool:
-        """Whether this was asked of `id` before; then it is counted as left out.
+        """Returns True, and counts the example as left out, if `id` was seen before.
 
-        Answers are scored by id, so that of two questions with one id only one can be used.
+        Answers are scored by id, so only one of several questions with the same id can be used.
         """
         if id in self._seen:
             self.add(REPEATED_ID, id)
@@ -97,7 +97,7 @@ class ExclusionCounts:
         return {reason: tally.count for reason, tally in self._warned.items()}
 
     def ids(self, reason: str) -> tuple[str, ...]:
-        """The first ids left out for `reason`, or else warned of for it."""
+        """The first ids left out for `reason`; if there are none, the first warned about."""
         tallies = self._excluded if reason in self._excluded else self._warned
         return tuple(tallies[reason].ids) if reason in tallies else ()
 
@@ -110,7 +110,7 @@ class ExclusionCounts:
         return "\n".join(lines)
 
     def one_line(self) -> str:
-        """The same as ``str``, for the end of an error's line."""
+        """Like ``str``, but on one line, to append to an error message."""
         return "; ".join(line.strip() for line in str(self).splitlines())
 
     def _count(self, tally: _Tally, id: str) -> None:

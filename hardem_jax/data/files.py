@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, and JSON in them."""
+"""Atomic creation of files and folders, and reading and writing of JSON, text and arrays."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from hardem_jax.locks import LOCK_FILE, locked
 
 @contextlib.contextmanager
 def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[Path]:
-    """A folder to write into, which gets its name only when the block ends without an error.
+    """Creates a folder atomically: yields a folder to fill, which is renamed at the end.
 
-    It is written as ``<folder>.partial/new``, which is removed after an error or an
-    interruption, and by the next call after a kill. Files are recorded by checksum.
+    The block writes to ``<folder>.partial/new``, which is removed after an error or an
+    interruption, and after a kill by the next call. Checksums of all files are recorded.
 
     Args:
-        folder: to be created; it may exist if it is empty.
-        format: of ``meta.json``, which the block writes: a kind and a version.
-        replace: whether a complete folder of the same kind is replaced, when the new one is
-            complete. Anything else is never touched.
+        folder: the folder to create; it may exist if it is empty.
+        format: kind and version, which the block writes to ``meta.json``.
+        replace: whether to replace a complete folder of the same kind once the new one is
+            complete. Any other existing folder is left alone.
 
     Raises:
         InputError: ``folder`` exists, another process is writing it, or it cannot be written
@@ -58,10 +58,10 @@ def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[
 
 @contextlib.contextmanager
 def new_file(file: Path) -> Iterator[Path]:
-    """The name of a file to write, which becomes ``file`` when the block ends without an error.
+    """Creates a file atomically: yields a path to write to, which is renamed at the end.
 
-    It is ``<file>.partial/new``, which is removed after an error or an interruption, and by
-    the next call after a kill.
+    The path is ``<file>.partial/new``, which is removed after an error or an interruption, and
+    after a kill by the next call.
 
     Raises:
         InputError: another process is writing the file, or it cannot be written (no such
@@ -81,7 +81,7 @@ def new_file(file: Path) -> Iterator[Path]:
         (work / "new").replace(file)
 
 
-#: What a disk, its permissions or a name answer.
+#: Error numbers caused by the disk, permissions or the file name.
 _CANNOT_WRITE = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EACCES),
     *(errno.EPERM, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EEXIST),
@@ -90,11 +90,11 @@ _CANNOT_WRITE = (
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Within the block, what keeps ``path`` from being written becomes an `InputError`."""
+    """Turns errors that keep ``path`` from being written into an `InputError`."""
     try:
         yield
     except OSError as error:
-        # Numpy's error for a full disk has a text and no number.
+        # Numpy's error for a full disk has no errno.
         if error.errno not in _CANNOT_WRITE and "requested and" not in str(error):
             raise
         raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
@@ -102,13 +102,13 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def work_folder(folder: Path) -> Iterator[Path]:
-    """``<folder>.partial``, empty and of this process only; removed at the end.
+    """Creates and locks the empty folder ``<folder>.partial``; removes it at the end.
 
-    The block may write ``new`` in it, which takes the name ``folder``, and put ``old`` there,
-    which gets its name back unless ``new`` has it.
+    The block writes ``new`` in it and renames it to ``folder``. To replace an existing folder it
+    first moves that to ``old``, which is moved back if the replacement is not completed.
 
     Raises:
-        InputError: another process has it, or it cannot be written.
+        InputError: another process is using it, or it cannot be written.
     """
     work = folder.with_name(folder.name + ".partial")
     with writing(folder):
@@ -117,8 +117,8 @@ def work_folder(folder: Path) -> Iterator[Path]:
         with writing(folder), locked(work):
             if foreign := {entry.name for entry in work.iterdir()} - {"new", "old", LOCK_FILE}:
                 raise InputError(
-                    f"{work}: expected a folder that a killed run left, found {min(foreign)} in "
-                    "it; remove it or choose another --out"
+                    f"{work}: expected a folder left by a killed run, found {min(foreign)} in it; "
+                    "remove it or choose another --out"
                 )
             try:
                 _recover(folder, work)
@@ -126,12 +126,12 @@ def work_folder(folder: Path) -> Iterator[Path]:
             finally:
                 _recover(folder, work)
     finally:
-        with contextlib.suppress(OSError):  # another process has it, or it holds other files
+        with contextlib.suppress(OSError):  # used by another process, or not empty
             work.rmdir()
 
 
 def _recover(folder: Path, work: Path) -> None:
-    """Removes what is half written, and undoes a replacement that was cut short."""
+    """Removes incomplete output and undoes an interrupted replacement."""
     with contextlib.suppress(OSError):
         (work / "new").unlink()  # a file
     shutil.rmtree(work / "new", ignore_errors=True)
@@ -141,7 +141,7 @@ def _recover(folder: Path, work: Path) -> None:
 
 
 def _check_free(folder: Path, format: str, replace: bool) -> None:
-    """Raises `InputError` unless a folder of this name may be made."""
+    """Raises `InputError` unless the folder may be created."""
     try:
         if not folder.exists():
             return
@@ -152,15 +152,15 @@ def _check_free(folder: Path, format: str, replace: bool) -> None:
         if not any(folder.iterdir()):
             return
     except OSError as error:
-        raise InputError(f"{folder}: cannot be made ({error.strerror})") from error
-    if foreign := _not_of_kind(folder, format):
-        raise InputError(f"{folder}: exists and {foreign}; choose another folder")
+        raise InputError(f"{folder}: cannot be created ({error.strerror})") from error
+    if problem := _why_not_replaceable(folder, format):
+        raise InputError(f"{folder}: exists and {problem}; choose another folder")
     if not replace:
         raise InputError(f"{folder}: exists; choose another folder, or add --force to replace it")
 
 
-def _not_of_kind(folder: Path, format: str) -> str | None:
-    """Why a folder is not one that `new_folder` wrote for this kind of format; None if it is."""
+def _why_not_replaceable(folder: Path, format: str) -> str | None:
+    """Returns None if `new_folder` wrote the folder with this kind of format, else a reason."""
     if not (folder / "meta.json").is_file() or not has_checksums(folder):
         return "was not written by this command"
     meta, kind = read_json(folder / "meta.json"), format.rpartition(" ")[0]
@@ -180,34 +180,34 @@ def read_meta(
     what: str = "a prepared split (run `prepare` first)",
     verify: bool = True,
 ) -> dict[str, Any]:
-    """``meta.json`` of a folder that `new_folder` wrote.
+    """Reads ``meta.json`` of a folder that `new_folder` wrote.
 
     Args:
         folder: the folder.
-        format: that its ``meta.json`` must have.
-        what: to call the folder in messages.
-        verify: whether every byte of the folder is compared with its checksum, on all cores.
+        format: the expected format.
+        what: description of the folder for messages.
+        verify: whether to verify the checksums of all files, on all cores.
 
     Raises:
-        InputError: the folder is missing or of another format, or a file of it is missing or
+        InputError: the folder is missing or has another format, or a file is missing or
             damaged.
     """
-    # Without a record it may be of an older format, which the message should say.
+    # A folder without checksums may have an older format, which is then what to report.
     if verify and has_checksums(folder):
         verify_checksums(folder)
     if not os.path.isfile(folder / "meta.json"):  # pathlib's own raises on an over-long name
-        raise InputError(f"{folder}: expected {what}, found no complete one")
+        raise InputError(f"{folder}: expected {what}, found none or an incomplete one")
     meta = read_json(folder / "meta.json")
     found = meta.get("format") if isinstance(meta, dict) else None
     if found != format:
         raise InputError(f"{folder}: expected format {format}, found {found}; prepare it again")
     if not has_checksums(folder):
-        raise InputError(f"{folder / MANIFEST}: expected the checksums of the folder, found none")
+        raise InputError(f"{folder / MANIFEST}: expected checksums of the folder, found no file")
     return meta
 
 
 def file_digest(file: Path) -> str:
-    """SHA-256 of a file, the first 16 hexadecimal digits."""
+    """Returns the first 16 hexadecimal digits of a file's SHA-256."""
     try:
         with open(file, "rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()[:16]
@@ -216,10 +216,10 @@ def file_digest(file: Path) -> str:
 
 
 def read_json(file: Path) -> Any:
-    """What `write_json` wrote.
+    """Reads a JSON file.
 
     Raises:
-        InputError: the file is missing or holds no JSON.
+        InputError: the file is missing or not valid JSON.
     """
     try:
         return json.loads(file.read_text("utf-8"))
@@ -230,7 +230,7 @@ def read_json(file: Path) -> Any:
 
 
 def write_json(file: Path, content: Any) -> None:
-    """Write ``content`` indented and in a stable order.
+    """Writes ``content`` as indented JSON with sorted keys.
 
     Raises:
         InputError: the file cannot be written.
@@ -239,12 +239,12 @@ def write_json(file: Path, content: Any) -> None:
 
 
 def json_text(content: Any) -> str:
-    """``content`` indented and in a stable order, as files hold it."""
+    """Returns ``content`` as `write_json` writes it."""
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 
 def write_text(file: Path, text: str) -> None:
-    """Write a text file.
+    """Writes a UTF-8 text file.
 
     Raises:
         InputError: the file cannot be written.
@@ -256,12 +256,10 @@ def write_text(file: Path, text: str) -> None:
 
 
 def check_writable(file: Path) -> None:
-    """Checks that a file can be written, before the hours of work whose outcome it is to hold.
-
-    Nothing is created or changed.
+    """Checks that a file can be written, without creating it; call it before hours of work.
 
     Raises:
-        InputError: ``file`` is a folder, its folder is missing, or either may not be written.
+        InputError: ``file`` is a folder, its folder is missing, or either is not writable.
 
     Example:
         >>> check_writable(Path("none/report.json"))
@@ -276,8 +274,8 @@ def check_writable(file: Path) -> None:
         if not parent.exists():
             raise InputError(f"{file}: cannot be written, its folder does not exist")
         if not parent.is_dir():
-            raise InputError(f"{file}: expected a folder before the name, found a file")
-        # An existing file is written in place; a new one needs an entry in its folder.
+            raise InputError(f"{file}: expected {parent} to be a folder, found a file")
+        # An existing file is overwritten in place; a new one requires a writable folder.
         if not os.access(file if exists else parent, os.W_OK):
             raise InputError(f"{file}: cannot be written (no permission, or a read-only disk)")
         if not exists and len(os.fsencode(file.name)) > os.pathconf(parent, "PC_NAME_MAX"):
@@ -287,13 +285,13 @@ def check_writable(file: Path) -> None:
 
 
 def load_array(file: Path) -> np.ndarray:
-    """A ``.npy`` file, mapped into memory and read only where it is looked at.
+    """Memory-maps a ``.npy`` file.
 
     Raises:
         InputError: it is missing or damaged.
     """
     try:
-        # A plain array over the mapped file, whose parts are cheaper than those of np.memmap.
+        # A plain array over the mapped file, because slicing np.memmap is slower.
         return np.asarray(np.load(file, mmap_mode="r"))
     except (OSError, EOFError, ValueError) as error:
         try:
@@ -302,4 +300,4 @@ def load_array(file: Path) -> np.ndarray:
             empty = None
         if empty is not None and empty.size == 0:
             return empty
-        raise InputError(f"{file}: expected an array, found none that can be read") from error
+        raise InputError(f"{file}: expected an array, found a damaged file") from error

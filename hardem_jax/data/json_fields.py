@@ -1,7 +1,8 @@
-"""Values out of parsed JSON, checked: absent is for the caller to judge, a wrong type is an error.
+"""Type-checked access to fields of parsed JSON.
 
-A question without an answer is one poor example in a good file, and is counted; a
-question that is a number means that the file has another layout, and stops the reading.
+A missing value is left to the caller: a question without an answer is one bad example in a good
+file, which readers count. A wrong type is an error, because it means that the file has another
+layout.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _KINDS |= {list: "a list", dict: "an object", type(None): "null"}
 
 
 def kind_of(value: object) -> str:
-    """The JSON word for the type of `value`, for messages.
+    """Returns the JSON name of the type of `value`, for messages.
 
     Example:
         >>> kind_of([1, 2]), kind_of(None)
@@ -28,14 +29,14 @@ def kind_of(value: object) -> str:
 
 
 def get_field(record: Mapping[str, Any], key: str, kind: type[T], place: str) -> T | None:
-    """`record[key]`, checked to be of `kind`; None if it is absent or null.
+    """Returns `record[key]`, checked to be of `kind`; None if it is absent or null.
 
     Args:
         kind: str, int, list or dict.
-        place: file and item, with which the message begins.
+        place: file and item, at the start of the message.
 
     Raises:
-        InputError: the value is of another type, or a string that no UTF-8 can express.
+        InputError: the value has another type, or is a string that UTF-8 cannot encode.
 
     Example:
         >>> get_field({"answer_start": 3}, "answer_start", int, "dev.json: item 0")
@@ -52,13 +53,13 @@ def get_field(record: Mapping[str, Any], key: str, kind: type[T], place: str) ->
 
 
 def check_kind(value: object, kind: type[T], expected: str) -> T:
-    """`value`, if it is of `kind` (true and false are not integers).
+    """Returns `value` if it is of `kind`; booleans are not integers.
 
     Args:
-        expected: the message up to the word for `kind`: "dev.json: item 0: expected 'id' to be".
+        expected: the message up to the name of `kind`: "dev.json: item 0: expected 'id' to be".
 
     Raises:
-        InputError: it is not, or it is a string with half a surrogate pair (a damaged
+        InputError: it has another type, or is a string with half a surrogate pair (a damaged
             `\\uXXXX` escape), which no tokeniser accepts.
     """
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -73,7 +74,7 @@ def check_kind(value: object, kind: type[T], expected: str) -> T:
 
 
 def get_strings(record: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
-    """The list of strings under `key`; empty if it is absent or null.
+    """Returns the list of strings under `key`; empty if it is absent or null.
 
     Raises:
         InputError: it is not a list, or an element is not a string.
@@ -88,10 +89,10 @@ def get_strings(record: Mapping[str, Any], key: str, place: str) -> tuple[str, .
 
 
 def get_id(record: Mapping[str, Any], key: str, place: str) -> str | None:
-    """The id under `key`, a string or an integer, as a string; None if absent or blank.
+    """Returns the id under `key`, a string or an integer, as a string; None if absent or blank.
 
     Raises:
-        InputError: it is of another type.
+        InputError: it has another type.
 
     Example:
         >>> get_id({"id": 17}, "id", "qa.jsonl: line 1")
@@ -104,7 +105,7 @@ def get_id(record: Mapping[str, Any], key: str, place: str) -> str | None:
 
 
 def distinct(texts: Iterable[str]) -> tuple[str, ...]:
-    """The non-blank texts, each once, in order of first occurrence.
+    """Returns the non-blank texts without duplicates, in order of first occurrence.
 
     Example:
         >>> distinct(["Rome", "", "Roma", "Rome"])

@@ -1,9 +1,8 @@
-"""Streaming JSON files with errors a person can act on.
+"""Streaming readers for JSON files, with actionable errors.
 
-Every function takes a path (a name that ends in `.gz` is decompressed on the fly),
-holds one item in memory at a time, and raises `InputError` in one line that names the
-file and the place. Bytes that are not UTF-8 are an error with their offset, never
-replaced: a replacement character would shift no offset but hide the damage.
+Functions take a path (`.gz` is decompressed on the fly), hold one item in memory at a time, and
+raise a one-line `InputError` that names the file and the location. Bytes that are not UTF-8 are an
+error with their offset; replacing them would hide the damage.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from hardem_jax.errors import LARGEST, InputError, found_by
 
 PathLike = str | os.PathLike[str]
 
-# No layout is nested deeper than a dozen levels, and the parser's memory grows with the square.
+# Real layouts have at most a dozen levels, and the parser's memory grows quadratically.
 MAX_DEPTH = 200
 _BOM = "\ufeff"
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
@@ -44,11 +43,11 @@ class ByteStream(Protocol):
 
 
 class Utf8Stream:
-    """Passes bytes through, and raises `InputError` at the first that are not UTF-8.
+    """Passes bytes through and raises `InputError` at the first that is not UTF-8.
 
     Args:
         stream: binary file object.
-        name: what to call it in messages.
+        name: its name in messages.
 
     Example:
         >>> import io
@@ -70,7 +69,7 @@ class Utf8Stream:
             chunk = self._stream.read(size)
         except (OSError, EOFError, zlib.error) as error:
             raise InputError(f"{self.name}: byte {self.offset}: cannot be read: {error}") from error
-        # A character may be cut by the end of a chunk; its first bytes wait in the decoder.
+        # The first bytes of a character that the chunk cuts in two stay in the decoder.
         waiting = len(self._decoder.getstate()[0])
         try:
             self._decoder.decode(chunk, final=not chunk and size != 0)
@@ -82,7 +81,7 @@ class Utf8Stream:
 
 
 class JsonStream(Utf8Stream):
-    """A `Utf8Stream` of JSON: passes over a byte order mark, and refuses absurd nesting.
+    """A `Utf8Stream` of JSON that skips a byte order mark and rejects absurd nesting.
 
     Example:
         >>> import io
@@ -102,7 +101,7 @@ deep, found more
         self._escape = b""  # a backslash whose character is in the next chunk
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes, checked; at least 3 have to be asked for at the start."""
+        """At most `size` bytes, checked; the first call must request at least 3."""
         at_start = self.offset == 0
         chunk = super().read(size)
         if at_start:
@@ -115,7 +114,7 @@ deep, found more
         backslashes = len(text) - len(text.rstrip(b"\\"))
         self._escape = b"\\" * (backslashes % 2)
         text = text[: len(text) - backslashes % 2].replace(b"\\\\", b"").replace(b'\\"', b"")
-        # Every second piece between quotation marks is a string.
+        # Pieces between quotation marks alternate between structure and strings.
         pieces = text.translate(None, _NOT_STRUCTURE).split(b'"')
         structure = b"".join(pieces[self._in_string :: 2])
         self._in_string ^= len(pieces) % 2 == 0
@@ -134,16 +133,16 @@ deep, found more
 
 @contextmanager
 def json_errors(stream: JsonStream, read: Callable[[], str]) -> Iterator[None]:
-    """Turns what the parser raises into `InputError`.
+    """Turns the parser's errors into `InputError`.
 
     Args:
-        stream: that is parsed.
-        read: what was read before, such as "3 entries".
+        stream: the stream being parsed.
+        read: returns what was read so far, such as "3 entries".
     """
     try:
         yield
     except (ijson.JSONError, UnicodeDecodeError) as error:
-        # The bytes are UTF-8: what cannot be decoded is an escape.
+        # The bytes are valid UTF-8, so a decoding error comes from an escape.
         found = "broken or truncated text"
         found = (
             f"{found} ({_first_line(error)})"
@@ -157,7 +156,7 @@ def json_errors(stream: JsonStream, read: Callable[[], str]) -> Iterator[None]:
 
 
 def not_utf8(name: str, offset: int, rest: bytes) -> InputError:
-    """The error for `rest`, at `offset`, whose first byte no UTF-8 text can hold there."""
+    """Returns the error for bytes at `offset` that are not UTF-8."""
     found = f"0x{rest[0]:02x}" + (" as the last byte" if len(rest) == 1 else "")
     return InputError(f"{name}: byte {offset}: expected UTF-8 text, found {found}")
 
@@ -167,7 +166,7 @@ def open_bytes(path: PathLike) -> Iterator[ByteStream]:
     """Opens a file, decompressing `.gz`.
 
     Raises:
-        InputError: there is no such file, it is a folder, or it cannot be opened.
+        InputError: it does not exist, is a folder, or cannot be opened.
     """
     path = Path(path)
     if os.path.isdir(path):  # pathlib's own raises on an over-long name
@@ -183,7 +182,7 @@ def open_bytes(path: PathLike) -> Iterator[ByteStream]:
 
 
 def read_text(path: PathLike) -> str:
-    """The whole of a text file, line ends as they are, without a byte order mark.
+    """Reads a text file, keeping line ends and dropping a byte order mark.
 
     Raises:
         InputError: as `open_bytes`, or a byte is not UTF-8.
@@ -191,14 +190,14 @@ def read_text(path: PathLike) -> str:
     with open_bytes(path) as stream:
         checked = Utf8Stream(stream, str(path))
         data = checked.read()
-        checked.read()  # meets the end, and with it a character cut short there
+        checked.read()  # detect a character truncated at EOF
     return data.decode("utf-8").removeprefix(_BOM)
 
 
 @contextmanager
 def long_csv_fields() -> Iterator[None]:
-    """Lifts the limit of 131,072 characters that `csv` sets on a field."""
-    # The limit is one for the whole process, hence lifted no longer than needed.
+    """Lifts the `csv` module's limit of 131,072 characters per field."""
+    # The limit is global to the process, so restore it afterwards.
     limit = csv.field_size_limit(LARGEST)
     try:
         yield
@@ -207,9 +206,9 @@ def long_csv_fields() -> Iterator[None]:
 
 
 def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (index, object) for the list under the top-level `key` of one big JSON object.
+    """Yields (index, object) for the list under the top-level `key` of one large JSON object.
 
-    The file is never loaded whole. Items before a defect are yielded before it raises.
+    The file is streamed. Items before a defect are yielded before it raises.
 
     Raises:
         InputError: as `open_bytes`; broken or truncated JSON; no list under `key`; an
@@ -233,21 +232,21 @@ def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, A
                     yield index, item
         except InputError:
             if count == 0:
-                _require_list(path, key)  # whose message says more
+                _require_list(path, key)  # raises a more specific error
             raise
     if count == 0:
         _require_list(path, key)
 
 
 def _first_line(error: ijson.JSONError) -> str:
-    # The parser draws a picture over several lines, and as bytes if it cuts a character.
+    # The parser's message has several lines, and is bytes if it cuts a character in two.
     message = error.args[0] if error.args else ""
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
     return text.partition("\n")[0].strip()
 
 
 def parse_json_items(stream: Utf8Stream, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """As `iter_json_items`, from an open stream; reads no further than the item it yields needs.
+    """Like `iter_json_items`, from an open stream; reads no further than it needs to.
 
     Raises:
         InputError: an item is not an object, or a byte is not UTF-8.
@@ -261,7 +260,7 @@ def parse_json_items(stream: Utf8Stream, key: str) -> Iterator[tuple[int, dict[s
 
 
 def _require_list(path: PathLike, key: str) -> None:
-    """Raises the `InputError` that fits if `path` holds no list under the top-level `key`."""
+    """Raises a specific `InputError` if `path` has no list under the top-level `key`."""
     expected = f"expected an object with a list under {key!r}"
     keys: list[str] = []
     with open_bytes(path) as stream:
@@ -282,20 +281,20 @@ def _require_list(path: PathLike, key: str) -> None:
                     raise InputError(f"{path}: {expected}, found {found} under it")
         except (ijson.JSONError, UnicodeDecodeError, StopIteration):
             if not keys:
-                return  # broken from the start: the caller says so
+                return  # broken from the start, which the caller reports
     listing = ", ".join(map(repr, keys[:6])) + (", ..." if len(keys) > 6 else "")
     raise InputError(f"{path}: {expected}, found " + (f"the keys {listing}" if keys else "no keys"))
 
 
 def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (key, object) for every entry of one big JSON object whose values are objects.
+    """Yields (key, object) for every entry of one large JSON object whose values are objects.
 
-    The file is never loaded whole. Entries before a defect are yielded before it raises,
-    except the last: the parser hands over an entry when it meets the next key.
+    The file is streamed. Entries before a defect are yielded before it raises, except the last
+    one, because the parser yields an entry only when it reaches the next key.
 
     Raises:
-        InputError: as `open_bytes`; broken or truncated JSON; no object at the top; a
-            value that is not an object.
+        InputError: as `open_bytes`; broken or truncated JSON; no top-level object; a value
+            that is not an object.
 
     Example:
         >>> import tempfile
@@ -319,7 +318,7 @@ def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _require_object(path: PathLike) -> None:
-    """Raises `InputError` if `path`, which is JSON, holds no object at the top."""
+    """Raises `InputError` if the JSON file `path` has no top-level object."""
     with open_bytes(path) as stream:
         _, event, _ = next(ijson.parse(JsonStream(stream, str(path))))
     if event != "start_map":
@@ -327,7 +326,7 @@ def _require_object(path: PathLike) -> None:
 
 
 def read_json_object(path: PathLike) -> dict[str, Any]:
-    """The whole of a small file that holds one JSON object.
+    """Reads a small file that holds one JSON object.
 
     Raises:
         InputError: as `open_bytes`, or the file is not UTF-8, not JSON, or not an object.
@@ -344,9 +343,9 @@ def read_json_object(path: PathLike) -> dict[str, Any]:
 
 
 def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields (line number from 1, object) for a file with one JSON object a line.
+    """Yields (line number from 1, object) for a file with one JSON object per line.
 
-    Lines of white space only are passed over.
+    Blank lines are skipped.
 
     Raises:
         InputError: as `open_bytes`, or a line is not UTF-8, not JSON, or not an object.

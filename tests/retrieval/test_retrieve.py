@@ -131,7 +131,7 @@ def test_values_are_checked(name, value):
 
 
 def test_a_missing_index_is_an_error(tmp_path, folder):
-    with pytest.raises(InputError, match="expected an index .*, found no complete one"):
+    with pytest.raises(InputError, match="expected an index .*, found none or an incomplete one"):
         Retriever(tmp_path)
 
 

@@ -1,19 +1,19 @@
-"""A prepared split: windows, questions and what they were made from, in one folder.
+"""A prepared split for reading comprehension: windows, questions and metadata in one folder.
 
 =======================  =====================================================
-``positives.*``          windows that hold a mention (see `records`)
-``negatives.*``          windows that do not
+``positives.*``          windows with a mention (see `records`)
+``negatives.*``          windows without
 ``places.npy``           question, document and rank within the question of each window
-``left_out.json``        id and reason of every question that is not here
+``left_out.json``        id and reason of every question left out
 ``questions.jsonl``      id, question, golds and |Z| of every question, in order
 ``tokenizer.json``       the tokenizer the windows were made with
 ``meta.json``            configuration, sources, counts, |Z| statistics
 ``checksums.json``       size and SHA-256 of the other files
 =======================  =====================================================
 
-The folder appears under its name only when it is complete. ``meta.json`` holds
-everything that determined the content, and a digest of it, so that a run is never
-continued on changed data. A damaged file is named when the folder is opened.
+The folder appears only once it is complete. ``meta.json`` holds everything that determined the
+content, and a digest of it, so that a run is never resumed on changed data. Opening the folder
+verifies all checksums.
 """
 
 import dataclasses
@@ -54,11 +54,11 @@ CUT = "answer cut by every window"
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What evaluation needs of an example.
+    """The parts of an example that evaluation needs.
 
     Attributes:
         id, question: as in the example.
-        golds: strings the official metric compares with, the one to show first.
+        golds: reference answers for the official metric, starting with the one to display.
         num_solutions: |Z| over the windows of the question, each mention counted once.
     """
 
@@ -69,20 +69,20 @@ class Question:
 
 
 class PreparedSplit:
-    """A folder that `prepare_split` wrote.
+    """A prepared split, opened from a folder that `prepare_split` wrote.
 
     Attributes:
         positives, negatives: windows with and without a mention.
-        questions: by id, in the order of the source.
-        places: ``[N, 3]`` int32: of each of all `windows`, its question, its document and its
-            rank among the windows of the question, each counted from 0.
-        tokenizer: `Wordpieces` the windows were made with.
+        questions: questions by id, in source order.
+        places: ``[N, 3]`` int32: question, document and rank within the question of each of the
+            `windows`, counted from 0.
+        tokenizer: the tokenizer of the windows.
         left_out: see `hardem_jax.data.prepared.records.read_left_out`.
         meta: content of ``meta.json``.
 
     Raises:
-        InputError: the folder is not a complete prepared split of this format, or a file of
-            it is damaged.
+        InputError: the folder is not a complete prepared split of this format, or a file is
+            damaged.
     """
 
     def __init__(self, folder: Path):
@@ -100,12 +100,12 @@ class PreparedSplit:
         }
 
     def windows(self) -> "Concatenated":
-        """All windows, positives first."""
+        """Returns all windows, positives first."""
         return Concatenated([self.positives, self.negatives])
 
 
 class Concatenated(Sequence[Window]):
-    """Several sources of windows as one, by index.
+    """The concatenation of several sources of windows.
 
     Attributes:
         sizes: ``[N, 2]`` int32, tokens and solutions of each window.
@@ -132,7 +132,7 @@ class Concatenated(Sequence[Window]):
 
 
 def all_windows(splits: Sequence[PreparedSplit]) -> tuple[Concatenated, np.ndarray]:
-    """The windows of several splits, and their `PreparedSplit.places` with questions told apart."""
+    """Returns the windows of several splits, and their `places` with distinct questions."""
     first = np.cumsum([0, *(len(split.questions) for split in splits)])
     places = [
         split.places + np.array([begin, 0, 0], np.int32)
@@ -155,22 +155,21 @@ def prepare_split(
     processes: int | None = None,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Cut every example into windows and write the split; memory holds one example at a time.
+    """Cuts examples into windows and writes the split, with one example in memory at a time.
 
     Args:
         examples: from one of the readers.
-        folder: to be created; it may exist if it is empty.
-        tokenizer: of the encoder.
+        folder: output folder; must be new or empty.
+        tokenizer: the encoder's tokenizer.
         config: window sizes.
-        metric: "triviaqa", "squad" or "rouge", the official metric of the data.
-        sources: name of each source file -> digest, for the record, and whatever else determined
-            the examples.
-        exclusions: the readers' count; what drops out here is added to it.
-        keep_without_mention: True for data to evaluate on, where a question whose answer is
-            not found still counts. Training cannot use such a question.
-        processes: that cut windows, with the same outcome; None for this one only. They are
-            spawned, so that a script that calls this must not run anything when it is imported.
-        replace: whether a complete split of this kind is replaced; see
+        metric: official metric of the data: "triviaqa", "squad" or "rouge".
+        sources: name of each source file -> digest, and whatever else determined the examples.
+        exclusions: the readers' counts, to which questions left out here are added.
+        keep_without_mention: whether to keep questions whose answer is not found, as evaluation
+            needs; training cannot use them.
+        processes: number of worker processes (spawned), or None for no workers; does not affect
+            the result. A script that calls this needs an ``if __name__ == "__main__"`` guard.
+        replace: whether to replace a complete split of this kind, see
             `hardem_jax.data.files.new_folder`.
 
     Returns:
@@ -183,7 +182,7 @@ def prepare_split(
     kept: set[str] = set()
     documents = hashlib.sha256()
 
-    def unread() -> Iterator[ReadingExample]:
+    def unique_examples() -> Iterator[ReadingExample]:
         for example in examples:
             if not exclusions.repeated(example.id):
                 for document in example.documents:
@@ -195,7 +194,9 @@ def prepare_split(
         writers = {n: RecordWriter(partial / n, WINDOWS) for n in ("positives", "negatives")}
         places: dict[str, list[tuple[int, int, int]]] = {name: [] for name in writers}
         with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
-            for question, windows, reason in map_in_order(cut, unread(), processes=processes):
+            for question, windows, reason in map_in_order(
+                cut, unique_examples(), processes=processes
+            ):
                 if reason:
                     exclusions.add(reason, question.id)
                     continue
@@ -241,7 +242,7 @@ def prepare_split(
 def _cut(
     example: ReadingExample, tokenizer: Wordpieces, config: WindowConfig, keep: bool
 ) -> tuple[Question, list[tuple[int, tuple[int, int], bytes]], str | None]:
-    """The question, (document, sizes, record) of its windows, and why it cannot be used."""
+    """Returns the question, its windows as (document, sizes, record), and why it is unusable."""
     windows = make_windows(example, tokenizer, config)
     question = Question(
         example.id, example.question, example.golds, _num_distinct_solutions(windows)
@@ -266,11 +267,11 @@ def _why_no_mention(example: ReadingExample, tokenizer: Wordpieces, config: Wind
 
 
 def _num_distinct_solutions(windows: Sequence[Window]) -> int:
-    """Mentions of a question, one that lies in several overlapping windows counted once."""
-    places = set()
+    """Counts the mentions of a question, those in several overlapping windows once."""
+    mentions = set()
     for window in windows:
         for first, last in window.solutions - window.context_start:
             start = window.text_start + int(window.offsets[first, 0])
             end = window.text_start + int(window.offsets[last, 1])
-            places.add((window.document, start, end))
-    return len(places)
+            mentions.add((window.document, start, end))
+    return len(mentions)

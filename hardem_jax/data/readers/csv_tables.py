@@ -1,4 +1,4 @@
-"""Tables out of CSV files and other tables of text: which columns hold numbers."""
+"""Reads tables from CSV files and detects columns of numbers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hardem_jax.solutions.sql.types import Cell, Table
 
 DELIMITERS = ",;\t|"
 
-# In a column of numbers these say that there is none.
+# Cells of a numeric column that stand for a missing number.
 _NO_NUMBER = {"", *"-–—?…", "--", "...", "n/a", "na", "none", "tba", "tbd", "unknown"}
-# Thousands are in threes; above the first thousand twos do as well, as in India.
+# Groups of three digits; above the first thousand also groups of two, as in India.
 _NUMBER = re.compile(
     r"(?P<sign>[-+−–]?) ?(?P<number>(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]+)?(?:\.[0-9]+)?)"
 )
@@ -29,25 +29,25 @@ _ROWS_TO_LOOK_AT = 50
 def make_table(
     id: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, lower: bool = False
 ) -> Table:
-    """A table of texts, with the columns of numbers found.
+    """Builds a table from text cells, detecting columns of numbers.
 
-    White space is collapsed, and short rows (the header is one) are filled up with nothing. A
-    column is real if its cells are numbers, and at least one is. As a number counts:
+    White space is collapsed, and short rows (including the header) are padded with empty cells. A
+    column is real if all its cells are numbers or NULL and at least one is a number:
 
-    - digits with thousands commas, a sign and decimals: "12,467", "+0.5", "−3";
-    - the same followed by marks of citations, "7,144[2]" or "12*", or behind a blank by a unit that
-      is the same in all cells and no month: "72 km";
-    - as NULL, a cell that is empty, a dash, "?", "...", or one of n/a, na, none, tba, tbd, unknown.
+    - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "−3";
+    - the same followed by citation marks, "7,144[2]" or "12*", or by a space and a unit that is
+      the same in all cells and is not a month: "72 km";
+    - NULL: an empty cell, a dash, "?", "...", or one of n/a, na, none, tba, tbd, unknown.
 
-    All else is text. So are "5th", "5%" and "$5": WikiTableQuestions compares their texts, and as
-    a number a cell would no longer answer the question which place, share or price it was.
-    An empty cell of text is "", not NULL.
+    Everything else is text, including "5th", "5%" and "$5": WikiTableQuestions compares their
+    texts, and a number could no longer answer which rank, share or price it was. An empty cell of
+    a text column is "", not NULL.
 
     Args:
-        id: of the table.
-        header: names of the columns, which may be empty or repeated.
+        id: table id.
+        header: column names, which may be empty or repeated.
         rows: texts of the cells.
-        lower: True for cells in lower case, as the official engine compares them.
+        lower: whether to convert cells to lower case, as the official engine compares them.
 
     Example:
         >>> rows = [["Oslo", "1,200 km", "1st"], ["Bergen", "—"]]
@@ -60,8 +60,8 @@ def make_table(
     names, *cells = [row + [""] * (width - len(row)) for row in texts]
     columns: list[Sequence[Cell]] = []
     types = []
-    for place in range(width):
-        column = [row[place].lower() if lower else row[place] for row in cells]
+    for index in range(width):
+        column = [row[index].lower() if lower else row[index] for row in cells]
         numbers = _numbers(column)
         types.append("text" if numbers is None else "real")
         columns.append(column if numbers is None else numbers)
@@ -71,19 +71,20 @@ def make_table(
 def read_csv_table(
     path: PathLike, *, delimiter: str | None = None, lower: bool = False, id: str | None = None
 ) -> Table:
-    """Any table a person has as a CSV file; the first line names the columns.
+    """Reads a table from a CSV file whose first line names the columns.
 
-    Quoting is by double quotes, doubled within. Empty lines are passed over, ragged rows filled up;
-    columns of numbers are found as by `make_table`.
+    Fields may be quoted with double quotes, which are doubled inside. Empty lines are skipped and
+    short rows padded; columns of numbers are detected as by `make_table`.
 
     Args:
-        path: UTF-8 text, also compressed as `.gz`.
-        delimiter: None for the one of ``, ; tab |`` that cuts the most of the first rows alike.
+        path: UTF-8 text, optionally compressed as `.gz`.
+        delimiter: None chooses the one of ``, ; tab |`` that splits the most of the first rows
+            into the same number of fields.
         lower: see `make_table`.
-        id: of the table; None for the path.
+        id: table id; None for the path.
 
     Raises:
-        InputError: no such file, not UTF-8, broken quotes (with their line), or no line at all.
+        InputError: no such file, not UTF-8, broken quotes (names the line), or an empty file.
 
     Example:
         >>> import pathlib, tempfile
@@ -104,12 +105,12 @@ def read_csv_table(
 
 
 def parse_csv(text: str, place: str, **dialect) -> list[list[str]]:
-    """The rows of a CSV text that are not empty.
+    """Returns the non-empty rows of a CSV text.
 
     Args:
-        text: the whole of it.
-        place: begins the message.
-        dialect: of `csv.reader`, which is strict here.
+        text: the CSV text.
+        place: file name, at the start of the message.
+        dialect: options of `csv.reader`, which is strict here.
 
     Raises:
         InputError: quotes are broken.
@@ -124,7 +125,7 @@ def parse_csv(text: str, place: str, **dialect) -> list[list[str]]:
 
 
 def _numbers(column: Sequence[str]) -> list[float | None] | None:
-    """The numbers of a real column; None for a column of text."""
+    """Returns the numbers of a real column, or None for a text column."""
     numbers: list[float | None] = []
     units = set()
     for text in column:
@@ -151,7 +152,7 @@ def _number(text: str) -> float | None:
     number = float(match["number"].replace(",", ""))
     if number > _MAX_WHOLE:
         return None
-    return 0.0 - number if match["sign"] in _MINUS else number  # without a negative zero
+    return 0.0 - number if match["sign"] in _MINUS else number  # avoids a negative zero
 
 
 def _is_unit(word: str) -> bool:
@@ -161,14 +162,14 @@ def _is_unit(word: str) -> bool:
 def _guess_delimiter(text: str) -> str:
     lines = text.splitlines(keepends=True)[:_ROWS_TO_LOOK_AT]
 
-    def alike(delimiter: str) -> tuple[int, int]:
+    def regularity(delimiter: str) -> tuple[int, int]:
         try:
             with long_csv_fields():
                 widths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
-        except csv.Error:  # which the parser will report, or another delimiter avoids
+        except csv.Error:  # another delimiter may fit; if not, the parser reports the error
             return 0, 0
         split = [width for width in widths if width > 1]
-        most = max(set(split), key=lambda width: (split.count(width), width), default=1)
-        return split.count(most), most
+        mode = max(set(split), key=lambda width: (split.count(width), width), default=1)
+        return split.count(mode), mode
 
-    return max(DELIMITERS, key=alike)
+    return max(DELIMITERS, key=regularity)

@@ -1,12 +1,12 @@
-"""Questions with ranked passages, in the layout that DPR, FiD and their successors exchange.
+"""Reads and writes questions with ranked passages in the layout of DPR and FiD.
 
     {"id": ..., "question": ..., "answers": [...], "ctxs": [
         {"id": ..., "title": ..., "text": ..., "score": ..., "has_answer": ...}, ...]}
 
-A `.json` file holds a list of such objects, a `.jsonl` file one a line; the first character tells
-them apart, not the name. `id`, `score` and `has_answer` may be missing. Any retriever that
-writes this layout can replace `hardem_jax.retrieval`, which also lists, at the end and with
-nothing but an id and the reason, the questions that it could not use:
+A `.json` file holds a list of such objects, a `.jsonl` file one per line; they are distinguished by
+their first character, not by name. `id`, `score` and `has_answer` are optional. Any retriever that
+writes this layout can replace `hardem_jax.retrieval`, which also lists, at the end of the file, the
+questions that it could not use, with id and reason only:
 
     {"id": ..., "question": "", "answers": [], "ctxs": [], "left_out": ...}
 """
@@ -46,7 +46,7 @@ from hardem_jax.errors import InputError
 
 # Warning of `ExclusionCounts`, for questions kept:
 REPEATED_PASSAGE = "passage listed twice"
-# Key of a record that holds nothing but an id and why the question cannot be used.
+# Key of a record that only gives the id of an unusable question and the reason.
 _LEFT_OUT = "left_out"
 
 
@@ -58,28 +58,27 @@ def read_contexts(
     prepend_title: bool = False,
     require_answers: bool = True,
 ) -> Iterator[ReadingExample]:
-    """Streams questions, each with its passages as documents in the order of the file.
+    """Streams questions, each with its passages as documents in file order.
 
-    That order is the retriever's rank; scores are not looked at. A document's id is the
-    passage's, or ``<question id>#<rank>`` where the file gives none. `golds` are the
-    answers as they stand, `aliases` the distinct ones of them.
+    That order is the retriever's ranking; scores are ignored. A document's id is the passage's,
+    or ``<question id>#<rank>`` if the file gives none. `golds` are the answers as written,
+    `aliases` the distinct ones.
 
     Args:
-        path: a JSON list or a file of JSON lines, or either with ``.gz``.
-        num_passages: only the first so many entries of ``ctxs`` are looked at; None for all.
-        skips: counts what is left out, by question id: empty question, no word left in it
-            after normalisation, no answer given, no document left, left out by whoever wrote
-            the file (for the reason given there). Warned of, with the
-            question kept: a question id that occurs again, a passage without text, a
-            passage listed twice (the better rank stays).
-        prepend_title: True makes the text title, line break, passage, so that an answer in
-            the title counts as a mention, too.
-        require_answers: True leaves out questions without an answer. False, for
-            prediction, yields them with ``aliases=()`` and ``golds=()``.
+        path: a JSON list or JSON lines, either with ``.gz``.
+        num_passages: use only the first n entries of ``ctxs``; None for all.
+        skips: counts what is left out, by question id: empty question, no word left after
+            normalisation, no answer given, no document left, or left out by the retriever (for
+            the reason given in the file). Warnings, with the question kept: a repeated question
+            id, a passage without text, a passage listed twice (the better rank is used).
+        prepend_title: whether a document is title, line break, passage, so that an answer in
+            the title counts as a mention.
+        require_answers: True leaves out questions without an answer. False, for prediction,
+            yields them with ``aliases=()`` and ``golds=()``.
 
     Raises:
-        InputError: the file is missing, broken or not in this layout, or a value has
-            the wrong type.
+        InputError: the file is missing, broken or not in this layout, or a value has the wrong
+            type.
 
     Example:
         >>> import json, tempfile
@@ -95,7 +94,7 @@ def read_contexts(
         ('dev#1', (Document(id='7', text='Rome is old.'),))
     """
     if num_passages is not None and num_passages < 1:
-        raise InputError(f"expected num_passages to be at least 1, found {num_passages}")
+        raise InputError(f"num_passages: expected at least 1, found {num_passages}")
     for place, record, question in _questions(path, skips, require_answers):
         listed = get_field(record, "ctxs", list, place)
         if listed is None:
@@ -123,9 +122,9 @@ def read_contexts(
 def read_context_questions(
     path: PathLike, *, skips: ExclusionCounts, require_answers: bool = True
 ) -> Iterator[OpenQuestion]:
-    """The questions of such a file alone, with or without passages, to retrieve others for them.
+    """Streams only the questions of such a file, e.g. to retrieve other passages for them.
 
-    Args and errors as for `read_contexts`.
+    For arguments and errors see `read_contexts`.
 
     Example:
         >>> import tempfile
@@ -145,19 +144,18 @@ def write_contexts(
     *,
     left_out: ExclusionCounts | None = None,
 ) -> int:
-    """Writes questions with their passages, best first, as they come: none is kept in memory.
+    """Writes questions with their ranked passages as a stream.
 
-    The file gets its name when it is complete. Passages whose score or `has_answer` is
-    None are written without.
+    The file appears only once it is complete. A score or `has_answer` of None is omitted.
 
     Args:
-        path: ``.json`` becomes a list, any other name JSON lines; either with ``.gz``.
-        questions: each with its passages in rank order.
-        left_out: the count of the reader that the questions come from. What it holds at their
-            end follows them, so that scores are of all questions.
+        path: ``.json`` is written as a list, any other name as JSON lines; either with ``.gz``.
+        questions: each with its passages, best first.
+        left_out: counts of the reader of the questions. The questions left out are listed at the
+            end, so that scores can cover all questions.
 
     Returns:
-        How many questions were written, without those left out.
+        The number of questions written, excluding those left out.
 
     Raises:
         InputError: the file cannot be written.
@@ -220,7 +218,7 @@ def _plain(passage: Passage) -> dict[str, Any]:
 def _questions(
     path: PathLike, skips: ExclusionCounts, require_answers: bool
 ) -> Iterator[tuple[str, dict[str, Any], OpenQuestion]]:
-    """(place, record, question) of every usable question."""
+    """Yields (place, record, question) for every usable question."""
     check = IdCheck(skips)
     stem = file_stem(path)
     for number, place, record in _records(path):
@@ -242,9 +240,9 @@ def _questions(
 
 
 def _records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """(number from 1, place, object) of a list or of lines."""
+    """Yields (number from 1, place, object) for a JSON list or JSON lines."""
     if _first_character(path) != b"[":
-        # Numbers count questions, not lines, so that both layouts give the same ids.
+        # Count questions, not lines, so that both layouts give the same ids.
         for number, (line, record) in enumerate(iter_json_lines(path), start=1):
             yield number, f"{path}: line {line}", record
         return

@@ -1,13 +1,13 @@
-"""Reader for NarrativeQA, the summaries, in its official layout (Kocisky et al., 2018).
+"""Reader for NarrativeQA summaries in the official layout (Kocisky et al., 2018).
 
     qaps.csv                             questions, two answers each; `document_id`, `set`
     third_party/wikipedia/summaries.csv  a summary for each document
 
-Both are comma-separated with quoted fields, which may hold line breaks. The `*_tokenized`
-columns are read: ROUGE-L compares tokens, and answers and summaries are tokenised alike there.
+Both are comma-separated with quoted fields that may contain line breaks. The `*_tokenized` columns
+are used, because ROUGE-L compares tokens and they tokenise answers and summaries alike.
 
-The answers are free text that need not stand in the summary, so that Z is not a search for
-mentions: `add_rouge_mentions` finds the spans nearest to them (Min et al., 2019, section 4.1).
+The answers are free text that need not occur in the summary, so Z is not a search for mentions:
+`add_rouge_mentions` finds the most similar spans (Min et al., 2019, section 4.1).
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ _SETS = ("train", "valid", "test")
 def read_narrativeqa(
     folder: PathLike, split: str, *, skips: ExclusionCounts, lower: bool = True
 ) -> Iterator[ReadingExample]:
-    """Streams the questions of a split in the order of the file, each with its summary.
+    """Streams the questions of a split in file order, each with its summary.
 
-    An id is the document's id and the number of the question among those on the document, from
-    0. `golds` are the two answers in lower case, `aliases` is empty and `mentions` is None. The
-    summaries stay in memory (the official file has 5 MB).
+    Ids are the document's id and the number of the question on that document, from 0. `golds`
+    are the two answers in lower case, `aliases` is empty and `mentions` is None. All summaries
+    are kept in memory (5 MB in the official file).
 
     Args:
-        folder: holds `qaps.csv` and `third_party`.
+        folder: contains `qaps.csv` and `third_party`.
         split: "train", "valid" or "test".
         skips: counts what is left out, by id: empty question, no answer given, empty document.
-        lower: summaries and questions in lower case, as in the paper's released conversion.
+        lower: whether to lower-case summaries and questions, as in the paper's released
+            conversion.
 
     Raises:
         InputError: a file is missing, not UTF-8 or broken, lacks a column or a field, names an
-            unknown set, or holds a summary twice; a question's document has no summary; there
-            is no question in `split`. The message names file and line.
+            unknown set, or repeats a summary; a question's document has no summary; there is no
+            question in `split`. The message names file and line.
 
     Example:
         >>> import tempfile
@@ -73,18 +74,20 @@ def read_narrativeqa(
     summaries = _read_summaries(Path(folder, SUMMARIES), lower)
     file = Path(folder, QUESTIONS)
     columns = ("document_id", "set", "question_tokenized", *_ANSWERS)
-    on_document: Counter[str] = Counter()
-    found = False
+    question_counts: Counter[str] = Counter()
+    any_questions = False
     for number, record in _records(file, columns):
         document_id = record["document_id"]
-        example_id = f"{document_id}:{on_document[document_id]}"
-        on_document[document_id] += 1
+        example_id = f"{document_id}:{question_counts[document_id]}"
+        question_counts[document_id] += 1
         if record["set"] != split:
             continue
-        found = True
+        any_questions = True
         if document_id not in summaries:
             place = f"{file}: line {number}"
-            raise InputError(f"{place}: expected a document of {SUMMARIES}, found {document_id!r}")
+            raise InputError(
+                f"{place}: expected a document with a summary in {SUMMARIES}, found {document_id!r}"
+            )
         document = summaries[document_id]
         question = record["question_tokenized"].strip()
         answers = (record[name].strip().lower() for name in _ANSWERS)
@@ -94,7 +97,7 @@ def read_narrativeqa(
             continue
         question = question.lower() if lower else question
         yield ReadingExample(example_id, question, (document,), aliases=(), golds=golds)
-    if not found:
+    if not any_questions:
         raise InputError(f"{file}: expected questions with {split!r} under 'set', found none")
 
 
@@ -103,19 +106,19 @@ def add_rouge_mentions(
     rules: RougeRules | None = None,
     processes: int | None = None,
 ) -> Iterator[ReadingExample]:
-    """The examples with Z as their `mentions`: spans whose ROUGE-L with a gold is high.
+    """Adds Z as `mentions`: the spans with a high ROUGE-L to one of the golds.
 
-    Examples that follow one another on the same document share the work on it, so keep them
-    together, as the file has them. Z is of the whole document, before it is cut into windows.
+    Consecutive examples on the same document share work, so keep them together, as in the file.
+    Z covers the whole document, before it is cut into windows.
 
     Args:
-        examples: with one document each; not consumed much further than the one yielded.
-        rules: which spans; None for the argmax rule.
-        processes: find Z in so many, which import this package anew ("spawn"); None for the
-            calling process. The result is the same.
+        examples: with one document each; consumed only slightly ahead of what is yielded.
+        rules: which spans to select; None for the argmax rule.
+        processes: number of worker processes (spawned); None for the calling process. Does not
+            affect the result.
 
     Yields:
-        The examples, in their order; `mentions` is empty where no span is similar enough.
+        The examples, in order; `mentions` is empty if no span is similar enough.
 
     Raises:
         InputError: an example has several documents, or `processes` is less than 1.
@@ -123,12 +126,12 @@ def add_rouge_mentions(
     Example:
         >>> document = Document("d1", "mark runs a pirate radio .")
         >>> example = ReadingExample("d1:0", "what ?", (document,), (), ("a radio .",))
-        >>> [found] = add_rouge_mentions([example])
-        >>> [document.text[start:end] for _, start, end in found.mentions]
+        >>> [with_z] = add_rouge_mentions([example])
+        >>> [document.text[start:end] for _, start, end in with_z.mentions]
         ['a pirate radio .']
     """
     rules = rules or RougeRules()
-    groups = (list(some) for _, some in itertools.groupby(examples, key=_only_document))
+    groups = (list(group) for _, group in itertools.groupby(examples, key=_only_document))
     with_mentions = functools.partial(_with_mentions, rules=rules)
     for group in map_in_order(with_mentions, groups, processes=processes, chunk_size=1):
         yield from group
@@ -167,13 +170,16 @@ def _read_summaries(file: Path, lower: bool) -> dict[str, Document]:
     for number, record in _records(file, ("document_id", "set", "summary_tokenized")):
         document_id, text = record["document_id"], record["summary_tokenized"]
         if document_id in documents:
-            raise InputError(f"{file}: line {number}: second summary of document {document_id!r}")
+            raise InputError(
+                f"{file}: line {number}: expected one summary per document, found a second one "
+                f"for {document_id!r}"
+            )
         documents[document_id] = Document(document_id, text.lower() if lower else text)
     return documents
 
 
 def _records(file: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """(number of its last line from 1, the wanted columns) of every record, checked."""
+    """Yields (number of the last line from 1, wanted columns) for every record, checked."""
     rows = _rows(file)
     _, header = next(rows, (1, []))
     if missing := [column for column in wanted if column not in header]:
@@ -193,7 +199,7 @@ def _records(file: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, dict[st
 
 
 def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """(number of its last line from 1, fields) of every line of a CSV file that is not empty."""
+    """Yields (number of the last line from 1, fields) for every non-empty row of a CSV file."""
     reader = csv.reader(_lines(file), strict=True)
     try:
         for row in reader:

@@ -2,9 +2,9 @@
 
     {"question": "who wrote the iliad", "answer": ["Homer"]}
 
-one object a line. The files have no question ids, so the line's number makes one. Copies are
-around in which answers with an apostrophe turned the list into a string ("[Lord 's, 'pub']"), as
-Python writes a list, with the double quotes lost; `split_answers` takes it apart again.
+one object per line. The files have no question ids, so the line number serves as one. Some copies
+of the data contain lists as strings ("[Lord 's, 'pub']"), in Python's notation without the double
+quotes of answers with an apostrophe; `split_answers` parses them.
 """
 
 from __future__ import annotations
@@ -27,18 +27,17 @@ ANSWERS_AS_TEXT = "list of answers written as one string"
 def read_nq_open(
     path: PathLike, *, skips: ExclusionCounts, require_answers: bool = True
 ) -> Iterator[OpenQuestion]:
-    """Streams the questions of a file, in its order.
+    """Streams the questions of a file, in order.
 
-    A question's id is the file's name up to its last endings and the line's number from
-    1: ``NQ-open.dev#12``.
+    A question's id is the file's stem and the line number from 1: ``NQ-open.dev#12``.
 
     Args:
-        path: a ``.jsonl`` file, or the same with ``.gz``.
-        skips: counts what is left out, by id: empty question, no word left in the question
-            after normalisation, no answer given. Warned of, with the question kept: answers
-            that are one string, taken apart by `split_answers`.
-        require_answers: True leaves out questions without an answer. False, for
-            prediction, yields them with ``answers=()``.
+        path: a ``.jsonl`` file, optionally with ``.gz``.
+        skips: counts what is left out, by id: empty question, no word left after normalisation,
+            no answer given. Warning, with the question kept: answers written as one string,
+            split by `split_answers`.
+        require_answers: True leaves out questions without an answer. False, for prediction,
+            yields them with ``answers=()``.
 
     Raises:
         InputError: the file is missing or not in this layout, or a value has the wrong type.
@@ -55,9 +54,11 @@ def read_nq_open(
     for number, record in iter_json_lines(path):
         place = f"{path}: line {number}"
         if missing := [key for key in ("question", "answer") if key not in record]:
-            # A file for prediction may come without answers, never without questions.
+            # Files for prediction may lack answers, but never questions.
             if require_answers or "question" in missing:
-                raise InputError(f"{place}: expected 'question' and 'answer', no {missing[0]!r}")
+                raise InputError(
+                    f"{place}: expected 'question' and 'answer', found no {missing[0]!r}"
+                )
         question = get_field(record, "question", str, place) or ""
         id = f"{stem}#{number}"
         answers = _answers(record, place, id, skips)
@@ -68,13 +69,13 @@ def read_nq_open(
 
 
 def split_answers(text: str) -> tuple[str, ...]:
-    """The items of a list written as one string, whose double quotes were lost.
+    """Splits a list that was written as one string and lost its double quotes.
 
-    Python writes an item with an apostrophe in double quotes and any other in single
-    ones, so that what has no quotes must have an apostrophe. A piece between commas that
-    has none of either is therefore a part of its neighbour: of the one before if that
-    is without quotes itself, else of the one after. A piece that opens a quote and a later
-    one that closes it are one item with a comma inside. A text without brackets is one item.
+    Python writes items with an apostrophe in double quotes and others in single quotes, so an
+    item without quotes must contain an apostrophe. A piece between commas with neither quotes
+    nor an apostrophe is therefore part of the item before, if that has no quotes either, else of
+    the item after. A piece that opens a quote and a later one that closes it form one item with
+    a comma inside. A text without brackets is one item.
 
     Example:
         >>> split_answers("['pub', 'Cannes , France', Lord 's, Landry 's , Inc.]")
@@ -120,7 +121,7 @@ def _answers(
 
 
 def file_stem(path: PathLike) -> str:
-    """A file's name without the endings that say how it is written.
+    """Returns a file's name without `.gz`, `.jsonl` and `.json`.
 
     Example:
         >>> file_stem("data/NQ-open.dev.jsonl.gz")

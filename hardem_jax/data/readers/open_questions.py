@@ -1,4 +1,4 @@
-"""Questions that come without a document, as open-domain question answering has them."""
+"""Checks shared by readers of open-domain questions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPEATED = "question id occurs again"
 
 
 def defect_of(question: str, answers: tuple[str, ...], *, require_answers: bool) -> str | None:
-    """Why a question cannot be used, as a reason of `ExclusionCounts`; None if it can.
+    """Returns why a question cannot be used, as a reason of `ExclusionCounts`, or None.
 
     Example:
         >>> defect_of("?!", ("Rome",), require_answers=True)
@@ -30,7 +30,7 @@ def defect_of(question: str, answers: tuple[str, ...], *, require_answers: bool)
 
 
 class IdCheck:
-    """Warns of question ids that occur a second time, since predictions are keyed by them.
+    """Warns about repeated question ids, because predictions are keyed by id.
 
     Example:
         >>> skips = ExclusionCounts()

@@ -1,14 +1,14 @@
-"""Reader for the JSONL in which Min et al. (2019) released their open-domain data, Z included.
+"""Reader for the JSONL files of Min et al. (2019): open-domain questions with Z.
 
-One question a line:
+One question per line:
 
     {"id": "q1", "question": "Which city is the University of Washington in?",
      "context": [["It", "is", "in", "Seattle", ",", "Washington"], ["Founded", "in", "1861"]],
      "answers": [[{"text": "Seattle, Washington", "word_start": 3, "word_end": 5}], []],
      "final_answers": ["Seattle", "Seattle, Washington"]}
 
-`answers` has one list for each paragraph of `context`. `word_end` is the index of the
-answer's last word, *inclusive*: 3 to 5 above are three tokens.
+`answers` has one list for each paragraph of `context`. `word_end` is *inclusive*: 3 to 5 above are
+three tokens.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ def read_qa_hard_em(
 ) -> Iterator[ReadingExample]:
     """Streams the questions of a file in the released layout, with the given mentions.
 
-    A document is a paragraph's tokens joined by one space, with the id "question id#k", k
-    the paragraph's position in `context`. `golds` are `final_answers`, `aliases` those and
-    the distinct texts in `answers`. `mentions` is the Z of the file, mapped to
-    characters, in its order and with its repetitions; `()` if it gives none.
+    A document is a paragraph's tokens joined by spaces, with the id "question id#k", k being the
+    paragraph's position in `context`. `golds` are `final_answers`, `aliases` those and the
+    distinct texts in `answers`. `mentions` is the file's Z, mapped to characters, in its order
+    and with repetitions; `()` if it gives none.
 
-    A mention must hold its text, compared by letters and digits alone: case, accents,
-    spacing and punctuation differ between text and tokens in such data, and "&" is "and".
+    A mention must match its text in letters and digits only: case, accents, spacing and
+    punctuation differ between texts and tokens in this data, and "&" equals "and".
 
     Args:
-        file: the JSONL file, or the same with `.gz`.
-        skips: counts what is left out. Left out: no question id, empty question, no
-            answer given, no document left. Warned of: each empty paragraph.
-        require_answers: True leaves out questions with no answer text at all. False, for
+        file: the JSONL file, optionally with `.gz`.
+        skips: counts what is left out: no question id, empty question, no answer given, no
+            document left. Warning: each empty paragraph.
+        require_answers: True leaves out questions without any answer text. False, for
             prediction, yields them with `aliases=()` and `golds=()`.
 
     Raises:
-        InputError: with the line number: not this layout, a value of the wrong type, or a
-            mention outside its paragraph or not holding its text.
+        InputError: not this layout, a value of the wrong type, or a mention that is outside its
+            paragraph or does not match its text; names the line.
 
     Example:
         >>> import json, pathlib, tempfile
@@ -125,7 +125,7 @@ def _paragraphs(record: dict[str, Any], place: str) -> list[list[str]]:
 
 
 def _answers(record: dict[str, Any], paragraphs: int, place: str) -> list[list[dict[str, Any]]]:
-    """The answer entries of each paragraph; empty lists if the file gives none."""
+    """Returns the answer entries of each paragraph; empty lists if the file gives none."""
     answers = get_field(record, "answers", list, place)
     if answers is None:
         return [[] for _ in range(paragraphs)]
@@ -140,7 +140,7 @@ def _answers(record: dict[str, Any], paragraphs: int, place: str) -> list[list[d
 
 
 def _span(entry: dict[str, Any], tokens: list[str], place: str) -> tuple[int, int]:
-    """Character span (end exclusive) of an answer entry in the joined tokens, checked."""
+    """Returns the checked character span (end exclusive) of an answer in the joined tokens."""
     for key, kind in ("text", str), ("word_start", int), ("word_end", int):
         if get_field(entry, key, kind, place) is None:
             raise InputError(f"{place}: expected an answer with {key!r}, found one without")
@@ -151,9 +151,9 @@ def _span(entry: dict[str, Any], tokens: list[str], place: str) -> tuple[int, in
     if not _same_text(text, tokens[first : last + 1]):
         found = repr(" ".join(tokens[first : last + 1]))
         if last > first and _same_text(text, tokens[first:last]):
-            found += " (word_end must be the last word itself, not the one after it)"
+            found += " (word_end must be inclusive)"
         raise InputError(f"{place}: expected {text!r} at words {first} to {last}, found {found}")
-    start = sum(map(len, tokens[:first])) + first  # one space after each word before
+    start = sum(map(len, tokens[:first])) + first  # one space after each preceding word
     return start, start + len(" ".join(tokens[first : last + 1]))
 
 
@@ -165,6 +165,6 @@ def _same_text(text: str, tokens: list[str]) -> bool:
 
 
 def _letters(text: str) -> str:
-    """Letters and digits of `text`, without case and accents, "&" written out."""
+    """Returns the letters and digits of `text` without case or accents, with "&" as "and"."""
     folded = unicodedata.normalize("NFKD", text.replace("&", "and").casefold())
     return "".join(character for character in folded if character.isalnum())

@@ -1,12 +1,12 @@
-"""Reader for the layout of SQuAD (Rajpurkar et al., 2016), which Quoref and many others share.
+"""Reader for the SQuAD layout (Rajpurkar et al., 2016), also used by Quoref and many others.
 
     {"data": [{"title", "paragraphs": [{"context", "qas": [
         {"id", "question", "answers": [{"text", "answer_start"}, ...]}, ...]}, ...]}, ...]}
 
-The layout does not say what several answers to one question mean. In SQuAD they come
-from several annotators: any one is right. In Quoref (Dasigi et al., 2019) one annotator
-marked several spans and all of them together are the answer. Both occur with answers
-apart from one another, so the two cannot be told apart by looking: it is an argument.
+The layout does not define what several answers to one question mean. In SQuAD they come from
+several annotators and any one is correct. In Quoref (Dasigi et al., 2019) one annotator marked
+several spans that together form the answer. The files do not show which applies, so it is an
+argument.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ AnswersAre = Literal["alternatives", "all required"]
 
 @dataclass(frozen=True)
 class _Rules:
-    """What holds for every question of one file."""
+    """Options that apply to every question of a file."""
 
     answers_are: AnswersAre
     require_answers: bool
@@ -50,22 +50,22 @@ def read_squad_layout(
     answers_are: AnswersAre = "alternatives",
     require_answers: bool = True,
 ) -> Iterator[ReadingExample]:
-    """Streams the questions of a file in SQuAD's layout, each with its one paragraph.
+    """Streams the questions of a file in SQuAD's layout, each with its paragraph.
 
-    `golds` are the answer texts, `aliases` the distinct ones, `true_mention` the
-    first annotated answer. The document's id is "title#k", k counting the paragraphs of
-    that title from 0. One article is in memory at a time.
+    `golds` are the answer texts, `aliases` the distinct ones, `true_mention` the first annotated
+    answer. The document's id is "title#k", k counting the paragraphs of that title from 0. One
+    article is in memory at a time.
 
     Args:
-        file: the JSON file, or the same with `.gz`.
-        skips: counts what is left out. Left out: no question id, empty question, empty
-            document (each question on it), marked impossible (SQuAD 2.0), no answer given,
-            several answer spans required. Warned of, with the question kept and
-            `true_mention` None: `answer_start` absent or not where the answer's text stands.
-        answers_are: "alternatives" (SQuAD): any one answer is right. "all required" (Quoref):
-            a question with two or more distinct answer texts needs all of them, which no
-            single span gives, and is left out. To keep such questions, and score a
-            single one of their spans as right, read the file as "alternatives".
+        file: the JSON file, optionally with `.gz`.
+        skips: counts what is left out: no question id, empty question, empty document (each of
+            its questions), marked impossible (SQuAD 2.0), no answer given, several answer spans
+            required. Warning, with the question kept and `true_mention` None: `answer_start` is
+            missing or does not point to the answer's text.
+        answers_are: "alternatives" (SQuAD): any one answer is correct. "all required" (Quoref): a
+            question with several distinct answer texts needs all of them, so no single span can
+            answer it and it is left out. To keep such questions and score any one of their
+            spans as correct, use "alternatives".
         require_answers: True leaves out questions without an answer. False, for prediction,
             yields them with `aliases=()` and `golds=()`.
 
@@ -88,16 +88,16 @@ def read_squad_layout(
     """
     if answers_are not in get_args(AnswersAre):
         raise ValueError(
-            f"answers_are: expected one of {get_args(AnswersAre)}, got {answers_are!r}"
+            f"answers_are: expected one of {get_args(AnswersAre)}, found {answers_are!r}"
         )
     rules = _Rules(answers_are, require_answers, skips)
-    paragraphs_of: Counter[str] = Counter()
+    paragraph_counts: Counter[str] = Counter()
     for index, article in iter_json_items(file, "data"):
         place = f"{file}: item {index} of 'data'"
         title = get_field(article, "title", str, place) or f"article {index}"
         for number, paragraph in enumerate(_objects(article, "paragraphs", place)):
-            document_id = f"{title}#{paragraphs_of[title]}"
-            paragraphs_of[title] += 1
+            document_id = f"{title}#{paragraph_counts[title]}"
+            paragraph_counts[title] += 1
             yield from _examples(paragraph, document_id, f"{place}, paragraph {number}", rules)
 
 
@@ -140,7 +140,7 @@ def _example(
 
 
 def _answers(record: dict[str, Any], place: str) -> list[tuple[str, int | None]]:
-    """(text, start) of every answer that has a text."""
+    """Returns (text, start) for every answer with a text."""
     answers = get_field(record, "answers", list, place) or []
     expected = f"{place}: expected each element of 'answers' to be"
     pairs = []
@@ -159,17 +159,18 @@ def _first_mention(
     if not answers:
         return None
     text, start = answers[0]
-    # A negative start would count from the end, and could even match there.
+    # A negative start would count from the end and could even match there.
     if start is None or start < 0 or context[start : start + len(text)] != text:
         return None
     return 0, start, start + len(text)
 
 
 def _objects(record: dict[str, Any], key: str, place: str) -> list[dict[str, Any]]:
-    """The list of objects under `key`, which the layout cannot do without."""
+    """Returns the required list of objects under `key`."""
     values = get_field(record, key, list, place)
     if values is None:
-        found = ", ".join(map(repr, list(record)[:6])) or "no keys"
+        keys = ", ".join(map(repr, list(record)[:6]))
+        found = f"the keys {keys}" if keys else "no keys"
         raise InputError(f"{place}: expected a list under {key!r}, found {found}")
     expected = f"{place}: expected each element of {key!r} to be"
     return [check_kind(value, dict, expected) for value in values]

@@ -4,10 +4,10 @@
     evidence/wikipedia/*.txt   files of `EntityPages`
     evidence/web/**/*.txt      files of `SearchResults`
 
-The list that names a file decides its folder, in the Wikipedia files, the web files
-(which list both kinds) and the unfiltered files alike. `Domain` decides what is scored: a
-question with all of its documents ("Wikipedia"), or each document of a question on its
-own (any other domain), under the key ``QuestionId--Filename``.
+The list that names a file determines its folder, also in the web files (which list both kinds)
+and the unfiltered files. `Domain` determines what is scored: a question with all of its documents
+("Wikipedia"), or each document of a question separately (any other domain), under the key
+``QuestionId--Filename``.
 """
 
 from __future__ import annotations
@@ -44,34 +44,33 @@ def read_triviaqa(
     skips: ExclusionCounts,
     require_answers: bool = True,
 ) -> Iterator[ReadingExample]:
-    """Streams the examples of a TriviaQA file, as the official evaluator tells them apart.
+    """Streams the examples of a TriviaQA file, as defined by the official evaluator.
 
-    In the Wikipedia domain (and in a file that names no domain) an example is a question with
-    all of its documents, and its id the question's. In any other domain an example is a
-    question with one document, and its id ``QuestionId--Filename``. `Domain` follows the
-    questions, so the file is streamed twice.
+    In the Wikipedia domain (and in a file without `Domain`) an example is a question with all of
+    its documents, and its id is the question's. In any other domain an example is a question
+    with one document, and its id is ``QuestionId--Filename``. `Domain` comes after the questions,
+    so the file is streamed twice.
 
-    `golds` are those of the official evaluator, `NormalizedAliases` and `HumanAnswers`, as
-    they stand (the metric normalises them), `NormalizedValue` first, which is the one to show;
-    `aliases` are the distinct ones of them.
-    Aliases are lower-cased and free of punctuation, so the search for mentions has to
-    compare normalised words (`hardem_jax.solutions.spans` does).
-    A document's id is its path below `evidence_dir`.
+    `golds` are those of the official evaluator, `NormalizedAliases` and `HumanAnswers`,
+    unchanged (the metric normalises them), starting with `NormalizedValue`, which is the one to
+    display; `aliases` are the distinct ones. Aliases are lower-cased and without punctuation, so
+    the search for mentions must compare normalised words (`hardem_jax.solutions.spans` does).
+    A document's id is its path relative to `evidence_dir`.
 
     Args:
-        qa_file: `qa/*.json`, or the same with `.gz`.
-        evidence_dir: the folder that holds `wikipedia/` or `web/` or both.
-        skips: counts what is left out. Left out, with the example's id: no id, empty
-            question, no answer given, no document left; where an example has one document,
-            evidence file missing and empty document. Warned of, with the question kept:
-            each evidence file that is missing, not named at all, or empty.
-        require_answers: True leaves out questions without an answer. False, for prediction
-            on the test files, yields them with `aliases=()` and `golds=()`.
+        qa_file: `qa/*.json`, optionally with `.gz`.
+        evidence_dir: the folder that contains `wikipedia/` or `web/` or both.
+        skips: counts what is left out, by the example's id: no id, empty question, no answer
+            given, no document left; if examples have one document, also evidence file missing
+            and empty document. Warnings, with the question kept: each evidence file that is
+            missing, not named, or empty.
+        require_answers: True leaves out questions without an answer. False, for prediction on
+            the test files, yields them with `aliases=()` and `golds=()`.
 
     Raises:
-        InputError: the question file is missing or not in this layout, a value has the
-            wrong type, `evidence_dir` holds neither folder, a file name leads out of
-            the evidence folder, or an evidence file is not UTF-8 (at which byte).
+        InputError: the question file is missing or not in this layout, a value has the wrong
+            type, `evidence_dir` contains neither folder, a file name points outside the evidence
+            folder, or an evidence file is not UTF-8 (names the byte).
 
     Example:
         >>> import json, tempfile
@@ -90,7 +89,7 @@ def read_triviaqa(
     if not any(os.path.isdir(evidence / name) for name in _FOLDERS.values()):
         found = "neither" if os.path.isdir(evidence) else "no such folder"
         raise InputError(f"{evidence}: expected a folder with wikipedia/ or web/, found {found}")
-    one_document = _has_one_document_each(qa_file)
+    one_document = _scores_documents_separately(qa_file)
     for index, record in iter_json_items(qa_file, "Data"):
         place = f"{qa_file}: item {index} of 'Data'"
         yield from _examples(record, place, evidence, skips, require_answers, one_document)
@@ -101,16 +100,16 @@ def read_triviaqa_questions(
 ) -> Iterator[OpenQuestion]:
     """Streams the questions of a TriviaQA file without evidence, for TriviaQA-open.
 
-    Answers are the `Aliases` as people write them, `Value` first, and `HumanAnswers`, as DPR
-    and FiD have them. In `NormalizedAliases` punctuation became spaces, but the metric of the
-    open task deletes it: "O'Neill" in a passage would not equal the gold "o neill". They are
-    used where a question has no `Aliases`. Evidence files are not looked for.
+    Answers are the `Aliases` in their original spelling, starting with `Value`, and
+    `HumanAnswers`, as in DPR and FiD. `NormalizedAliases` replace punctuation by spaces, whereas
+    the metric of the open task deletes it: "O'Neill" in a passage would not match the gold
+    "o neill". They are used only if a question has no `Aliases`. Evidence files are not needed.
 
     Args:
-        qa_file: as for `read_triviaqa`; TriviaQA-open takes those of the unfiltered release.
-        skips: counts what is left out, by question id: no id, empty question, no word left
-            in the question after normalisation, no answer given. Warned of, with the
-            question kept: a question id that occurs again.
+        qa_file: as for `read_triviaqa`; TriviaQA-open uses those of the unfiltered release.
+        skips: counts what is left out, by question id: no id, empty question, no word left after
+            normalisation, no answer given. Warning, with the question kept: a repeated question
+            id.
         require_answers: as for `read_triviaqa`.
 
     Raises:
@@ -142,13 +141,13 @@ def read_triviaqa_questions(
         yield OpenQuestion(question_id, question, answers)
 
 
-def _has_one_document_each(qa_file: PathLike) -> bool:
-    """Whether each document of a question is scored on its own, as `Domain` says."""
+def _scores_documents_separately(qa_file: PathLike) -> bool:
+    """Returns whether, according to `Domain`, each document of a question is an example."""
     with open_bytes(qa_file) as stream:
         try:
             domains = list(ijson.items(JsonStream(stream, str(qa_file)), "Domain"))
         except (ijson.JSONError, UnicodeDecodeError):
-            return False  # Reading the questions reports where the file is broken.
+            return False  # reading the questions reports where the file is broken
     for domain in domains:
         check_kind(domain, str, f"{qa_file}: expected 'Domain' to be")
     return bool(domains) and domains[-1] != "Wikipedia"
@@ -178,16 +177,16 @@ def _examples(
     documents = []
     for folder, name in _pages(record, place) if one_document or not defect else ():
         key = f"{question_id}--{name}"
-        found = defect or _document(evidence / folder, name, place)
-        if isinstance(found, Document) and one_document:
-            yield ReadingExample(key, question, (found,), aliases, golds)
-        elif isinstance(found, Document):
-            documents.append(found)
+        document = defect or _document(evidence / folder, name, place)
+        if isinstance(document, Document) and one_document:
+            yield ReadingExample(key, question, (document,), aliases, golds)
+        elif isinstance(document, Document):
+            documents.append(document)
         elif one_document and name:
-            skips.add(found, key)
+            skips.add(document, key)
         else:
-            # The unfiltered files list search results without a file name as well.
-            skips.warn(found, f"{question_id}: {folder}/{name}")
+            # The unfiltered files also list search results without a file name.
+            skips.warn(document, f"{question_id}: {folder}/{name}")
     if one_document:
         return
     if defect or not documents:
@@ -214,27 +213,27 @@ def _normalized(answer: dict[str, Any], place: str) -> tuple[str, ...]:
 
 
 def _with_first(strings: tuple[str, ...], first: Any) -> tuple[str, ...]:
-    """The strings, the one that equals ``first`` before the others; scores do not change."""
+    """Moves the string that equals ``first`` to the front, which does not affect scores."""
     if first not in strings:
         return strings
-    at = strings.index(first)
-    return (first, *strings[:at], *strings[at + 1 :])
+    index = strings.index(first)
+    return (first, *strings[:index], *strings[index + 1 :])
 
 
 def _pages(record: dict[str, Any], place: str) -> Iterator[tuple[str, str]]:
-    """(folder, file name) of every page listed, each once; the name is empty if there is none."""
+    """Yields (folder, file name) of every listed page once; the name may be empty."""
     seen = set()
     for key, folder in _FOLDERS.items():
         for page in get_field(record, key, list, place) or []:
             page = check_kind(page, dict, f"{place}: expected each element of {key!r} to be")
             name = get_field(page, "Filename", str, place) or ""
-            if (folder, name) not in seen:  # the same page found twice adds no evidence
+            if (folder, name) not in seen:  # a page listed twice adds no evidence
                 seen.add((folder, name))
                 yield folder, name
 
 
 def _document(folder: Path, name: str, place: str) -> Document | str:
-    """A page, or why it cannot be used."""
+    """Returns a page, or the reason why it cannot be used."""
     path = _inside(folder, name, place)
     if not os.path.isfile(path):
         return MISSING_EVIDENCE
@@ -243,7 +242,7 @@ def _document(folder: Path, name: str, place: str) -> Document | str:
 
 
 def _inside(folder: Path, name: str, place: str) -> Path:
-    """`folder / name`, provided that `name` does not lead out of `folder`."""
+    """Returns `folder / name`; `name` must not point outside `folder`."""
     if Path(name).anchor or ".." in Path(name).parts:
-        raise InputError(f"{place}: expected a 'Filename' below {folder}, found {name!r}")
+        raise InputError(f"{place}: expected a 'Filename' inside {folder}, found {name!r}")
     return folder / name

@@ -17,7 +17,7 @@ from hardem_jax.errors import InputError
     [
         ("missing/report.json", "its folder does not exist"),
         ("folder", "expected the name of a file, found a folder"),
-        ("file/report.json", "expected a folder before the name, found a file|Not a directory"),
+        ("file/report.json", "to be a folder, found a file|Not a directory"),
         ("x" * 300, "File name too long"),
     ],
 )
@@ -141,7 +141,7 @@ def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path):
 def test_a_foreign_partial_folder_is_not_removed(tmp_path):
     (tmp_path / "out.partial").mkdir()
     (tmp_path / "out.partial" / "film.mkv").write_text("half")
-    with pytest.raises(InputError, match="out.partial: expected a folder that a killed run left"):
+    with pytest.raises(InputError, match="out.partial: expected a folder left by a killed run"):
         write(tmp_path / "out")
     assert set(contents(tmp_path)) == {"out.partial/film.mkv"}
 

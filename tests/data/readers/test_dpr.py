@@ -128,7 +128,7 @@ def test_a_broken_file_is_an_error_with_its_place(tmp_path, text, message):
 
 
 def test_num_passages_is_checked(tmp_path):
-    with pytest.raises(InputError, match="num_passages to be at least 1, found 0"):
+    with pytest.raises(InputError, match="num_passages: expected at least 1, found 0"):
         list(read_contexts(tmp_path / "a.json", num_passages=0, skips=ExclusionCounts()))
 
 

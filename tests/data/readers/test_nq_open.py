@@ -60,7 +60,7 @@ def test_prediction_needs_no_answers(read):
     ("line", "message"),
     [
         ("{", "line 1: expected a JSON object, found broken JSON"),
-        ('{"question": "who"}', "line 1: expected 'question' and 'answer', no 'answer'"),
+        ('{"question": "who"}', "line 1: expected 'question' and 'answer', found no 'answer'"),
         ('{"question": "who", "answer": [3]}', "line 1: .*'answer' to be a string, found an int"),
         ('{"question": ["who"], "answer": ["a"]}', "line 1: expected 'question' to be a string"),
     ],

@@ -142,7 +142,7 @@ def test_questions_without_answers_can_be_kept_for_prediction(read):
         (on_second(mention("1861", 3, 3)), "'1861' at words 3 to 3, found 'as'$"),
         (
             on_second(mention("1861", 2, 3)),
-            r"at words 2 to 3, found '1861 as' \(word_end must be the last word itself",
+            r"at words 2 to 3, found '1861 as' \(word_end must be inclusive\)",
         ),
         (question(answers=[[mention("$", 7, 7)], []]), r"'\$' at words 7 to 7, found '\.'"),
         (on_second(mention("&", 4, 4)), "'&' at words 4 to 4, found 'AT'"),

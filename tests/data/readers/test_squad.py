@@ -132,7 +132,7 @@ def test_what_several_answers_mean_is_an_argument(read):
     assert [e.golds for e in examples] == [("Rome",), ("Ole", "Rømer"), ("Rome", "Rome")]
     assert skips.total == 0
 
-    with pytest.raises(ValueError, match="answers_are: expected one of .* got 'any'"):
+    with pytest.raises(ValueError, match="answers_are: expected one of .* found 'any'"):
         read(answers_are="any")
 
 
@@ -151,7 +151,10 @@ def test_questions_without_answers_can_be_kept_for_prediction(read):
     ("articles", "message"),
     [
         ([3], "item 0 of 'data': expected an object, found an integer"),
-        ([{"title": "T"}], "item 0 of 'data': expected a list under 'paragraphs', found 'title'"),
+        (
+            [{"title": "T"}],
+            "item 0 of 'data': expected a list under 'paragraphs', found the keys 'title'",
+        ),
         ([{}], "expected a list under 'paragraphs', found no keys"),
         ([{"title": 1, "paragraphs": []}], "expected 'title' to be a string, found an integer"),
         ([{"paragraphs": {}}], "expected 'paragraphs' to be a list, found an object"),

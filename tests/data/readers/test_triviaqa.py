@@ -165,9 +165,9 @@ def test_questions_without_answers_can_be_kept_for_prediction(read):
         ([question(EntityPages={})], "expected 'EntityPages' to be a list, found an object"),
         ([question(EntityPages=["Rome.txt"])], "'EntityPages' to be an object, found a string"),
         ([question(EntityPages=[{"Filename": 3}])], "'Filename' to be a string, found an integer"),
-        ([question(EntityPages=[page("../secret.txt")])], "'Filename' below .*'../secret.txt'"),
-        ([question(EntityPages=[page("a/../../secret.txt")])], "expected a 'Filename' below"),
-        ([question(EntityPages=[page("/etc/hostname")])], "expected a 'Filename' below"),
+        ([question(EntityPages=[page("../secret.txt")])], "'Filename' inside .*'../secret.txt'"),
+        ([question(EntityPages=[page("a/../../secret.txt")])], "expected a 'Filename' inside"),
+        ([question(EntityPages=[page("/etc/hostname")])], "expected a 'Filename' inside"),
     ],
 )
 def test_wrong_types_and_escaping_names_are_errors(read, records, message):
