@@ -1,4 +1,4 @@
-"""``python -m experiments.quickstart``: the objectives on planted solutions."""
+"""Runs the quickstart: ``python -m experiments.quickstart``."""
 
 from experiments.quickstart.run import Quickstart
 from hardem_jax.cli.command import run_command

@@ -1,4 +1,4 @@
-"""The quickstart's second problem: which equation over the numbers is the true one?"""
+"""The quickstart's second problem: finding the true equation over the numbers of a passage."""
 
 import functools
 
@@ -28,7 +28,7 @@ from hardem_jax.tasks.equations import EquationTask
 
 
 def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings) -> Problem:
-    """Generate the corpus of `hardem_jax.data.planted.equations`."""
+    """Generates the corpus of `hardem_jax.data.planted.equations`."""
     tokenizer = planted_numeric_tokenizer(corpus)
     questions, dev_questions = (_generate(corpus, split) for split in ("train", "dev"))
     inputs, dev_inputs = (
@@ -74,9 +74,9 @@ def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings)
     return Problem(
         name="equations",
         title=f"Which equation? {corpus.num_dev} unseen questions",
-        scores={"em": "exact match (%)", "true z": "likeliest equation of Z is the true one (%)"},
+        scores={"em": "exact match (%)", "true z": "most likely equation in Z is true (%)"},
         settings=settings,
-        note="Without reading the question, the commonest difference is the best guess.",
+        note="Without reading the question, the best guess is the most common difference.",
         start=start,
         make_loss=make_loss,
         batches=batches,

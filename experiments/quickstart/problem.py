@@ -1,4 +1,4 @@
-"""What the quickstart needs to know of a planted problem, and how it trains on one."""
+"""`Problem`: a synthetic corpus with a small model, and how to train it."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -21,16 +21,16 @@ if TYPE_CHECKING:  # brings in matplotlib
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A generated corpus with a small model for it.
+    """A synthetic corpus with a small model for it.
 
     Attributes:
-        name: of the problem, one word.
-        title: of its table.
-        scores: metric -> what it says.
-        settings: how it is trained.
-        note: what to compare the scores with.
+        name: one word, for file names.
+        title: title of the table of results.
+        scores: metric -> its label.
+        settings: training settings.
+        note: a baseline for the scores, printed below the table.
         start: seed -> a module and its parameters.
-        make_loss: of the task.
+        make_loss: builds the task's loss.
         batches: seed -> the training batches.
         evaluate: module -> parameters -> metrics on unseen questions.
     """
@@ -46,7 +46,7 @@ class Problem:
     evaluate: Callable[[nnx.GraphDef], Callable[[Any], Mapping[str, float]]]
 
     def train(self, objective: Objective, *, seed: int, run_dir: Path) -> "History":
-        """One run; returns its evaluations."""
+        """Trains once and returns the evaluations."""
         settings = self.settings
         graphdef, params = self.start(seed)
         eval_every = max(1, settings.steps // 6)

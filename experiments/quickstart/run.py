@@ -1,10 +1,10 @@
-"""First-only, MML and hard EM on corpora whose true solutions are known: no download needed.
+"""Compares First-only, MML and hard EM on synthetic corpora with known true solutions.
 
-``python -m experiments.quickstart`` generates two corpora, one whose solutions are mentions
-of the answer and one whose solutions are equations, trains a small model from scratch with
-each objective through the same code as the real tasks, prints a table and saves the
-learning curves. Beside exact match it tells how often the likeliest solution in Z is the
-true one, which no real data set can tell for sure.
+``python -m experiments.quickstart`` needs no download. It generates two corpora, one whose
+solutions are mentions of the answer and one whose solutions are equations, trains a small model
+from scratch with each objective, using the same code as the real tasks, prints a table and saves
+the learning curves. In addition to exact match it reports how often the most likely solution in Z
+is the true one, which real data sets cannot show reliably.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Quickstart:
-    """Train small models with three objectives on generated questions and compare them.
+    """Train small models with three objectives on synthetic questions and compare them.
 
     Attributes:
-        problems: which of the two corpora.
+        problems: which corpora to use.
         spans: size and difficulty of the corpus of mentions.
         equations: size and difficulty of the corpus of equations.
-        seeds: one run of every objective for each.
-        spans_training, equations_training: of every run on them.
+        seeds: train each objective once per seed.
+        spans_training, equations_training: training settings for each corpus.
         out: folder for the figures.
     """
 
@@ -55,7 +55,7 @@ class Quickstart:
         require(self, "seeds", at_least=0, below=2**32)
 
     def run(self) -> None:
-        # What trains imports jax, for which help does not have to wait.
+        # Imported here because they import jax, which would slow down --help.
         from experiments.quickstart.equations import equation_problem
         from experiments.quickstart.spans import span_problem
 

@@ -1,4 +1,4 @@
-"""How the quickstart trains, as flags."""
+"""Training settings of the quickstart."""
 
 import dataclasses
 
@@ -8,13 +8,13 @@ from hardem_jax.tasks.config import Normalize, TaggerConfig
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How the runs on a problem are trained.
+    """Training settings for the corpus of mentions.
 
     Attributes:
-        steps: of a run.
-        batch_size: questions of a step.
-        learning_rate: peak of the schedule.
-        width: of the encoder; even.
+        steps: training steps per run.
+        batch_size: questions per step.
+        learning_rate: peak learning rate.
+        width: hidden size of the encoder; even.
     """
 
     steps: int = 300
@@ -30,10 +30,10 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class EquationSettings(Settings):
-    """How the runs on equations are trained.
+    """Training settings for the corpus of equations.
 
     Attributes:
-        normalize, no_tag_bias: of the tagger, see `hardem_jax.tasks.config.TaggerConfig`.
+        normalize, no_tag_bias: tagger options, see `hardem_jax.tasks.config.TaggerConfig`.
     """
 
     steps: int = 600

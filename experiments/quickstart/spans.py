@@ -1,4 +1,4 @@
-"""The quickstart's first problem: which mention of the answer is the true one?"""
+"""The quickstart's first problem: finding the true mention of the answer."""
 
 import functools
 from pathlib import Path
@@ -22,7 +22,7 @@ from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, make_span_loss
 
 
 def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Problem:
-    """Prepare the corpus of `hardem_jax.data.planted.spans` in ``folder``."""
+    """Prepares the corpus of `hardem_jax.data.planted.spans` in ``folder``."""
     data, dev = (_prepare(corpus, split, folder) for split in ("train", "dev"))
     longest = int(max(data.windows.sizes[:, 0].max(), dev.windows.sizes[:, 0].max()))
     shapes = BatchConfig(batch_size=settings.batch_size, buckets=(longest,), negatives=0)
@@ -49,9 +49,9 @@ def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Pro
     return Problem(
         name="spans",
         title=f"Which mention? {corpus.num_dev} unseen questions",
-        scores={"em": "exact match (%)", "true z": "likeliest mention is the true one (%)"},
+        scores={"em": "exact match (%)", "true z": "most likely mention is true (%)"},
         settings=settings,
-        note=f"Guessing one of the {people} people would be right in {100 / people:.0f} %.",
+        note=f"Guessing one of the {people} people is correct {100 / people:.0f} % of the time.",
         start=start,
         make_loss=make_span_loss,
         batches=batches,

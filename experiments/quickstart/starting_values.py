@@ -1,4 +1,4 @@
-"""Initial values for the small encoders of the quickstart."""
+"""Initialisation of the quickstart's small encoders."""
 
 import math
 from typing import Literal
@@ -10,7 +10,7 @@ from hardem_jax.models.encoders.bert import Bert, BertConfig
 
 
 def small_encoder(vocab_size: int, width: int, *, seed: int, look: Literal[1, -1] = 1) -> Bert:
-    """Two layers of two heads, started by `start_by_matching`, without dropout."""
+    """Builds an encoder of two layers with two heads, initialised by `start_by_matching`."""
     config = BertConfig(
         vocab_size=vocab_size,
         hidden_size=width,
@@ -29,22 +29,22 @@ def small_encoder(vocab_size: int, width: int, *, seed: int, look: Literal[1, -1
 def start_by_matching(
     encoder: Bert, *, seed: int, look: Literal[1, -1] = 1, gain: float = 1.3
 ) -> None:
-    """Initial values, in place, from which a small encoder learns to read within minutes.
+    """Initialises a small encoder in place so that it learns to read within minutes.
 
-    BERT's own initial values leave attention uniform, and a reader this small takes thousands of
-    steps, how many varies with the seed, to find out that it has to compare words at all: what
-    pretraining has long settled when a real task begins. So it is settled here by "mimetic"
-    initialisation (Trockman and Kolter, 2023). Words take one half of the hidden units, positions
-    as sines and cosines and token types the other; queries and keys are multiples of the identity,
-    but for a rotation, and values are copied. The first head then looks for the same word, in the
-    question too, the second at the next word or the one before. Nothing says which solution to
-    trust, and all weights are trained.
+    With BERT's own initialisation attention is uniform, and a reader this small needs thousands
+    of steps, varying with the seed, to discover that it has to compare words at all. A pretrained
+    encoder can already do that, so this "mimetic" initialisation (Trockman and Kolter, 2023)
+    provides it. Words take one half of the hidden units; positions, as sines and cosines, and
+    token types take the other. Queries and keys are multiples of the identity up to a rotation,
+    and values are copied. The first head then attends to the same word, also in the question, the
+    second to the next or previous word. Nothing reveals the true solution, and all weights are
+    trained.
 
     Args:
         encoder: two heads, unrolled layers.
-        seed: of the random part.
-        look: 1 for the next word, -1 for the one before.
-        gain: scale of queries and keys; larger means sharper attention.
+        seed: seed of the random part.
+        look: 1 for the next word, -1 for the previous one.
+        gain: scale of queries and keys; larger values sharpen attention.
     """
     width = encoder.config.hidden_size
     rng = np.random.default_rng(seed)
@@ -62,7 +62,7 @@ def start_by_matching(
 
     same = np.zeros((width, width))
     same[words, words] = same[sines, sines] = same[cosines, cosines] = 1
-    # From sine and cosine at one position to those at its neighbour: the angle sum identities.
+    # Maps sine and cosine at one position to those at the next by the angle sum identities.
     shift = look * frequencies
     neighbour = same.copy()
     neighbour[sines, sines] = neighbour[cosines, cosines] = np.cos(shift)
@@ -85,7 +85,7 @@ def start_by_matching(
 
 
 def _fill(table: nnx.Param, units: np.ndarray, values: np.ndarray) -> None:
-    """Set an embedding table to ``values`` in the hidden ``units``, 0 elsewhere."""
+    """Sets an embedding table to ``values`` in the hidden ``units`` and 0 elsewhere."""
     start = np.zeros(table.shape, np.float32)
     start[:, units] = 0.15 * values
     table[...] = start

@@ -1,1 +1,1 @@
-"""What commands do when something goes wrong: faults on real, short runs."""
+"""Robustness tests: fault injection, fuzzing and mutation testing."""

@@ -1,4 +1,4 @@
-"""A generated corpus in official layouts, small enough for runs of seconds."""
+"""A synthetic corpus in official layouts, small enough for runs of a few seconds."""
 
 import json
 from pathlib import Path
@@ -15,16 +15,16 @@ WORDS = ("who", "lives", "in", "met", "and", "saw", ".", "?", ",")
 
 
 def write_corpus(folder: Path, *, questions: int = 24) -> None:
-    """TriviaQA's files in ``triviaqa``, passages and questions for retrieval, and ``bert``.
+    """Writes TriviaQA's files, passages and questions for retrieval, and a tiny BERT.
 
     Args:
-        folder: to write; it is made.
-        questions: of the corpus, each with two pages.
+        folder: output folder, which is created.
+        questions: number of questions, each with two pages.
     """
     pages = folder / "triviaqa" / "evidence" / "wikipedia"
     pages.mkdir(parents=True)
     (folder / "triviaqa" / "qa").mkdir()
-    items, passages, asked = [], ["id\ttext\ttitle"], []
+    items, passages, rows = [], ["id\ttext\ttitle"], []
     for i in range(questions):
         place, person, other = PLACES[i % 8], PEOPLE[(i + i // 8) % 8], PEOPLE[(i + 3) % 8]
         text = f"{person} saw {other}. {person} lives in {place}. {other} met {person}."
@@ -32,7 +32,7 @@ def write_corpus(folder: Path, *, questions: int = 24) -> None:
         (pages / f"{i}-other.txt").write_text(f"{other} and Zed in {place}.", encoding="utf-8")
         passages.append(f"p{i}\t{text}\t{place}")
         question = f"Who lives in {place}?"
-        asked.append({"question": question, "answer": [person]})
+        rows.append({"question": question, "answer": [person]})
         items.append(
             {
                 "QuestionId": f"q{i}",
@@ -48,12 +48,12 @@ def write_corpus(folder: Path, *, questions: int = 24) -> None:
     content = {"Data": items, "Domain": "Wikipedia", "Version": 1.0}
     _write(folder / "triviaqa" / "qa" / "wikipedia-train.json", json.dumps(content))
     _write(folder / "passages.tsv", "\n".join(passages) + "\n")
-    _write(folder / "NQ-open.dev.jsonl", "".join(json.dumps(row) + "\n" for row in asked))
+    _write(folder / "NQ-open.dev.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     _write_bert(folder / "bert")
 
 
 def _write_bert(folder: Path) -> None:
-    """A random BERT of one layer with a vocabulary of whole words."""
+    """Writes a random one-layer BERT with a vocabulary of whole words."""
     folder.mkdir()
     words = (*WORDS, "zed", *map(str.lower, PEOPLE + PLACES))
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *words]

@@ -1,20 +1,19 @@
-"""Faults during training, evaluation and preparation: ``python -m experiments.robustness.faults``.
+"""Fault injection for commands: ``python -m experiments.robustness.faults``.
 
-Every fault is done to a real run on a tiny generated corpus: a signal, a full disk or a second
-process while a command runs, or damage to a file that a command reads. The same command then
-runs again undisturbed, and its results are compared with those of a run without the fault, byte
-by byte (parameters bit by bit). A table says how each fault ended. Signals and second processes
-meet a command at work: they come at a random time after it has taken its lock or said what it
-reads, and one that comes too late is tried again. While a second process runs, the first is
-paused::
+Faults are injected into real commands on a tiny synthetic corpus: a signal, a full disk or a second
+process while a command runs, or damage to a file that it reads. The same command then runs again
+undisturbed, and its results are compared byte by byte (parameters bit by bit) with those of a run
+without the fault. A table shows the outcomes. Signals and second processes hit a working command:
+they arrive at a random time after it has taken its lock or reported what it reads, and are tried
+again if they arrive too late. While a second process runs, the first is paused::
 
     python -m experiments.robustness.faults --out faults --count 200
     python -m experiments.robustness.faults --out faults --count 200 --only train evaluate
 
-A second call goes on where the first one stopped. A full disk is simulated by a limit on the size
-of files (``RLIMIT_FSIZE``), which needs no file system of its own: writes fail with EFBIG instead
-of ENOSPC. Each command runs in a process of its own, forked from one that has only imported the
-package, so that it starts at once.
+A second call continues where the first one stopped. A full disk is simulated by a limit on file
+sizes (``RLIMIT_FSIZE``), which needs no separate file system; writes fail with EFBIG instead of
+ENOSPC. Each command runs in its own process, forked from one that has already imported the
+package, so that it starts immediately.
 """
 
 import contextlib
@@ -58,12 +57,12 @@ FAULTS = (*SIGNALS, "full disk", "second process", *DAMAGES)
 GOOD = ("identical", "refused in one line", "continued with a warning")
 BAD = ("DIFFERENT", "SILENT", "TRACEBACK", "LEFTOVERS")
 MISSED = "missed the command"
-#: A command that is to wait for nothing and does not end is stopped.
-LONGEST = 300.0
-#: How often a fault that came too late is tried again.
+#: Commands that run longer, in seconds, are killed.
+TIMEOUT = 300.0
+#: Maximum number of attempts if a fault comes too late.
 ATTEMPTS = 20
 STREAMS = ("stdout", "stderr")
-#: What `evaluate` says where stderr is no terminal.
+#: What `evaluate` prints if stderr is not a terminal.
 PROGRESS = re.compile(r": reading \d+ \w+$")
 PIPE_SIZE = 2**20
 
@@ -73,7 +72,7 @@ _WINDOWS += ["--windows.max-question-tokens", "8"]
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How a process ended: its exit code (negative: the signal that killed it) and stderr."""
+    """A finished process: its exit code (if negative, the signal that killed it) and stderr."""
 
     code: int
     lines: tuple[str, ...]
@@ -88,7 +87,7 @@ class Ended:
 
 
 class Runner:
-    """Runs commands in processes that have imported the package already."""
+    """Runs commands in processes that have already imported the package."""
 
     def __init__(self, cache: Path) -> None:
         os.environ |= {
@@ -97,51 +96,51 @@ class Runner:
             "HF_HUB_OFFLINE": "1",
         }
         self._pipes: dict[Path, int] = {}
-        self._said: dict[Path, bytes] = {}
+        self._output: dict[Path, bytes] = {}
         self._context = multiprocessing.get_context("forkserver")
-        # Without threads of its own yet, which a fork would leave behind with their locks held;
-        # importing what indexes and builds data starts some.
+        # Not the modules that index and build data: they start threads, whose locks would stay
+        # held after a fork.
         self._context.set_forkserver_preload(["experiments.triviaqa", "hardem_jax.tasks.spans"])
 
     def start(self, argv: list[str], folder: Path, **options: Any) -> Any:
-        """A process of ``argv``, module first; its output is written to the folder."""
+        """Starts a process for ``argv``, module first, that writes its output to the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         for name in STREAMS:
-            # Pipes, which have room for what a limit on the size of files would cut.
+            # Pipes are not subject to the limit on file sizes.
             (folder / name).unlink(missing_ok=True)
             os.mkfifo(folder / name)
             pipe = os.open(folder / name, os.O_RDONLY | os.O_NONBLOCK)
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
             self._pipes[folder / name] = pipe
-            self._said[folder / name] = b""
+            self._output[folder / name] = b""
         process = self._context.Process(target=_child, args=(argv, folder), kwargs=options)
         process.start()
         return process
 
     def end(self, process: Any, folder: Path) -> Ended:
-        """Waits for a process; one that does not end is killed and counts as a traceback."""
-        process.join(LONGEST)
+        """Waits for a process; one that times out is killed and counts as a traceback."""
+        process.join(TIMEOUT)
         hung = process.exitcode is None
         if hung:
             process.kill()
             process.join()
         for name in STREAMS:
-            content = self.said(folder, name)
+            content = self.output(folder, name)
             os.close(self._pipes.pop(folder / name))
             (folder / name).unlink()
             (folder / name).write_bytes(content)
         lines = (folder / "stderr").read_text("utf-8", errors="replace").splitlines()
         if hung:
-            lines += [f"Traceback: did not end within {LONGEST:.0f} s"]
-        said = (line for line in lines if line.strip() and not PROGRESS.search(line))
-        return Ended(process.exitcode, tuple(said))
+            lines += [f"Traceback: did not end within {TIMEOUT:.0f} s"]
+        messages = (line for line in lines if line.strip() and not PROGRESS.search(line))
+        return Ended(process.exitcode, tuple(messages))
 
-    def said(self, folder: Path, name: str) -> bytes:
-        """What the process that writes to ``folder`` has written to a stream so far."""
+    def output(self, folder: Path, name: str) -> bytes:
+        """Returns what the process that writes to ``folder`` has written to a stream so far."""
         file = folder / name
         with contextlib.suppress(BlockingIOError):  # nothing new
-            self._said[file] += os.read(self._pipes[file], PIPE_SIZE)
-        return self._said[file]
+            self._output[file] += os.read(self._pipes[file], PIPE_SIZE)
+        return self._output[file]
 
     def run(self, argv: list[str], folder: Path, **options: Any) -> Ended:
         return self.end(self.start(argv, folder, **options), folder)
@@ -152,19 +151,19 @@ def _child(argv: list[str], folder: Path, *, limit: int | None = None, keep: boo
 
     Args:
         argv: module and arguments.
-        folder: for its output.
-        limit: of the size of a file, in bytes.
-        keep: write compiled programs to the cache; a process that is killed must not, since an
-            entry may be cut in two.
+        folder: folder for its output.
+        limit: limit on file sizes, in bytes.
+        keep: write compiled programs to the cache; a process that will be killed must not, since
+            it could leave an incomplete entry.
     """
     for stream, name in enumerate(STREAMS, start=1):
         with open(folder / name, "wb") as file:
             os.dup2(file.fileno(), stream)
-    # The old ones remember what kind of file they wrote to.
+    # Python's old stream objects remember what kind of file they wrote to.
     sys.stdout, sys.stderr = (open(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
-    # A shell ignores Ctrl-C in what it starts in the background, and its processes inherit that.
+    # Processes that a shell starts in the background inherit an ignored SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    import jax  # for which help does not have to wait
+    import jax  # imported here to keep --help fast
 
     seconds = 0.0 if keep else 1e9
     jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
@@ -180,12 +179,12 @@ class Subject:
 
     Attributes:
         make: folder -> the command that writes its results there.
-        lock: pattern in the folder of what exists while the command works; None for a command
-            without, which says on stderr that it begins.
-        needs: folders of the undisturbed state that the command reads or continues.
+        lock: pattern of a file in the folder that exists while the command works; None for a
+            command without a lock, which reports on stderr that it has started.
+        needs: folders of the undisturbed state that the command reads or resumes from.
         results: what to compare after it.
-        use: folder -> the command that reads results, for faults in files.
-        damaged: which files a fault may hit, as patterns in the folder.
+        use: folder -> the command that reads the results, for damaged files.
+        damaged: files that may be damaged, as patterns in the folder.
         used: what to compare after ``use``.
     """
 
@@ -255,22 +254,22 @@ def _corpus(folder: Path) -> Path:
     return folder.parent / "corpus"
 
 
-def files_of(*names: str) -> Callable[[Path], dict[str, bytes]]:
-    """The contents of files and of all files in folders, by path."""
+def file_contents(*names: str) -> Callable[[Path], dict[str, bytes]]:
+    """Returns a function that reads these files, and all files in these folders, by path."""
 
     def read(folder: Path) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         for name in names:
-            place = folder / name
-            files = [place] if place.is_file() else sorted(place.rglob("*"))
-            found |= {str(f.relative_to(folder)): f.read_bytes() for f in files if f.is_file()}
-        return found
+            path = folder / name
+            files = [path] if path.is_file() else sorted(path.rglob("*"))
+            contents |= {str(f.relative_to(folder)): f.read_bytes() for f in files if f.is_file()}
+        return contents
 
     return read
 
 
 def trained(folder: Path) -> dict[str, Any]:
-    """The parameters of a run, and its metrics without times."""
+    """Returns the parameters of a run and its metrics without timings."""
     import jax
 
     from hardem_jax.tasks.base import Trained
@@ -293,7 +292,7 @@ def trained(folder: Path) -> dict[str, Any]:
     return {**leaves, "metrics": metrics}
 
 
-PREDICTIONS = files_of("predictions.json")
+PREDICTIONS = file_contents("predictions.json")
 SUBJECTS: Mapping[str, Subject] = {
     "train": Subject(
         *(_train, "run/lock.json", ("prepared",), trained, _train),
@@ -304,23 +303,23 @@ SUBJECTS: Mapping[str, Subject] = {
         *(("run/best/**/*", "run/config.json", "run/tokenizer.json"), PREDICTIONS),
     ),
     "prepare": Subject(
-        *(_prepare, "prepared.partial/lock.json", (), files_of("prepared"), _evaluate),
+        *(_prepare, "prepared.partial/lock.json", (), file_contents("prepared"), _evaluate),
         *(("prepared/**/*",), PREDICTIONS),
     ),
     "index": Subject(
-        *(_index, "index.partial/lock.json", (), files_of("index"), _retrieve),
-        *(("index/**/*",), files_of("dev.jsonl")),
+        *(_index, "index.partial/lock.json", (), file_contents("index"), _retrieve),
+        *(("index/**/*",), file_contents("dev.jsonl")),
     ),
     "build": Subject(
-        *(_build, "built/*/*/lock.json", (), files_of("built"), _show),
-        *(("built/**/*",), files_of("output/stdout")),
+        *(_build, "built/*/*/lock.json", (), file_contents("built"), _show),
+        *(("built/**/*",), file_contents("output/stdout")),
     ),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One fault: which command, what happens to it, and the number that seeds its details."""
+    """One fault: the command, the kind of fault, and the number that seeds its details."""
 
     command: str
     fault: str
@@ -329,8 +328,8 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """How a fault ended: one of `GOOD` or `BAD` or `MISSED`, the most lines on stderr, and what
-    was said."""
+    """The outcome of a fault: one of `GOOD`, `BAD` or `MISSED`, the largest number of lines on
+    stderr, and the messages."""
 
     verdict: str
     lines: int
@@ -338,7 +337,7 @@ class Outcome:
 
 
 def cases(count: int, only: Collection[str]) -> list[Case]:
-    """The first faults in rounds over all commands and all kinds, those of some commands only.
+    """Returns the first `count` faults, cycling over kinds of faults and the commands in `only`.
 
     Example:
         >>> cases(1, ("train",)), len(cases(200, tuple(SUBJECTS)))
@@ -350,14 +349,14 @@ def cases(count: int, only: Collection[str]) -> list[Case]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Faults:
-    """Do faults to commands and tabulate how they end; exit code 1 if one ends badly.
+    """Inject faults into commands and tabulate the outcomes; exit code 1 if one is bad.
 
     Attributes:
-        out: folder for corpus, undisturbed results and the record of all faults.
-        count: faults, in rounds over the commands and the kinds of faults.
-        seed: of the details: when a signal comes, which byte of which file is damaged.
-        only: faults of these commands.
-        faults: faults of these kinds; all by default.
+        out: folder for the corpus, undisturbed results and the record of all faults.
+        count: number of faults, cycling over commands and kinds of faults.
+        seed: seed of the details: when a signal arrives, which byte of which file is damaged.
+        only: commands to test.
+        faults: kinds of faults to inject; all by default.
     """
 
     out: Path
@@ -389,8 +388,8 @@ class Faults:
 
 
 def table(outcomes: Mapping[Case, Outcome]) -> Table:
-    """Commands as columns, faults as rows: how often each ended how."""
-    result = Table(title="How faults ended")
+    """Tabulates the outcomes, with commands as columns and faults as rows."""
+    result = Table(title="Outcomes of faults")
     result.add_column("fault")
     columns = list(dict.fromkeys(case.command for case in outcomes))
     for name in columns:
@@ -406,10 +405,10 @@ def table(outcomes: Mapping[Case, Outcome]) -> Table:
 
 
 class Bench:
-    """A folder with a corpus, undisturbed results, and the faults that were done so far.
+    """A folder with a corpus, undisturbed results, and a record of the faults injected so far.
 
     Args:
-        folder: made on first use; absolute.
+        folder: absolute path; created on first use.
         seed: see `Faults`.
     """
 
@@ -431,7 +430,7 @@ class Bench:
         seconds = {}
         for name in ("prepare", "train", "evaluate", "index", "build"):
             subject = SUBJECTS[name]
-            # Twice, the second time to measure it with compiled programs.
+            # Run twice, to measure the time with a warm compilation cache.
             for folder in (self._folder / "first", self._clean):
                 output = folder / "output"
                 process = self._runner.start(subject.make(folder), output, keep=True)
@@ -446,7 +445,7 @@ class Bench:
         write_json(self._folder / "seconds.json", seconds)
 
     def outcome(self, case: Case) -> Outcome:
-        """How a fault ends; of one that was done before, what the record says."""
+        """Returns the outcome of a fault, from the record if it was injected before."""
         key = dataclasses.asdict(case)
         if self._record.is_file():
             for line in map(json.loads, self._record.read_text("utf-8").splitlines()):
@@ -457,7 +456,7 @@ class Bench:
         for attempt in range(ATTEMPTS):
             shutil.rmtree(self._work, ignore_errors=True)
             self._work.mkdir(parents=True)
-            # How long the command works depends on what else the machine does.
+            # How long the command runs depends on the load of the machine.
             longest = self._seconds[case.command] * 0.8**attempt
             if case.fault in DAMAGES:
                 outcome = self._damage(case, rng)
@@ -465,7 +464,7 @@ class Bench:
                 outcome = self._disturb(case, rng, longest)
             if outcome.verdict != MISSED:
                 break
-        if outcome.verdict == MISSED:  # another call may try again
+        if outcome.verdict == MISSED:  # not recorded, so another call may try again
             return outcome
         with self._record.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"case": key, "outcome": dataclasses.asdict(outcome)}) + "\n")
@@ -476,13 +475,13 @@ class Bench:
             shutil.copytree(self._clean / name, self._work / name)
 
     def _damage(self, case: Case, rng: random.Random) -> Outcome:
-        """Damages one file of the undisturbed results and runs the command that reads them."""
+        """Damages one file of the undisturbed results and runs the command that reads it."""
         subject = SUBJECTS[case.command]
         self._take(
             *(n for n in ("prepared", "run", "index", "built") if (self._clean / n).exists())
         )
-        found = {f for p in subject.damaged for f in self._work.glob(p) if f.is_file()}
-        files = sorted(f for f in found if f.stat().st_size)
+        matches = {f for p in subject.damaged for f in self._work.glob(p) if f.is_file()}
+        files = sorted(f for f in matches if f.stat().st_size)
         file = rng.choice(files)
         content = DAMAGES[case.fault](file.read_bytes(), rng)
         if content is None:
@@ -490,30 +489,31 @@ class Bench:
         else:
             file.write_bytes(content)
         ended = self._runner.run(subject.use(self._work), self._work / "output")
-        said = f"{file.relative_to(self._work)}: {' '.join(ended.lines[-2:])}"
+        messages = f"{file.relative_to(self._work)}: {' '.join(ended.lines[-2:])}"
         lines = len(ended.lines)
         if ended.code:
             named = any(file.name in line for line in ended.lines)
             refused = ended.code == 2 and not ended.traceback and named
-            return Outcome("refused in one line" if refused else "TRACEBACK", lines, said)
+            return Outcome("refused in one line" if refused else "TRACEBACK", lines, messages)
         same = subject.used(self._work) == self._result(case.command, used=True)
         if same and not ended.warned:
-            return Outcome("identical", lines, said)
-        return Outcome("continued with a warning" if same else "SILENT", lines, said)
+            return Outcome("identical", lines, messages)
+        return Outcome("continued with a warning" if same else "SILENT", lines, messages)
 
     def _disturb(self, case: Case, rng: random.Random, longest: float) -> Outcome:
-        """Disturbs the command in its first ``longest`` seconds of work, then runs it again."""
+        """Disturbs the command within ``longest`` seconds of work, then runs it again."""
         subject, output = SUBJECTS[case.command], self._work / "output"
         self._take(*subject.needs)
         argv, limit = subject.make(self._work), None
         if case.fault == "full disk":
-            # Somewhere in the largest file.
+            # The disk is full somewhere within the largest file.
             sizes = [
-                len(content) for content in files_of(*_WRITTEN[case.command])(self._clean).values()
+                len(content)
+                for content in file_contents(*_WRITTEN[case.command])(self._clean).values()
             ]
             limit = rng.randrange(max(sizes))
         process = self._runner.start(argv, output, limit=limit)
-        met, ends = True, []
+        hit, ends = True, []
         if case.fault != "full disk":
             self._wait_for_work(subject, process, self._work, output)
             process.join(rng.uniform(0, longest))
@@ -521,49 +521,50 @@ class Bench:
             _send(process, signal.Signals[case.fault])
         elif case.fault == "second process":
             _send(process, signal.SIGSTOP)
-            met = process.exitcode is None and self._at_work(subject, self._work, output)
-            if met:
+            hit = process.exitcode is None and self._at_work(subject, self._work, output)
+            if hit:
                 ends.append(self._runner.run(argv, self._work / "second"))
             _send(process, signal.SIGCONT)
         ends.append(self._runner.end(process, output))
         if case.fault in SIGNALS:
             number = signal.Signals[case.fault].value
-            met = ends[-1].code == (-number if case.fault == "SIGKILL" else 128 + number)
-        if not met:
+            hit = ends[-1].code == (-number if case.fault == "SIGKILL" else 128 + number)
+        if not hit:
             return Outcome(MISSED, 0, "")
-        most, said = (
+        most, messages = (
             max(len(e.lines) for e in ends),
             "; ".join(" ".join(e.lines[-2:]) for e in ends),
         )
         if any(end.traceback or end.code in (1, 2) and not end.lines for end in ends):
-            return Outcome("TRACEBACK", most, said)
+            return Outcome("TRACEBACK", most, messages)
         refused = all(end.code in (1, 2) for end in ends)
         leftovers = [] if case.fault == "SIGKILL" else list(self._work.rglob("*.partial"))
         if leftovers:
-            return Outcome("LEFTOVERS", most, f"{leftovers[0].name}: {said}")
+            return Outcome("LEFTOVERS", most, f"{leftovers[0].name}: {messages}")
         if case.fault != "second process" or refused:
             again = self._runner.run(argv, self._work / "again")
-            most, said = max(most, len(again.lines)), f"{said}; {' '.join(again.lines[-2:])}"
+            most = max(most, len(again.lines))
+            messages = f"{messages}; {' '.join(again.lines[-2:])}"
             if again.code or again.traceback:
-                return Outcome("TRACEBACK", most, said)
+                return Outcome("TRACEBACK", most, messages)
         same = subject.results(self._work) == self._result(case.command, used=False)
         if not same:
-            return Outcome("DIFFERENT", most, said)
+            return Outcome("DIFFERENT", most, messages)
         return Outcome(
-            "refused in one line" if any(e.lines for e in ends) else "identical", most, said
+            "refused in one line" if any(e.lines for e in ends) else "identical", most, messages
         )
 
     def _at_work(self, subject: Subject, folder: Path, output: Path) -> bool:
-        """Whether a command has begun to work, and if it has a lock, not ended."""
+        """Returns whether a command has started working (and holds its lock, if it has one)."""
         if subject.lock is not None:
             return any(folder.glob(subject.lock))
-        said = self._runner.said(output, "stderr").decode("utf-8", errors="replace")
-        return any(PROGRESS.search(line) for line in said.splitlines())
+        text = self._runner.output(output, "stderr").decode("utf-8", errors="replace")
+        return any(PROGRESS.search(line) for line in text.splitlines())
 
     def _wait_for_work(self, subject: Subject, process: Any, folder: Path, output: Path) -> None:
-        until = time.monotonic() + LONGEST
+        deadline = time.monotonic() + TIMEOUT
         while process.exitcode is None and not self._at_work(subject, folder, output):
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 return
             time.sleep(0.002)
 
@@ -575,7 +576,7 @@ class Bench:
         return self._expected[name, used]
 
 
-#: What a command writes, below its folder.
+#: What each command writes, relative to its folder.
 _WRITTEN: Mapping[str, tuple[str, ...]] = {
     "train": ("run",),
     "evaluate": ("predictions.json",),
@@ -591,8 +592,8 @@ def _send(process: Any, signum: signal.Signals) -> None:
 
 
 def _flipped(content: bytes, rng: random.Random) -> bytes:
-    place = rng.randrange(len(content))
-    return content[:place] + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :]
+    index = rng.randrange(len(content))
+    return content[:index] + bytes([content[index] ^ 1 << rng.randrange(8)]) + content[index + 1 :]
 
 
 if __name__ == "__main__":

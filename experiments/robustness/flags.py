@@ -1,4 +1,4 @@
-"""Every command of the experiment modules, and every number that one of its flags sets."""
+"""Lists every command of the experiment modules and every numeric flag."""
 
 import dataclasses
 import typing
@@ -44,11 +44,11 @@ COMMANDS = [
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """A field that holds numbers.
+    """A configuration field that holds numbers.
 
     Attributes:
-        owner: a legal instance of the configuration or command it belongs to.
-        name: of the field.
+        owner: a valid instance of the configuration or command it belongs to.
+        name: name of the field.
         hint: its annotation, such as ``int | None`` or ``tuple[float, ...]``.
     """
 
@@ -65,12 +65,12 @@ class Number:
         return float if "float" in str(self.hint) else int
 
     def set(self, value: float) -> Any:
-        """The owner with this value."""
+        """Returns the owner with this value."""
         return dataclasses.replace(self.owner, **{self.name: _content(self.hint, value)})
 
 
 def _content(hint: Any, value: float) -> Any:
-    """What the annotation describes, with this value wherever it has a number."""
+    """Returns an object of the annotated type with every number set to this value."""
     if hint in (int, float):
         return value
     if hint is str:
@@ -82,30 +82,30 @@ def _content(hint: Any, value: float) -> Any:
 
 
 def numbers() -> dict[str, Number]:
-    """All of them by "Class.field", those of nested configurations included."""
+    """Returns all numeric fields by "Class.field", including those of nested configurations."""
     return {
-        str(number): number for command in COMMANDS for number in _numbers(legal_instance(command))
+        str(number): number for command in COMMANDS for number in _numbers(valid_instance(command))
     }
 
 
-def legal_instance(kind: type) -> Any:
-    """An instance with the defaults, and something for what has none."""
+def valid_instance(kind: type) -> Any:
+    """Returns an instance with default values, and placeholders for required fields."""
     hints = typing.get_type_hints(kind)
     required = {
-        field.name: _something(hints[field.name])
+        field.name: _placeholder(hints[field.name])
         for field in dataclasses.fields(kind)
         if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
     }
     return kind(**required)
 
 
-def _something(hint: Any) -> Any:
+def _placeholder(hint: Any) -> Any:
     if dataclasses.is_dataclass(hint):
-        return legal_instance(typing.cast(type, hint))
+        return valid_instance(typing.cast(type, hint))
     if hint in (Path, str, int, float):
         return hint(1) if hint in (int, float) else hint("x")
     first = typing.get_args(hint)[0]
-    return (_something(first),) if typing.get_origin(hint) is tuple else _something(first)
+    return (_placeholder(first),) if typing.get_origin(hint) is tuple else _placeholder(first)
 
 
 def _numbers(owner: Any) -> Iterator[Number]:
@@ -117,7 +117,7 @@ def _numbers(owner: Any) -> Iterator[Number]:
             if dataclasses.is_dataclass(hint):
                 value = getattr(owner, field.name)
                 known = type(value) is hint
-                yield from _numbers(value if known else legal_instance(typing.cast(type, hint)))
+                yield from _numbers(value if known else valid_instance(typing.cast(type, hint)))
             elif hint in (int, float):
                 yield Number(owner, field.name, hints[field.name])
             else:

@@ -1,9 +1,8 @@
-"""Mutated input for every reader and command line: ``python -m experiments.robustness.fuzz``.
+"""Fuzzing of all readers and command lines: ``python -m experiments.robustness.fuzz``.
 
-Small files of every official layout are made on the spot and damaged at random: bytes, lines,
-values of JSON, columns. A reader may read what is left or raise `InputError` with a message of one
-printable line; anything else is a finding, printed with the name and the number that make the
-same input again::
+Small files in every official layout are generated and randomly damaged: bytes, lines, JSON values,
+columns. A reader may read what is left or raise `InputError` with a one-line printable message;
+anything else is a finding, printed with the name and the number that reproduce the input::
 
     python -m experiments.robustness.fuzz --count 100000 --seed 0
     python -m experiments.robustness.fuzz --targets drop --first 4711 --count 1
@@ -52,11 +51,11 @@ COMMAND_LINES = "command lines"
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A reader with files that it can read.
+    """A reader with valid files.
 
     Attributes:
         files: name -> content.
-        read: reads all of a folder.
+        read: reads all files of a folder.
     """
 
     files: Mapping[str, bytes]
@@ -65,14 +64,14 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """An input that ended in something else than a result or one line."""
+    """An input that caused something other than a result or a one-line error."""
 
     target: str
     number: int
     error: str
 
 
-# --- what is read --------------------------------------------------------------------------------
+# --- targets -------------------------------------------------------------------------------------
 
 
 def _json(content: Any) -> bytes:
@@ -105,8 +104,8 @@ def targets() -> dict[str, Target]:
     trivia = {"Question": "Which city?", "QuestionId": "q1", "EntityPages": [page],
               "Answer": {"NormalizedAliases": ["rome"], "HumanAnswers": ["Roma"]}}  # fmt: skip
     answer = {"text": "Rome", "answer_start": 7}
-    asked = {"id": "q1", "question": "Which city?", "answers": [answer], "is_impossible": False}
-    squad = [{"title": "Italy", "paragraphs": [{"context": "It was Rome.", "qas": [asked]}]}]
+    qa = {"id": "q1", "question": "Which city?", "answers": [answer], "is_impossible": False}
+    squad = [{"title": "Italy", "paragraphs": [{"context": "It was Rome.", "qas": [qa]}]}]
     mention = {"text": "Seattle, WA", "word_start": 1, "word_end": 3}
     released = {"id": "q1", "question": "Where?", "context": [["In", "seattle", ",", "wa"]],
                 "answers": [[mention]], "final_answers": ["Seattle, WA"]}  # fmt: skip
@@ -248,7 +247,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
         (folder / name).write_bytes(content)
 
 
-# --- what is done to it --------------------------------------------------------------------------
+# --- mutations -----------------------------------------------------------------------------------
 
 _TEXTS = ("", " ", "\x00", "\x1b[2J\u202e\u200b", "\ud800", "x" * 3000, "../../x", "e\u0301", "nan")
 _VALUES = (None, True, -1, 0, 10**30, 2**63, 1.5, -0.0, float("nan"), float("inf"), [], {}, [[]])
@@ -259,7 +258,7 @@ _LONG = (b"y" * 200_000, b"[" * 100_000, b'{"a":' * 20_000, b"9" * 6_000, b"\n" 
 
 
 def mutated(content: bytes, draw: random.Random) -> bytes:
-    """The content with some damage."""
+    """Returns the content with random damage."""
     if draw.random() < 0.5 and (damaged := _with_other_value(content, draw)) is not None:
         content = damaged
         if draw.random() < 0.7:
@@ -288,17 +287,17 @@ def _with_other_bytes(content: bytes, draw: random.Random) -> bytes:
         case 6 if draw.random() < 0.03:
             return content[:at] + draw.choice(_LONG) + content[at:]
         case 7:
-            # Another number, or a column more or less.
+            # Replaces a number, a delimiter or a line break.
             pattern = draw.choice((rb"\d+", rb"[\t,;]", rb"\n"))
-            places = [*re.finditer(pattern, content)]
-            if places:
-                place = draw.choice(places)
-                return content[: place.start()] + draw.choice(_INSERTS) + content[place.end() :]
+            matches = [*re.finditer(pattern, content)]
+            if matches:
+                match = draw.choice(matches)
+                return content[: match.start()] + draw.choice(_INSERTS) + content[match.end() :]
     return content[:at] + draw.choice(_INSERTS) + content[at:]
 
 
 def _with_other_value(content: bytes, draw: random.Random) -> bytes | None:
-    """JSON, or one line of JSON lines, with another value, key or length; None for what is none."""
+    """Changes a value, key or length in JSON or a line of JSON lines; None if it is not JSON."""
     lines = content.split(b"\n")
     line = draw.randrange(len(lines))
     try:
@@ -306,11 +305,11 @@ def _with_other_value(content: bytes, draw: random.Random) -> bytes | None:
     except (ValueError, RecursionError):
         return None
     value = copy.deepcopy(value)
-    places = list(_places(value))
-    if not places:
+    locations = list(_locations(value))
+    if not locations:
         return None
-    parent, key = draw.choice(places)
-    again = None
+    parent, key = draw.choice(locations)
+    duplicate = None
     match draw.randrange(6):
         case 0:
             del parent[key]
@@ -319,29 +318,30 @@ def _with_other_value(content: bytes, draw: random.Random) -> bytes | None:
         case 2 if isinstance(parent, dict):
             parent[draw.choice(_TEXTS)] = parent.pop(key)
         case 3 if isinstance(parent, dict):
-            again = json.dumps(key), json.dumps(draw.choice(_VALUES))
+            duplicate = json.dumps(key), json.dumps(draw.choice(_VALUES))
         case _:
             parent[key] = draw.choice((*_TEXTS, *_VALUES))
     text = json.dumps(value)
-    if again is not None:  # the key twice
-        text = text.replace(f"{again[0]}: ", f"{again[0]}: {again[1]}, {again[0]}: ", 1)
+    if duplicate is not None:
+        name, other = duplicate
+        text = text.replace(f"{name}: ", f"{name}: {other}, {name}: ", 1)
     lines[line] = text.encode()
     return b"\n".join(lines)
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """(container, key or index) of every value in a value."""
+def _locations(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields (container, key or index) of every nested value."""
     if isinstance(value, (dict, list)):
         for key in value if isinstance(value, dict) else range(len(value)):
             yield value, key
-            yield from _places(value[key])
+            yield from _locations(value[key])
 
 
 # --- command lines -------------------------------------------------------------------------------
 
 
 def command_line(draw: random.Random) -> tuple[Mapping[str, type], list[str]]:
-    """The commands of a module, and arguments for one of them, most of them wrong."""
+    """Returns the commands of a module and mostly invalid arguments for one of them."""
     commands = draw.choice(MODULES).COMMANDS
     name = draw.choice([*commands])
     arguments = [name]
@@ -361,14 +361,14 @@ _FLAGS = (
 )
 
 
-# --- the run -------------------------------------------------------------------------------------
+# --- command -------------------------------------------------------------------------------------
 
 
 class Fuzzer:
-    """Makes inputs by number and reads them.
+    """Generates inputs by number and reads them.
 
     Args:
-        seed: of all inputs.
+        seed: seed of all inputs.
     """
 
     def __init__(self, seed: int):
@@ -387,21 +387,21 @@ class Fuzzer:
         self._folder.cleanup()
 
     def read_whole(self, name: str) -> None:
-        """Reads a target's files as they are."""
+        """Reads a target's undamaged files."""
         self._targets[name].read(Path(self._folder.name, name))
 
     def try_input(self, name: str, number: int) -> tuple[bool, Finding | None]:
-        """Whether input ``number`` of a target was read, and what is wrong with how it ended."""
+        """Returns whether input ``number`` of a target was read, and a finding if there is one."""
         draw = random.Random(f"{self.seed} {name} {number}")
         attempt = self._flags if name == COMMAND_LINES else self._file
         try:
             attempt(name, draw)
         except InputError as error:
-            said = str(error)
-            if not said or len(said) > MAX_MESSAGE or printable(said) != said:
-                return False, Finding(name, number, f"message of another form: {said!r}")
+            message = str(error)
+            if not message or len(message) > MAX_MESSAGE or printable(message) != message:
+                return False, Finding(name, number, f"malformed message: {message!r}")
             return False, None
-        except Exception:  # what a reader must not raise
+        except Exception:  # anything else is a defect of the reader
             return False, Finding(name, number, traceback.format_exc(limit=-3))
         return True, None
 
@@ -420,7 +420,7 @@ class Fuzzer:
             value = draw.choice((-1, 0, 1, 2, 7, 10**9, 10**30, 0.5, -0.5, 1e308, *_VALUES[8:10]))
             try:
                 number.set(value if number.kind is float or isinstance(value, int) else 3)
-            except ValueError as error:  # objectives know no InputError; tyro prints both alike
+            except ValueError as error:  # raised by objectives; tyro prints both alike
                 raise InputError(str(error)) from error
             return
         commands, arguments = command_line(draw)
@@ -436,12 +436,12 @@ class Fuzz:
     """Feed damaged input to readers and command lines.
 
     Attributes:
-        count: inputs, over all targets.
-        seed: of the inputs.
+        count: number of inputs over all targets.
+        seed: seed of the inputs.
         minutes: stop after this time.
         first: number of the first input of each target.
-        targets: some of the targets; none for all.
-        shown: findings to print in full.
+        targets: targets to fuzz; all by default.
+        shown: number of findings to print in full.
     """
 
     count: int = 100_000
@@ -486,7 +486,7 @@ class Fuzz:
             )
         total = counts.total()
         print(f"{total} inputs of {len(counts)} targets: {read} read, {total - read} refused")
-        print(f"{len(findings)} ended in something else than one line")
+        print(f"{len(findings)} ended in something other than a one-line error")
         print(f"{total / seconds:.0f} inputs/s; peak memory {peak_mib():.0f} MiB")
         if findings:
             raise SystemExit(1)

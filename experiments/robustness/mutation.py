@@ -1,25 +1,25 @@
 """Mutation testing: ``python -m experiments.robustness.mutation``.
 
 Makes small changes to modules, one at a time, and runs the tests that call the changed function
-until one fails. A change that no test notices survives: a test is missing, or the code does
-nothing::
+until one fails. A change that no test notices survives: either a test is missing or the code has
+no effect::
 
     pip install mutmut
     python -m experiments.robustness.mutation --modules hardem_jax/losses.py \\
         --tests tests/test_losses.py tests/test_pitfalls.py --sample 100 --out losses.jsonl
 
-The operators are those of mutmut for numbers, strings, names, comparisons, arithmetic and boolean
-operators, conditional expressions, arguments left out, string methods, ``break`` and ``continue``.
-Those that put None in place of a value are left out, since any call fails on them. Added are pairs
-of functions (``SWAPS``), conditions forced either way and calls left out. Annotations and what
-belongs to an error message stay as they are, and so does code outside functions.
+The operators are mutmut's for numbers, strings, names, comparisons, arithmetic and boolean
+operators, conditional expressions, removed arguments, string methods, ``break`` and ``continue``.
+Those that replace a value by None are skipped, because almost any call fails on them. In addition,
+functions are swapped (``SWAPS``), conditions forced to be true or false, and calls removed.
+Annotations, error messages and code outside functions are not changed.
 
-A second call with the same ``--out`` goes on where the first one stopped. ``--again`` runs the
-survivors of the file again, after tests were added.
+A second call with the same ``--out`` continues where the first one stopped. ``--again`` runs the
+surviving mutants in the file again, after tests were added.
 
-One pytest session collects the tests. Each mutant runs in a forked child, where one function gets
-another ``__code__``, so that nothing is imported twice. JAX does not survive a fork once it has
-computed something: a test file must not make arrays while it is imported.
+One pytest session collects the tests. Each mutant runs in a forked child that replaces one
+function's ``__code__``, so that nothing is imported twice. JAX does not survive a fork once it has
+computed something, so test files must not create arrays at import time.
 """
 
 import contextlib
@@ -54,13 +54,13 @@ PAIRS = (
     *(("zeros_like", "ones_like"), ("startswith", "endswith"), ("match", "search")),
 )
 SWAPS = dict(PAIRS) | {b: a for a, b in PAIRS} | {"sorted": "list", "fullmatch": "match"}
-#: Operators of mutmut that put None in place of a value, or change the names of arguments.
-LEFT_OUT = {
+#: Operators of mutmut that replace a value by None or rename arguments.
+SKIPPED_OPERATORS = {
     *("operator_assignment", "operator_lambda", "operator_dict_arguments", "operator_match"),
 }
 #: Calls whose arguments are messages or types.
 MESSAGES = {"InputError", "ValueError", "TypeError", "warn", "print", "cast", "TypeVar"}
-#: As in pyproject.toml, but without options of pytest-xdist; children write to no terminal.
+#: As in pyproject.toml, but without pytest-xdist; children have no terminal.
 PYTEST = (
     "-qq -s --tb=no --no-summary -p no:cacheprovider --disable-plugin-autoload"
     " -o addopts= --import-mode=importlib"
@@ -73,11 +73,11 @@ class Mutant:
     """A module with one change.
 
     Attributes:
-        path: of the module, relative to the working directory.
+        path: path of the module, relative to the working directory.
         function: qualified name of the outermost function around the change.
-        source: the changed module.
-        line: of the change.
-        diff: of the change, without line numbers; names the mutant together with path and function.
+        source: source of the changed module.
+        line: line number of the change.
+        diff: the change, without line numbers; identifies the mutant with path and function.
     """
 
     path: str
@@ -92,7 +92,7 @@ class Mutant:
 
 
 def mutant(path: str, function: str, original: str, source: str) -> Mutant:
-    """The mutant with its line and diff."""
+    """Builds a mutant, computing its line and diff."""
     lines = [*difflib.unified_diff(original.splitlines(), source.splitlines(), lineterm="", n=1)]
     first = int(lines[2].split()[1][1:].split(",")[0]) + (not lines[3].startswith(("-", "+")))
     return Mutant(path, function, source, first, "\n".join(lines[3:]))
@@ -102,7 +102,7 @@ def mutant(path: str, function: str, original: str, source: str) -> Mutant:
 
 
 def mutants(path: str) -> tuple[list[Mutant], int]:
-    """The mutants of a module, and how many changes lie outside functions.
+    """Returns the mutants of a module, and the number of changes outside functions.
 
     Raises:
         InputError: mutmut is not installed, or the file is not Python.
@@ -115,7 +115,7 @@ def mutants(path: str) -> tuple[list[Mutant], int]:
         raise InputError(f"{path}: expected a Python module, found {error}") from None
     texts = [module.code_for_node(statement) for statement in module.body]
     begin = source.index("".join(texts))
-    found: dict[tuple[str, str, str], Mutant] = {}
+    unique: dict[tuple[str, str, str], Mutant] = {}
     outside = 0
     for statement, text in zip(module.body, texts, strict=True):
         end = begin + len(text)
@@ -126,21 +126,21 @@ def mutants(path: str) -> tuple[list[Mutant], int]:
             changed = module.code_for_node(statement.deep_replace(node, new))
             if changed != text and _compiles(changed):
                 one = mutant(path, function, source, source[:begin] + changed + source[end:])
-                found.setdefault(one.key, one)
+                unique.setdefault(one.key, one)
         begin = end
-    return [*found.values()], outside
+    return [*unique.values()], outside
 
 
 def _compiles(source: str) -> bool:
     try:
         compile(source, "changed", "exec")
-    except SyntaxError:  # a positional argument after a keyword, say
+    except SyntaxError:  # e.g. a positional argument after a keyword
         return False
     return True
 
 
 def _changes(node: Any, scope: str, in_function: bool) -> Iterator[tuple[str | None, Any, Any]]:
-    """(outermost function or None, node, its replacement) of every change below a node."""
+    """Yields (outermost function or None, node, replacement) for every change below a node."""
     cst = _library("libcst")
     if isinstance(node, cst.Annotation | cst.Import | cst.ImportFrom | cst.Decorator | cst.Raise):
         return
@@ -153,7 +153,7 @@ def _changes(node: Any, scope: str, in_function: bool) -> Iterator[tuple[str | N
     if isinstance(node, cst.ClassDef | cst.FunctionDef) and not in_function:
         scope = f"{scope}.{node.name.value}".lstrip(".")
     if isinstance(node, cst.FunctionDef):
-        # Defaults are computed when the module is imported.
+        # Defaults are evaluated at import time.
         for child in node.params.children if not in_function else ():
             yield from ((None, *change[1:]) for change in _changes(child, scope, True))
         yield from _changes(node.body, scope, True)
@@ -165,27 +165,27 @@ def _changes(node: Any, scope: str, in_function: bool) -> Iterator[tuple[str | N
 
 
 def _library(name: str) -> Any:
-    """mutmut or a library that comes with it."""
+    """Imports mutmut or one of its dependencies."""
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise InputError("mutmut is not installed: pip install mutmut") from None
+        raise InputError("mutmut is not installed; run `pip install mutmut`") from None
 
 
 def _name(node: Any) -> str:
-    """The last part of a dotted name, or nothing."""
+    """Returns the last part of a dotted name, or ''."""
     return getattr(getattr(node, "attr", node), "value", "")
 
 
 def _replacements(node: Any) -> Iterator[Any]:
     cst = _library("libcst")
     for kind, operator in _library("mutmut.mutation.mutators").mutation_operators:
-        if not isinstance(node, kind) or operator.__name__ in LEFT_OUT:
+        if not isinstance(node, kind) or operator.__name__ in SKIPPED_OPERATORS:
             continue
         made = [*operator(node)]
         if operator.__name__ == "operator_arg_removal":
             made = [new for new in made if len(new.args) < len(node.args)]
-        # Of strings the first change only; the others differ in case.
+        # Only the first change of a string; the others differ in case.
         yield from made[:1] if isinstance(node, cst.BaseString) else made
     if isinstance(node, cst.Call) and (swapped := SWAPS.get(_name(node.func))):
         yield node.with_deep_changes(getattr(node.func, "attr", node.func), value=swapped)
@@ -207,11 +207,11 @@ class Bench:
     """A pytest plugin that runs mutants instead of the tests.
 
     Args:
-        mutants: what to run, in order.
+        mutants: mutants to run, in order.
         report: called with each mutant, its result and the test that failed.
-        minutes: to stop after.
-        seconds: of tests for one mutant; one that outlives them has survived.
-        more: seconds that a mutant may take beyond five times what its tests took.
+        minutes: stop after this time.
+        seconds: time budget for the tests of one mutant; a mutant that passes them survives.
+        more: seconds that a mutant may take in addition to five times its tests' normal time.
     """
 
     def __init__(
@@ -240,14 +240,14 @@ class Bench:
         gc.freeze()  # so that children copy fewer pages
         rows = _in_child(lambda: self._traced(session.items), 1800)
         if not isinstance(rows, list):
-            found = rows or "no end within 30 minutes"
+            found = rows or "a timeout after 30 minutes"
             raise InputError(f"--tests: expected files that run in a fork, found {found}")
-        took = {session.items[number]: (seconds, called) for number, seconds, called in rows}
+        traces = {session.items[number]: (seconds, called) for number, seconds, called in rows}
         for one in self._mutants:
             if time.perf_counter() - begin > 60 * self._minutes:
                 break
             path = str(Path(one.path).resolve())
-            chosen, seconds = self._chosen(took, (path, one.function))
+            chosen, seconds = self._choose(traces, (path, one.function))
             target = functions.get((path, one.function))
             if target is None:
                 continue
@@ -257,24 +257,24 @@ class Bench:
                 target.__code__ = code
                 return self._run(chosen)
 
-            said = _in_child(test, 5 * seconds + self._more)
-            result = TIMEOUT if said is None else KILLED if said else SURVIVED
-            self._report(one, result, said or f"{len(chosen)} tests")
+            failed = _in_child(test, 5 * seconds + self._more)
+            result = TIMEOUT if failed is None else KILLED if failed else SURVIVED
+            self._report(one, result, failed or f"{len(chosen)} tests")
         return True
 
-    def _chosen(
-        self, took: Mapping[pytest.Item, tuple[float, set]], function: tuple[str, str]
+    def _choose(
+        self, traces: Mapping[pytest.Item, tuple[float, set]], function: tuple[str, str]
     ) -> tuple[list[pytest.Item], float]:
-        """Tests for a function, with their seconds: first those that called it, the quickest first.
+        """Returns tests for a function and their total seconds: its callers first, by duration.
 
-        Then the others of their files, since the first test calls what a fixture, a cache or a
-        compiled function keeps for the next.
+        The other tests of the same files follow, because a fixture, a cache or a compiled
+        function may call the function only in the first test.
         """
-        calling = {item for item, (_, called) in took.items() if function in called}
+        calling = {item for item, (_, called) in traces.items() if function in called}
         files = {item.path for item in calling}
         ranked = sorted(
-            (item not in calling, took[item][0], item.nodeid, item)
-            for item in took
+            (item not in calling, traces[item][0], item.nodeid, item)
+            for item in traces
             if item.path in files
         )
         chosen, total = [], 0.0
@@ -286,7 +286,7 @@ class Bench:
         return chosen, total
 
     def _functions(self) -> dict[tuple[str, str], types.FunctionType]:
-        """The functions of the modules, by file and qualified name."""
+        """Returns the functions of the modules, by file and qualified name."""
         return {
             (f.__code__.co_filename, f.__code__.co_qualname): f
             for f in gc.get_objects()
@@ -294,7 +294,7 @@ class Bench:
         }
 
     def _run(self, items: Sequence[pytest.Item]) -> str:
-        """The first test that fails, or nothing."""
+        """Returns the first test that fails, or ''."""
         for item, following in zip(items, [*items[1:], None], strict=True):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
@@ -302,8 +302,8 @@ class Bench:
         return ""
 
     def _traced(self, items: Sequence[pytest.Item]) -> list[tuple[int, float, set]]:
-        """Number, seconds and called functions of the tests that pass."""
-        found = []
+        """Returns number, seconds and called functions of every passing test."""
+        rows = []
         for number, (item, following) in enumerate(zip(items, [*items[1:], None], strict=True)):
             begin = time.perf_counter()
             with cProfile.Profile(subcalls=False, builtins=False) as profile:
@@ -314,12 +314,12 @@ class Bench:
                 for code in codes
                 if isinstance(code, types.CodeType) and code.co_filename in self._files
             }
-            found.append((number, time.perf_counter() - begin, called))
-        return [row for row in found if items[row[0]].nodeid not in self._failed]
+            rows.append((number, time.perf_counter() - begin, called))
+        return [row for row in rows if items[row[0]].nodeid not in self._failed]
 
 
 def _code(source: str, path: str, function: str) -> types.CodeType:
-    """The code of a function of a module, compiled."""
+    """Compiles a module and returns the code of one function."""
     queue = [compile(source, path, "exec")]
     for code in queue:
         if code.co_qualname == function:
@@ -329,16 +329,15 @@ def _code(source: str, path: str, function: str) -> types.CodeType:
 
 
 def _in_child(action: Callable[[], Any], seconds: float) -> Any:
-    """What an action returns in a forked process, or None if it takes longer.
+    """Runs an action in a forked process and returns its result.
 
-    Raises:
-        RuntimeError: the process died.
+    Returns None after `seconds`, and "a process that died" if the process dies.
     """
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(action, send))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of jax, about forks; it has computed nothing yet
+        warnings.simplefilter("ignore")  # jax warns about forks, but has computed nothing yet
         process.start()
     send.close()
     try:
@@ -348,9 +347,8 @@ def _in_child(action: Callable[[], Any], seconds: float) -> Any:
     finally:
         receive.close()
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(
-                int(process.pid or 0), signal.SIGKILL
-            )  # with the processes that tests started
+            # Includes processes that tests started.
+            os.killpg(int(process.pid or 0), signal.SIGKILL)
         process.join()
 
 
@@ -368,11 +366,11 @@ def run(
     report: Callable[[Mutant, str, str], None],
     **limits: float,
 ) -> None:
-    """Runs mutants with the tests of some files and with the examples in their modules.
+    """Runs mutants with tests and with the doctests of their modules.
 
     Args:
-        mutants: what to run, in order.
-        tests: files or folders.
+        mutants: mutants to run, in order.
+        tests: test files or folders.
         report: called with each mutant, its result (killed, survived or timeout) and a remark.
         limits: `minutes`, `seconds` and `more` of `Bench`.
 
@@ -391,17 +389,17 @@ def run(
 
 @dataclasses.dataclass(frozen=True)
 class Mutation:
-    """Change modules, one place at a time, and see whether their tests notice.
+    """Make small changes to modules, one at a time, and check whether tests notice.
 
     Attributes:
         modules: files, relative to the working directory.
         tests: files or folders of their tests.
-        out: JSON lines, one for each mutant that ran.
-        sample: mutants to draw at random.
-        seed: of the draw.
+        out: JSON lines file with one line per mutant that ran.
+        sample: number of randomly sampled mutants.
+        seed: seed of the sample.
         minutes: stop after this time.
-        seconds: of tests for one mutant, quickest first.
-        again: run the survivors in the file again.
+        seconds: time budget for the tests of one mutant, quickest first.
+        again: run the surviving mutants in the file again.
     """
 
     modules: tuple[str, ...]
@@ -420,7 +418,7 @@ class Mutation:
 
     def run(self) -> None:
         made = [mutants(path) for path in self.modules]
-        drawn = [one for found, _ in made for one in found]
+        drawn = [one for batch, _ in made for one in batch]
         total = len(drawn)
         random.Random(self.seed).shuffle(drawn)
         drawn = drawn[: self.sample]
@@ -443,10 +441,10 @@ class Mutation:
                 print(f"{one.path}:{one.line}: {one.function}, {row['remark']}\n{one.diff}\n")
         outside = sum(count for _, count in made)
         Console().print(table(total, [row for _, row in ran]))
-        print(f"{outside} changes outside functions were left out")
+        print(f"{outside} changes outside functions were skipped")
 
     def _rows(self) -> dict[tuple[str, str, str], dict[str, Any]]:
-        """Key of a mutant -> its last row, with its first result."""
+        """Returns the last row of every mutant by key, with its first result."""
         rows: dict[tuple[str, str, str], dict[str, Any]] = {}
         if self.out.exists():
             for line in self.out.read_text("utf-8").splitlines():
@@ -458,16 +456,23 @@ class Mutation:
 
 
 def table(total: int, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """How many mutants there are, ran and were killed, in the first run and in the last."""
-    made = Table(box=None)
-    for name in ("mutants", "run", "killed at first", "killed now", "of them timeouts", "survived"):
-        made.add_column(name, justify="right")
+    """Tabulates how many mutants exist, ran, and were killed in the first and the last run."""
+    result = Table(box=None)
+    for name in (
+        "mutants",
+        "run",
+        "killed at first",
+        "killed now",
+        "of which timeouts",
+        "survived",
+    ):
+        result.add_column(name, justify="right")
     first, now = ([row[name] for row in rows] for name in ("first", "now"))
     killed = len(rows) - now.count(SURVIVED)
     share = f" ({killed / len(rows):.0%})" if rows else ""
     counts = [total, len(rows), len(rows) - first.count(SURVIVED), f"{killed}{share}"]
-    made.add_row(*map(str, [*counts, now.count(TIMEOUT), now.count(SURVIVED)]))
-    return made
+    result.add_row(*map(str, [*counts, now.count(TIMEOUT), now.count(SURVIVED)]))
+    return result
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def test_the_command_lists_survivors_and_continues(folder):
     (folder / "test_boxes.py").write_text(TESTS.replace("count(1) == 0", "Box().larger(1) == 2"))
     third = command(folder, "--again")
     assert "+        return max(x, 3)" not in third.stdout
-    assert third.stdout.splitlines()[-1] == "0 changes outside functions were left out"
+    assert third.stdout.splitlines()[-1] == "0 changes outside functions were skipped"
 
 
 def survivors(folder):
