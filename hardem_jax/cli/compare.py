@@ -30,7 +30,7 @@ from hardem_jax.data.files import write_json, write_text
 from hardem_jax.errors import InputError, found_by, require
 from hardem_jax.locks import locked
 from hardem_jax.objectives import AnyObjective, Objective, label
-from hardem_jax.training.fingerprint import may_change, settings_of
+from hardem_jax.training.fingerprint import may_change, named_settings
 
 if TYPE_CHECKING:
     from hardem_jax.tasks.base import Trained
@@ -180,7 +180,7 @@ class CompareCommand(Setting):
         train = self._train(name, objective, seed)
         folder = train.out
         # Scores depend on more than the run itself, such as the number of training questions.
-        settings = settings_of(self) | train.settings(data)
+        settings = named_settings(self) | train.settings(data)
         final = folder / "final.json"
         if (scores := _recorded(final, settings)) is not None:
             return scores

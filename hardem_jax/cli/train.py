@@ -22,7 +22,7 @@ from hardem_jax.errors import InputError, require
 from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import Objective
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
-from hardem_jax.training.fingerprint import may_change, settings_of
+from hardem_jax.training.fingerprint import may_change, named_settings
 from hardem_jax.training.metrics_log import METRICS_FILE
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class TrainCommand(Setting):
         Args:
             data: see `hardem_jax.tasks.base.Start`.
         """
-        return settings_of(self) | {f"contents of {name}": text for name, text in data.items()}
+        return named_settings(self) | {f"contents of {name}": text for name, text in data.items()}
 
     def run(self) -> None:
         import jax

@@ -18,11 +18,11 @@ _KINDS = {str: "a string", int: "an integer", float: "a number", bool: "true or 
 _KINDS |= {list: "a list", dict: "an object", type(None): "null"}
 
 
-def kind_of(value: object) -> str:
+def json_type(value: object) -> str:
     """Returns the JSON name of the type of `value`, for messages.
 
     Example:
-        >>> kind_of([1, 2]), kind_of(None)
+        >>> json_type([1, 2]), json_type(None)
         ('a list', 'null')
     """
     return _KINDS.get(type(value), type(value).__name__)
@@ -63,7 +63,7 @@ def check_kind(value: object, kind: type[T], expected: str) -> T:
             `\\uXXXX` escape), which no tokeniser accepts.
     """
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise InputError(f"{expected} {_KINDS[kind]}, found {kind_of(value)}")
+        raise InputError(f"{expected} {_KINDS[kind]}, found {json_type(value)}")
     if isinstance(value, str) and not value.isascii():
         try:
             value.encode("utf-8")

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import ijson
 
-from hardem_jax.data.json_fields import kind_of
+from hardem_jax.data.json_fields import json_type
 from hardem_jax.errors import LARGEST, InputError, found_by
 
 PathLike = str | os.PathLike[str]
@@ -255,7 +255,7 @@ def parse_json_items(stream: Utf8Stream, key: str) -> Iterator[tuple[int, dict[s
     for index, item in enumerate(ijson.items(stream, f"{key}.item", use_float=True)):
         if not isinstance(item, dict):
             place = f"{stream.name}: item {index} of {key!r}"
-            raise InputError(f"{place}: expected an object, found {kind_of(item)}")
+            raise InputError(f"{place}: expected an object, found {json_type(item)}")
         yield index, item
 
 
@@ -310,7 +310,9 @@ def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
         with json_errors(checked, lambda: f"{count} entries"):
             for key, value in ijson.kvitems(checked, "", use_float=True):
                 if not isinstance(value, dict):
-                    raise InputError(f"{path}: {key!r}: expected an object, found {kind_of(value)}")
+                    raise InputError(
+                        f"{path}: {key!r}: expected an object, found {json_type(value)}"
+                    )
                 count += 1
                 yield key, value
     if count == 0:
@@ -391,5 +393,5 @@ def _parse(text: str, place: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # absurd numbers, absurd nesting
         raise InputError(f"{place}: expected a JSON object, cannot be parsed: {error}") from error
     if not isinstance(record, dict):
-        raise InputError(f"{place}: expected an object, found {kind_of(record)}")
+        raise InputError(f"{place}: expected an object, found {json_type(record)}")
     return record

@@ -136,7 +136,7 @@ def _tsv_rows(path: PathLike, limit: int, skips: ExclusionCounts) -> Iterator[Ra
 
 
 class _Lines:
-    """Numbered lines of a file as text, some of which can be given back."""
+    """Reads numbered lines of text, and can take lines back."""
 
     def __init__(self, stream: Any, name: str):
         self._stream, self._name = stream, name

@@ -146,7 +146,9 @@ class Retriever:
             return ranked
         by_article = self._articles.score_all(question)
         articles = top_k(by_article, self.config.articles)
-        candidates = np.sort(np.concatenate([self.store.passages_of(int(a)) for a in articles]))
+        candidates = np.sort(
+            np.concatenate([self.store.article_passages(int(a)) for a in articles])
+        )
         if self.config.method == "articles":
             scores = self._passages.score(question, candidates)
         else:

@@ -65,7 +65,7 @@ def build_store(
         ...     _ = Path(folder, "a.tsv").write_text("\\n".join(rows).replace("_", "\\t"))
         ...     skips = ExclusionCounts()
         ...     store = build_store(Path(folder, "a.tsv"), Path(folder, "store"), skips=skips)
-        ...     store[1], store.passages_of(0).tolist()
+        ...     store[1], store.article_passages(0).tolist()
         (Passage(id='9', title='Rome', text='It has hills.', score=None, has_answer=None), [0, 1])
     """
     digest = file_digest(source)
@@ -172,7 +172,7 @@ class PassageStore(Sequence[Passage]):
         """Returns the title of an article."""
         return self._titles[article]
 
-    def passages_of(self, article: int) -> np.ndarray:
+    def article_passages(self, article: int) -> np.ndarray:
         """Returns the passages of an article in file order, ``[P]`` int32."""
         start = int(self._article_ends[article - 1]) if article else 0
         return self._by_article[start : int(self._article_ends[article])]
@@ -185,5 +185,5 @@ class PassageStore(Sequence[Passage]):
     def articles(self) -> Iterator[str]:
         """Yields the title and all texts of every article."""
         for article in range(self.num_articles):
-            texts = (self._texts[int(index)] for index in self.passages_of(article))
+            texts = (self._texts[int(index)] for index in self.article_passages(article))
             yield "\n".join((self._titles[article], *texts))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from hardem_jax.checksums import has_checksums, verify_checksums
-from hardem_jax.data.json_fields import kind_of
+from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.errors import InputError
 
@@ -103,7 +103,7 @@ class RunConfig:
 
     def _object(self, content: Mapping[str, Any], name: str) -> dict[str, Any]:
         if not isinstance(value := content.get(name), dict):
-            found = kind_of(value) if name in content else "nothing"
+            found = json_type(value) if name in content else "nothing"
             raise InputError(f"{self.place}: expected an object under {name!r}, found {found}")
         return value
 

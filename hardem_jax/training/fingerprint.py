@@ -29,13 +29,13 @@ def may_change(because: str, **field: Any) -> Any:
         ... class Config:
         ...     rate: float = 0.1
         ...     progress: bool = may_change("only shown", default=True)
-        >>> settings_of(Config(progress=False))
+        >>> named_settings(Config(progress=False))
         {'rate': '0.1'}
     """
     return dataclasses.field(metadata={_MAY_CHANGE: because}, **field)
 
 
-def settings_of(config: Any, name: str = "") -> dict[str, str]:
+def named_settings(config: Any, name: str = "") -> dict[str, str]:
     """Returns the fields of a dataclass as text by dotted name, with the type of nested ones.
 
     Args:
@@ -50,7 +50,7 @@ def settings_of(config: Any, name: str = "") -> dict[str, str]:
         ... class Config:
         ...     objective: HardEM
         ...     buckets: tuple[int, ...] = (64, 128)
-        >>> settings_of(Config(HardEM(2.0)))
+        >>> named_settings(Config(HardEM(2.0)))
         {'objective': 'HardEM', 'objective.tau': '2.0', 'buckets': '[64, 128]'}
     """
     if not dataclasses.is_dataclass(config) or isinstance(config, type):
@@ -59,7 +59,7 @@ def settings_of(config: Any, name: str = "") -> dict[str, str]:
     for field in dataclasses.fields(config):
         if _MAY_CHANGE not in field.metadata:
             dotted = f"{name}.{field.name}" if name else field.name
-            settings |= settings_of(getattr(config, field.name), dotted)
+            settings |= named_settings(getattr(config, field.name), dotted)
     return settings
 
 
@@ -126,5 +126,5 @@ def _shown(text: str | None) -> str:
 
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return settings_of(value)
+        return named_settings(value)
     return str(value)

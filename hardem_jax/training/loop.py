@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.devices.distributed import is_primary, primary_decides
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
-from hardem_jax.training.fingerprint import settings_of
+from hardem_jax.training.fingerprint import named_settings
 from hardem_jax.training.metrics_log import RunLog
 from hardem_jax.training.optimizer import (
     OptimizerConfig,
@@ -31,7 +32,7 @@ from hardem_jax.training.optimizer import (
     make_optimizer,
 )
 from hardem_jax.training.run_progress import RunProgress
-from hardem_jax.training.state import TrainState, init_state, shardings_of
+from hardem_jax.training.state import TrainState, current_shardings, init_state
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
 from hardem_jax.training.stopping import StopSignals, stop_signals
 
@@ -151,10 +152,10 @@ def train(
     step = make_train_step(
         all_gather_params(loss_fn, mesh), transform, schedule, accumulate=accumulate
     )
-    train_step = compile_train_step(step, mesh, shardings_of(state))
+    train_step = compile_train_step(step, mesh, current_shardings(state))
     settings = {
-        **settings_of(config, "loop"),
-        **settings_of(optimizer, "optimizer"),
+        **named_settings(config, "loop"),
+        **named_settings(optimizer, "optimizer"),
         "accumulate": str(accumulate),
         **(fingerprint or {}),
     }
@@ -178,8 +179,17 @@ def train(
             on_new_run()
         log = RunLog(directory, config, int(state.step), progress, began)
         with contextlib.closing(log):
-            inputs = _Inputs(batches, mesh, accumulate, log)
-            run = _Run(train_step, inputs, evaluate, config, checkpoints, progress, log, stop)
+            run = _Run(
+                train_step=train_step,
+                batches=batches,
+                place=functools.partial(place_batch, mesh=mesh, accumulate=accumulate),
+                evaluate=evaluate,
+                config=config,
+                checkpoints=checkpoints,
+                progress=progress,
+                log=log,
+                stop=stop,
+            )
             state = run.finish(state, example_batches)
     if run.stopping:
         raise stop.stopped(
@@ -209,51 +219,13 @@ def _locked_folder(directory: Path) -> Iterator[None]:
         yield
 
 
-@dataclasses.dataclass(frozen=True)
-class _Inputs:
-    """Reads batches and places them on the mesh."""
-
-    batches: grain.DatasetIterator
-    mesh: Mesh
-    accumulate: int
-    log: RunLog
-
-    def compile(
-        self, train_step: Any, state: TrainState, example_batches: Sequence[Mapping[str, Any]]
-    ) -> float:
-        """Compiles the step for these shapes while batches are prefetched; returns seconds."""
-        began = time.monotonic()
-        if not example_batches:
-            return 0.0
-        with self.log.paused():
-            self.batches.start_prefetch()
-            placed = [self._place(split_ids(example)[1]) for example in example_batches]
-            lowered = [train_step.lower(state, arrays) for arrays in placed]
-            # XLA releases the GIL while compiling, so threads are enough.
-            with ThreadPoolExecutor(min(len(lowered), os.cpu_count() or 1)) as pool:
-                list(pool.map(lambda step: step.compile(), lowered))
-        return time.monotonic() - began
-
-    def next(self) -> tuple[list[str], Any]:
-        """Returns example ids and placed arrays of the next batch, timed as input wait.
-
-        Raises:
-            StopIteration: if there are no more batches.
-        """
-        with self.log.waiting():
-            ids, arrays = split_ids(next(self.batches))
-            return ids, self._place(arrays)
-
-    def _place(self, arrays: Mapping[str, Any]) -> Any:
-        return place_batch(arrays, self.mesh, accumulate=self.accumulate)
-
-
-@dataclasses.dataclass
+@dataclasses.dataclass(kw_only=True)
 class _Run:
     """A run in progress; `finish` is the training loop."""
 
     train_step: Any
-    inputs: _Inputs
+    batches: grain.DatasetIterator
+    place: Callable[[Mapping[str, Any]], Any]
     evaluate: Evaluate
     config: LoopConfig
     checkpoints: RunCheckpoints
@@ -262,9 +234,7 @@ class _Run:
     stop: StopSignals
     stopping: bool = False
 
-    def finish(
-        self, state: TrainState, example_batches: Sequence[Mapping[str, Any]] = ()
-    ) -> TrainState:
+    def finish(self, state: TrainState, example_batches: Sequence[Mapping[str, Any]]) -> TrainState:
         """Runs the remaining steps; `step` counts updates, including the current one."""
         config, first = self.config, int(state.step) + 1
         if self._evaluation_due(first - 1):  # the run was stopped before or during this evaluation
@@ -272,7 +242,7 @@ class _Run:
         if self.stopping or self.progress.stopped_early or first > config.num_steps:
             return state
         with self.stop.immediately():
-            compiling = self.inputs.compile(self.train_step, state, example_batches)
+            compiling = self._compile_ahead(state, example_batches)
         pending = None
         for step in range(first, config.num_steps + 1):
             began = time.monotonic()
@@ -299,6 +269,22 @@ class _Run:
                 break
         return state
 
+    def _compile_ahead(
+        self, state: TrainState, example_batches: Sequence[Mapping[str, Any]]
+    ) -> float:
+        """Compiles the step for these shapes while batches are prefetched; returns seconds."""
+        began = time.monotonic()
+        if not example_batches:
+            return 0.0
+        with self.log.paused():
+            self.batches.start_prefetch()
+            placed = [self.place(split_ids(example)[1]) for example in example_batches]
+            lowered = [self.train_step.lower(state, arrays) for arrays in placed]
+            # XLA releases the GIL while compiling, so threads are enough.
+            with ThreadPoolExecutor(min(len(lowered), os.cpu_count() or 1)) as pool:
+                list(pool.map(lambda step: step.compile(), lowered))
+        return time.monotonic() - began
+
     def _evaluation_due(self, step: int) -> bool:
         due = step == self.config.num_steps or step > 0 and step % self.config.eval_every == 0
         return due and not self.progress.evaluated(step)
@@ -310,11 +296,14 @@ class _Run:
                 self._evaluate(step, state)
             except Stopped:
                 self.stopping = True
-        self.checkpoints.save_last(state, self.inputs.batches, self.progress.to_json())
+        self.checkpoints.save_last(state, self.batches, self.progress.to_json())
 
     def _next_batch(self, step: int) -> tuple[list[str], Any]:
+        """Returns example ids and placed arrays, timed as input wait."""
         try:
-            return self.inputs.next()
+            with self.log.waiting():
+                ids, arrays = split_ids(next(self.batches))
+                return ids, self.place(arrays)
         except StopIteration:
             raise InputError(
                 f"the batches ended after {step - 1} of {self.config.num_steps} steps; "

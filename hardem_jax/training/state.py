@@ -65,13 +65,13 @@ def init_state(
     return jax.jit(init, out_shardings=shardings)(params)
 
 
-def shardings_of(state: TrainState) -> Any:
+def current_shardings(state: TrainState) -> Any:
     """Returns the sharding of every array of a state, for `compile_train_step`.
 
     Example:
         >>> from hardem_jax.training.devices.mesh import data_mesh
         >>> state = init_state({"w": jnp.ones(3)}, optax.sgd(0.1), seed=0, mesh=data_mesh(1))
-        >>> shardings_of(state).params["w"].spec
+        >>> current_shardings(state).params["w"].spec
         P()
     """
     return jax.tree.map(lambda leaf: leaf.sharding, state)

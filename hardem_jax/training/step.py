@@ -88,7 +88,7 @@ def compile_train_step(train_step: TrainStep, mesh: Mesh, shardings: Any = None)
     Args:
         train_step: from `make_train_step`.
         mesh: see `data_mesh`.
-        shardings: shardings of the state (`state.shardings_of`); None replicates it.
+        shardings: shardings of the state (`state.current_shardings`); None replicates it.
 
     Example:
         >>> from hardem_jax.training.devices.mesh import data_mesh, place_batch

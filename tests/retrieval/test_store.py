@@ -26,7 +26,12 @@ def test_a_store_holds_its_file(tmp_path):
     store = store_of(tmp_path, ROWS)
     assert len(store) == 5 and store.num_articles == 4
     assert [(p.id, p.text, p.title) for p in store] == ROWS
-    assert [store.passages_of(article).tolist() for article in range(4)] == [[0, 2], [1], [3], [4]]
+    assert [store.article_passages(article).tolist() for article in range(4)] == [
+        [0, 2],
+        [1],
+        [3],
+        [4],
+    ]
     assert list(store.articles())[:2] == [
         "Rome\nRome is old.\nIt has hills.",
         "Bonn\nBonn ist schön.",
@@ -37,7 +42,7 @@ def test_a_store_holds_its_file(tmp_path):
 
 def test_every_passage_is_in_its_article(tmp_path):
     store = store_of(tmp_path, rows_of(np.random.default_rng(0), 50))
-    articles = [store.passages_of(article) for article in range(store.num_articles)]
+    articles = [store.article_passages(article) for article in range(store.num_articles)]
     np.testing.assert_array_equal(np.sort(np.concatenate(articles)), np.arange(50))
     for article, passages in enumerate(articles):
         assert {store[index].title for index in passages} == {store.title(article)}

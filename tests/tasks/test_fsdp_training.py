@@ -11,7 +11,7 @@ from hardem_jax.training.devices import mesh as mesh_module
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, state_shardings
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
-from hardem_jax.training.state import init_state, shardings_of
+from hardem_jax.training.state import current_shardings, init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.hlo import collectives
 from tests.tasks.toy import TASKS, make_bert
@@ -27,7 +27,7 @@ def compiled_step(monkeypatch):
     optimizer = make_optimizer(OptimizerConfig(), params, 10)
     state = init_state(params, optimizer, seed=0, mesh=mesh)
     step = make_train_step(all_gather_params(task.make_loss(graphdef, HardEM()), mesh), optimizer)
-    compiled = compile_train_step(step, mesh, shardings_of(state))
+    compiled = compile_train_step(step, mesh, current_shardings(state))
     batch = place_batch(task.batch(ROWS, TOKENS), mesh)
     return state_shardings(params, mesh), params, compiled.lower(state, batch).compile()
 

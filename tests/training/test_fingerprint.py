@@ -8,7 +8,7 @@ import pytest
 from experiments import drop, triviaqa, wikisql
 from hardem_jax.errors import InputError
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.fingerprint import check_same, may_change, settings_of
+from hardem_jax.training.fingerprint import check_same, may_change, named_settings
 from hardem_jax.training.optimizer import OptimizerConfig
 
 
@@ -26,24 +26,24 @@ class Outer:
 
 
 def test_every_field_counts_unless_it_is_declared():
-    assert settings_of(Outer()) == {
+    assert named_settings(Outer()) == {
         "inner": "Inner",
         "inner.rate": "0.1",
         "inner.names": '[["encoder", 0.5]]',
         "path": '"a"',
     }
-    assert settings_of(Outer(inner=None))["inner"] == "null"
-    assert settings_of(Outer(shown=False)) == settings_of(Outer())
+    assert named_settings(Outer(inner=None))["inner"] == "null"
+    assert named_settings(Outer(shown=False)) == named_settings(Outer())
 
 
 def test_of_the_loop_and_the_optimiser_these_may_change():
     fields = {field.name for field in dataclasses.fields(LoopConfig)}
-    left_out = fields - set(settings_of(LoopConfig(1, monitor="em")))
+    left_out = fields - set(named_settings(LoopConfig(1, monitor="em")))
     assert left_out == {
         *("patience", "checkpoint_every", "log_every", "progress", "tensorboard", "shown")
     }
     names = {field.name for field in dataclasses.fields(OptimizerConfig)}
-    assert set(settings_of(OptimizerConfig())) == names
+    assert set(named_settings(OptimizerConfig())) == names
 
 
 @pytest.mark.parametrize("module", [triviaqa, drop, wikisql])

@@ -12,7 +12,7 @@ from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import accumulated_value_and_grad
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
-from hardem_jax.training.state import init_state, shardings_of
+from hardem_jax.training.state import current_shardings, init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.marks import slow
 from tests.training import toy_problem as toy
@@ -52,7 +52,7 @@ def run(parts, mesh, steps=3):
     optimizer = make_optimizer(OptimizerConfig(learning_rate=1e-2), params, 10)
     state = init_state(params, optimizer, seed=0, mesh=mesh)
     step = make_train_step(loss_fn, optimizer, accumulate=parts)
-    step = compile_train_step(step, mesh, shardings_of(state))
+    step = compile_train_step(step, mesh, current_shardings(state))
     history = []
     for _ in range(steps):
         state, metrics = step(state, place_batch(make_batch(parts), mesh, accumulate=parts))

@@ -135,9 +135,9 @@ def evaluation_batches(
     """
     longest = int(lengths.max(initial=0))
     buckets = [*config.buckets, *([longest] if longest > config.buckets[-1] else [])]
-    bucket_of = np.searchsorted(buckets, lengths)
+    bucket_indices = np.searchsorted(buckets, lengths)
     for bucket, num_tokens in enumerate(buckets):
-        members = np.flatnonzero(bucket_of == bucket)
+        members = np.flatnonzero(bucket_indices == bucket)
         for begin in range(0, len(members), config.batch_size):
             chosen = members[begin : begin + config.batch_size]
             rows: list[T | None] = [examples[i] for i in chosen]

@@ -141,10 +141,10 @@ class Plan(Sequence[Step], abc.ABC):
 
     def _bucketed(self, items: np.ndarray, lengths: np.ndarray) -> Iterator[Step]:
         size = self.config.batch_size
-        bucket_of = np.searchsorted(self.config.buckets, lengths.max(axis=1))
+        bucket_indices = np.searchsorted(self.config.buckets, lengths.max(axis=1))
         waiting = np.zeros(0, np.int64)
         for bucket, num_tokens in enumerate(self.config.buckets):
-            waiting = np.concatenate([waiting, np.flatnonzero(bucket_of == bucket)])
+            waiting = np.concatenate([waiting, np.flatnonzero(bucket_indices == bucket)])
             full = len(waiting) // size * size
             for chosen in waiting[:full].reshape(-1, size):
                 yield Step(num_tokens, items[chosen])

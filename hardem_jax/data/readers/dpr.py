@@ -31,7 +31,7 @@ from hardem_jax.data.json_fields import (
     get_field,
     get_id,
     get_strings,
-    kind_of,
+    json_type,
 )
 from hardem_jax.data.json_stream import (
     JsonStream,
@@ -41,7 +41,7 @@ from hardem_jax.data.json_stream import (
     open_bytes,
 )
 from hardem_jax.data.readers.nq_open import file_stem
-from hardem_jax.data.readers.open_questions import IdCheck, defect_of
+from hardem_jax.data.readers.open_questions import IdCheck, find_defect
 from hardem_jax.errors import InputError
 
 # Warning of `ExclusionCounts`, for questions kept:
@@ -232,7 +232,7 @@ def _questions(
             keys = ", ".join(map(repr, record)) or "none"
             raise InputError(f"{place}: expected a string under 'question', found the keys {keys}")
         answers = get_strings(record, "answers", place)
-        if reason := defect_of(question, answers, require_answers=require_answers):
+        if reason := find_defect(question, answers, require_answers=require_answers):
             skips.add(reason, id)
             continue
         check(id)
@@ -267,7 +267,7 @@ def _first_character(path: PathLike) -> bytes:
 
 def _passage(entry: Any, default_id: str, place: str) -> Passage:
     if not isinstance(entry, dict):
-        raise InputError(f"{place}: expected an object, found {kind_of(entry)}")
+        raise InputError(f"{place}: expected an object, found {json_type(entry)}")
     text = get_field(entry, "text", str, place)
     if text is None:
         keys = ", ".join(map(repr, entry)) or "none"

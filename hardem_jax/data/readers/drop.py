@@ -26,7 +26,7 @@ from hardem_jax.data.exclusions import (
     SEVERAL_SPANS,
     ExclusionCounts,
 )
-from hardem_jax.data.json_fields import check_kind, get_field, get_id, get_strings, kind_of
+from hardem_jax.data.json_fields import check_kind, get_field, get_id, get_strings, json_type
 from hardem_jax.data.json_stream import PathLike, iter_json_entries
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.numbers import NumberConfig, find_numbers, has_overflow
@@ -207,7 +207,7 @@ def _number_text(answer: dict[str, Any], place: str) -> str:
         return str(number)
     if number is not None and not isinstance(number, str):
         expected = "expected 'number' to be a string or a number"
-        raise InputError(f"{place}: {expected}, found {kind_of(number)}")
+        raise InputError(f"{place}: {expected}, found {json_type(number)}")
     return (get_field(answer, "number", str, place) or "").strip()
 
 

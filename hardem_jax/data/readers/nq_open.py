@@ -17,7 +17,7 @@ from hardem_jax.data.examples import OpenQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.json_fields import check_kind, get_field, get_strings
 from hardem_jax.data.json_stream import PathLike, iter_json_lines
-from hardem_jax.data.readers.open_questions import defect_of
+from hardem_jax.data.readers.open_questions import find_defect
 from hardem_jax.errors import InputError
 
 # Warning of `ExclusionCounts`, for questions kept:
@@ -62,7 +62,7 @@ def read_nq_open(
         question = get_field(record, "question", str, place) or ""
         id = f"{stem}#{number}"
         answers = _answers(record, place, id, skips)
-        if reason := defect_of(question, answers, require_answers=require_answers):
+        if reason := find_defect(question, answers, require_answers=require_answers):
             skips.add(reason, id)
         else:
             yield OpenQuestion(id, question, answers)

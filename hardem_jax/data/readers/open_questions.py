@@ -11,13 +11,13 @@ NO_WORD = "no word left in the question after normalisation"
 REPEATED = "question id occurs again"
 
 
-def defect_of(question: str, answers: tuple[str, ...], *, require_answers: bool) -> str | None:
+def find_defect(question: str, answers: tuple[str, ...], *, require_answers: bool) -> str | None:
     """Returns why a question cannot be used, as a reason of `ExclusionCounts`, or None.
 
     Example:
-        >>> defect_of("?!", ("Rome",), require_answers=True)
+        >>> find_defect("?!", ("Rome",), require_answers=True)
         'no word left in the question after normalisation'
-        >>> defect_of("which city", (" ",), require_answers=True)
+        >>> find_defect("which city", (" ",), require_answers=True)
         'no answer given'
     """
     if not question.strip():

@@ -31,7 +31,7 @@ from hardem_jax.data.exclusions import (
 )
 from hardem_jax.data.json_fields import check_kind, distinct, get_field, get_id, get_strings
 from hardem_jax.data.json_stream import JsonStream, PathLike, iter_json_items, open_bytes, read_text
-from hardem_jax.data.readers.open_questions import IdCheck, defect_of
+from hardem_jax.data.readers.open_questions import IdCheck, find_defect
 from hardem_jax.errors import InputError
 
 _FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
@@ -134,7 +134,7 @@ def read_triviaqa_questions(
         place = f"{place} ({question_id})"
         question = get_field(record, "Question", str, place) or ""
         answers = _answers_as_written(record, place)
-        if reason := defect_of(question, answers, require_answers=require_answers):
+        if reason := find_defect(question, answers, require_answers=require_answers):
             skips.add(reason, question_id)
             continue
         check(question_id)

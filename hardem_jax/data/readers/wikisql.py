@@ -19,7 +19,7 @@ from typing import Any
 
 from hardem_jax.data.examples import AnnotatedQuestion, WikiSqlExample
 from hardem_jax.data.exclusions import EMPTY_QUESTION, ExclusionCounts
-from hardem_jax.data.json_fields import check_kind, get_field, get_id, kind_of
+from hardem_jax.data.json_fields import check_kind, get_field, get_id, json_type
 from hardem_jax.data.json_stream import PathLike, iter_json_lines
 from hardem_jax.data.readers.table_jsonl import read_table
 from hardem_jax.errors import InputError
@@ -142,7 +142,7 @@ def _condition(triple: Any, place: str) -> Condition:
         raise InputError(f"{place}: expected column, operator and value, found {triple!r}")
     column, operator, value = triple
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise InputError(f"{place}: expected a string or a number, found {kind_of(value)}")
+        raise InputError(f"{place}: expected a string or a number, found {json_type(value)}")
     if isinstance(value, str):
         check_kind(value, str, f"{place}: expected the value to be")
     return Condition(_position(column, place), _position(operator, place), value)

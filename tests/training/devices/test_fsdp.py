@@ -12,7 +12,7 @@ from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids, state_shardings
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
-from hardem_jax.training.state import init_state, shardings_of
+from hardem_jax.training.state import current_shardings, init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from hardem_jax.training.tree_paths import named_leaves
 from tests.hlo import collectives
@@ -60,7 +60,7 @@ def start(mesh):
     optimizer = make_optimizer(OPTIMIZER, params, 10)
     state = init_state(params, optimizer, seed=0, mesh=mesh)
     step = make_train_step(all_gather_params(toy.loss_fn, mesh), optimizer)
-    return state, compile_train_step(step, mesh, shardings_of(state))
+    return state, compile_train_step(step, mesh, current_shardings(state))
 
 
 def run(mesh, steps=3):
@@ -168,10 +168,10 @@ def test_a_checkpoint_restores_onto_another_mesh(tmp_path, small_arrays_too, sav
         if name == "key":
             leaf, expected = jax.random.key_data(leaf), jax.random.key_data(expected)
         np.testing.assert_array_equal(leaf, expected, err_msg=name)
-    assert shardings_of(found[0]) == shardings_of(like)
+    assert current_shardings(found[0]) == current_shardings(like)
     params = load_params(tmp_path / "best", like.params)
     jax.tree.map(np.testing.assert_array_equal, params, saved.params)
-    assert shardings_of(params) == shardings_of(like.params)
+    assert current_shardings(params) == current_shardings(like.params)
 
 
 class Killed(Exception):
