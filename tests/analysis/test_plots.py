@@ -42,7 +42,7 @@ def test_bars_stand_for_the_mean_of_the_runs(tmp_path, monkeypatch):
     assert colours == [COLOURS["MML"], COLOURS["Hard EM"], COLOURS["Hard EM"]]
     shades = [more["alpha"] for _, _, more in drawn]
     assert shades[0] == shades[1] == 1 > shades[2]
-    # Bars of one group stand side by side around its tick.
+    # Bars of one group are next to each other, centred on its tick.
     np.testing.assert_allclose(np.mean([x for x, _, _ in drawn], axis=0), [0, 1], atol=1e-12)
 
 

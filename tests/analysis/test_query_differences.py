@@ -31,7 +31,7 @@ def test_every_part_is_named(query, expected):
     assert logical_form_match(query, GOLD) == (not expected)
 
 
-def test_the_page_counts_all_and_shows_the_commonest_first():
+def test_the_page_counts_all_and_shows_the_most_common_first():
     header = ("na|me", "city", "points")
 
     def answer(number, query):

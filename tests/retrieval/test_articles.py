@@ -12,7 +12,7 @@ from hardem_jax.retrieval.articles import ArticleConfig, ArticleIndex, build_art
 from hardem_jax.retrieval.text import TermConfig
 from tests.retrieval.corpora import WORDS, rows_of, store_of
 
-ENOUGH = 2**20  # so many buckets that no two terms of these tests share one
+ENOUGH = 2**20  # buckets, enough that no two terms of these tests collide
 
 
 @pytest.fixture

@@ -88,9 +88,9 @@ def test_results_do_not_depend_on_what_else_is_asked(folder, questions, method):
     config = RetrieverConfig(method=method, articles=5, passages=10)
     together = list(Retriever(folder, config)(questions))
     for question, found in zip(questions[::-1], together[::-1], strict=True):
-        (alone,) = Retriever(folder, config)([question])
-        np.testing.assert_array_equal(alone.passages, found.passages)
-        np.testing.assert_array_equal(alone.scores, found.scores)
+        (single,) = Retriever(folder, config)([question])
+        np.testing.assert_array_equal(single.passages, found.passages)
+        np.testing.assert_array_equal(single.scores, found.scores)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -60,7 +60,7 @@ def test_there_and_back_again(num_devices):
         packed = np.where(real, own_tokens[device][places[device]], 0)
         back = np.where(own_places[device] >= 0, packed[own_places[device]], 0)
         np.testing.assert_array_equal(back, own_tokens[device])
-        # An input stands in one row, its tokens side by side.
+        # The tokens of an input are consecutive in one row.
         for i in range(len(where) // num_devices):
             own = np.flatnonzero(real & (places[device] // 10 == i))
             if len(own):

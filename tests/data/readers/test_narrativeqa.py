@@ -150,9 +150,9 @@ def test_mentions_are_the_nearest_spans(folder):
 
 def test_several_processes_give_the_same(folder):
     examples = read(folder) + read(folder, "valid") + read(folder)[:1]
-    alone = list(add_rouge_mentions(examples))
-    assert list(add_rouge_mentions(examples, processes=2)) == alone
-    assert [example.id for example in alone] == [example.id for example in examples]
+    serial = list(add_rouge_mentions(examples))
+    assert list(add_rouge_mentions(examples, processes=2)) == serial
+    assert [example.id for example in serial] == [example.id for example in examples]
 
 
 def test_examples_are_read_as_they_are_needed(folder):

@@ -53,7 +53,7 @@ def read(tmp_path, evidence):
     """Writes questions (or raw bytes) to a file and reads them back: (examples, skips)."""
 
     def run(*records, raw=None, **options):
-        # As in the release, Domain stands behind the data.
+        # As in the release, Domain comes after the data.
         raw = raw or json.dumps({"Data": records, "Domain": "Wikipedia", "Version": 1.0}).encode()
         file = tmp_path / "qa.json"
         file.write_bytes(raw)

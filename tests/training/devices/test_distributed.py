@@ -128,9 +128,9 @@ def test_two_processes_train_as_one_and_resume_after_signals(tmp_path, monkeypat
     assert losses(disturbed) == losses(undisturbed)
     # One process on the same number of devices, with the same batches.
     monkeypatch.setattr(mesh_module, "MIN_SPLIT_SIZE", toy.WIDTH)
-    alone = worker.run(tmp_path / "alone", data_mesh(4, fsdp=worker.FSDP), toy.batches())
-    for (_, one), (_, two) in zip(losses(tmp_path / "alone"), losses(undisturbed), strict=True):
+    single = worker.run(tmp_path / "single", data_mesh(4, fsdp=worker.FSDP), toy.batches())
+    for (_, one), (_, two) in zip(losses(tmp_path / "single"), losses(undisturbed), strict=True):
         assert two == pytest.approx(one, rel=1e-5)
     with np.load(undisturbed / "final.npz") as two:
-        for name, leaf in named_leaves(alone.state.params).items():
+        for name, leaf in named_leaves(single.state.params).items():
             np.testing.assert_allclose(two[f"1.{name}"], leaf, atol=1e-5)

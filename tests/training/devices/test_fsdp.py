@@ -135,7 +135,7 @@ def test_a_device_holds_its_part_of_parameters_moments_and_average():
     for fsdp in (1, 2, 8):
         state = init_state(params, optimizer, seed=0, mesh=data_mesh(8, fsdp=fsdp))
         held[fsdp] = bytes_on_a_device((state.params, state.opt_state))
-    # Parameters, two moments, the average; beside them the counts of three links of the chain.
+    # Parameters, two moments and the average, plus the counts of three links of the chain.
     kernel, bias, counts = 4 * 256 * 512 * 4, 4 * 512 * 4, 3 * 4
     assert held == {fsdp: kernel / fsdp + bias + counts for fsdp in (1, 2, 8)}
 
