@@ -114,7 +114,7 @@ def test_the_help_says_what_the_seed_seeds(capsys):
     text = " ".join(re.sub(r"[^\w\s.-]", " ", capsys.readouterr().out).split())
     _, _, after = text.partition("--loop.seed INT")
     said = after.partition("--loop.")[0]
-    for part in ("fresh parameters", "order of the data", "dropout", "annealing"):
+    for part in ("parameter initialisation", "data order", "dropout", "annealing"):
         assert part in said
 
 
