@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flax import nnx
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.encoders.pretrained import save_encoder
+from hardem_jax.models.encoders.roberta import Roberta, RobertaConfig
 
 PEOPLE = ["Ada", "Bo", "Cyd", "Dov", "Eve", "Fay", "Gus", "Hal"]
 PLACES = ["Oslo", "Rome", "Lima", "Bonn", "Kyiv", "Baku", "Doha", "Riga"]
@@ -38,6 +47,42 @@ def write_checkpoint(folder: Path, *, hidden_size: int = 16) -> Path:
         max_position_embeddings=64,
     )
     save_encoder(Bert(config, rngs=nnx.Rngs(0)), folder)
+    return folder
+
+
+def roberta_tokenizer(*, vocab_size: int = 400, add_prefix_space: bool = False) -> Tokenizer:
+    """A byte-level BPE as RoBERTa has it, trained on the words of the data sets below."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = [f"{person} lives in {place}." for person in PEOPLE for place in PLACES]
+    tokenizer.train_from_iterator([*texts, "How many yards more than", "Zürich, 東京 😀"], trainer)
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), add_prefix_space=add_prefix_space
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def write_roberta(folder: Path, *, hidden_size: int = 16) -> Path:
+    """A random RoBERTa of two layers with a byte-level vocabulary, in Hugging Face layout."""
+    folder.mkdir(parents=True)
+    tokenizer = roberta_tokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = RobertaConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=hidden_size,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=2 * hidden_size,
+        max_position_embeddings=66,
+    )
+    save_encoder(Roberta(config, rngs=nnx.Rngs(0)), folder)
     return folder
 
 

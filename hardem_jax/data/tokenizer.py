@@ -1,4 +1,4 @@
-"""Wordpieces with their place in the text."""
+"""Texts as tokens with their place in the text, and the special tokens around a pair of texts."""
 
 import dataclasses
 import hashlib
@@ -16,33 +16,87 @@ from hardem_jax.hub import download
 from hardem_jax.solutions.spans import skip_combining_marks
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_PADDING = ("[PAD]", "<pad>")
+_UNKNOWN = ("[UNK]", "<unk>")
+_BLANKS = np.array([code for code in range(0x3001) if chr(code).isspace()], np.uint32)
+
+#: Special tokens around a pair of texts, at least: those of BERT. For checks of a configuration
+#: that are made before its tokenizer is read.
+MIN_SPECIAL_TOKENS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class Pieces:
-    """A text as wordpieces.
+    """A text as tokens.
 
     Attributes:
         ids: ``[T]`` int32 vocabulary entries, without special tokens.
-        offsets: ``[T, 2]`` int32, character start and exclusive end of each piece.
+        offsets: ``[T, 2]`` int32, character start and exclusive end of each token, without blanks
+            around it. A token of blanks only is empty there. Starts ascend, and so do ends; tokens
+            that are parts of one character share its place.
     """
 
     ids: np.ndarray
     offsets: np.ndarray
 
 
+@dataclasses.dataclass(frozen=True)
+class PairTemplate:
+    """The special tokens of an input that consists of two texts.
+
+    Attributes:
+        before: ids before the first text.
+        between: ids between the two.
+        after: ids after the second text.
+
+    Example:
+        >>> bert, roberta = PairTemplate((2,), (3,), (3,)), PairTemplate((0,), (2, 2), (2,))
+        >>> first, second = np.array([7, 8]), np.array([9])
+        >>> bert.join(first, second).tolist(), bert.second_start(2), bert.num_special_tokens
+        ([2, 7, 8, 3, 9, 3], 4, 3)
+        >>> roberta.join(first, second).tolist(), roberta.second_start(2)
+        ([0, 7, 8, 2, 2, 9, 2], 5)
+    """
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def num_special_tokens(self) -> int:
+        """Number of special tokens."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+    def join(self, first: np.ndarray, *others: np.ndarray) -> np.ndarray:
+        """``[T]`` int32, the input of two texts, or of several with ``after`` after each but the
+        first."""
+        parts = [self.before, first, self.between]
+        for other in others:
+            parts += [other, self.after]
+        return np.concatenate([np.asarray(part, np.int32) for part in parts])
+
+    def second_start(self, num_first: int) -> int:
+        """Position of the second text after a first text of ``num_first`` tokens."""
+        return len(self.before) + num_first + len(self.between)
+
+
 class Wordpieces:
     """A Hugging Face fast tokenizer, reduced to what a reader needs.
 
     Args:
-        tokenizer: any `tokenizers.Tokenizer` with [CLS], [SEP] and [PAD] entries. A copy
-            is kept, on which truncation and padding are off: checkpoints ship
-            tokenizers that silently cut at 128.
+        tokenizer: a `tokenizers.Tokenizer` with entries for padding and for unknown tokens, whose
+            post-processor puts special tokens around a pair of texts; without post-processor, one
+            with [CLS] and [SEP] entries. A copy is kept, on which truncation and padding are off:
+            checkpoints ship tokenizers that silently cut at 128.
 
     Attributes:
-        cls_id, sep_id, pad_id: ids of the special tokens.
+        template: special tokens around a pair of texts.
+        pad_id, unknown_id: ids of the special tokens for padding and unknown tokens.
         vocab_size: number of entries, int.
         fingerprint: hexadecimal digest of the complete tokenizer.
+
+    Raises:
+        InputError: there are no such entries or special tokens.
 
     Example:
         >>> from tokenizers import models, pre_tokenizers
@@ -52,45 +106,80 @@ class Wordpieces:
         >>> pieces = Wordpieces(tokenizer).encode(["whom ?"])[0]
         >>> pieces.ids.tolist(), pieces.offsets.tolist()
         ([4, 5, 1], [[0, 3], [3, 4], [5, 6]])
+        >>> Wordpieces(tokenizer).template
+        PairTemplate(before=(2,), between=(3,), after=(3,))
     """
 
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.cls_id, self.sep_id, self.pad_id = map(self._special, ("[CLS]", "[SEP]", "[PAD]"))
+        self.template = self._pair_template()
+        self.pad_id = self._special(*_PADDING)
+        self.unknown_id = self._special(*_UNKNOWN)
         self.vocab_size = self._tokenizer.get_vocab_size()
         self.fingerprint = hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()[:16]
 
     def encode(self, texts: Sequence[str]) -> list[Pieces]:
-        """Wordpieces of each text, in parallel over texts.
+        """Tokens of each text, in parallel over texts.
 
-        A piece ends after the combining marks that follow it, also where the tokenizer drops them.
+        Combining marks that follow a token belong to it, even if the tokenizer drops them.
         """
         texts = list(texts)
         encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        return [
-            Pieces(
-                np.array(encoding.ids, np.int32),
-                _with_marks(text, np.array(encoding.offsets, np.int32).reshape(-1, 2)),
-            )
-            for text, encoding in zip(texts, encodings, strict=True)
-        ]
+        pieces = []
+        for text, encoding in zip(texts, encodings, strict=True):
+            offsets = np.array(encoding.offsets, np.int32).reshape(-1, 2)
+            offsets = _with_marks(text, _without_blanks(text, offsets))
+            pieces.append(Pieces(np.array(encoding.ids, np.int32), offsets))
+        return pieces
 
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` into ``folder``, readable by `load_tokenizer`."""
         text = self._tokenizer.to_str(pretty=True)
         (folder / "tokenizer.json").write_text(text, encoding="utf-8")
 
-    def _special(self, token: str) -> int:
-        token_id = self._tokenizer.token_to_id(token)
-        if token_id is None:
-            raise InputError(f"tokenizer: expected a BERT vocabulary, found no {token} in it")
-        return token_id
+    def _pair_template(self) -> PairTemplate:
+        """What the post-processor puts around two texts, whatever kind of post-processor it is."""
+        if self._tokenizer.post_processor is not None:
+            # A tokenizer that makes one token of each text, whatever the vocabulary.
+            single = Tokenizer(models.WordLevel({"x": 0}, unk_token="x"))
+            single.post_processor = self._tokenizer.post_processor
+            pair = single.encode("x", "x")
+            texts = [text for text in pair.sequence_ids if text is not None]
+            if texts == [0, 1] and len(pair.ids) > 2:
+                first, second = pair.sequence_ids.index(0), pair.sequence_ids.index(1)
+                ids = tuple(pair.ids)
+                return PairTemplate(ids[:first], ids[first + 1 : second], ids[second + 1 :])
+        cls, sep = self._special("[CLS]"), self._special("[SEP]")
+        return PairTemplate((cls,), (sep,), (sep,))
+
+    def _special(self, *tokens: str) -> int:
+        """Id of the first of these tokens that the vocabulary has."""
+        for token in tokens:
+            if (token_id := self._tokenizer.token_to_id(token)) is not None:
+                return token_id
+        raise InputError(
+            "tokenizer: expected a BERT vocabulary, or special tokens as RoBERTa has them; "
+            f"found no {' or '.join(tokens)} in it"
+        )
+
+
+def _without_blanks(text: str, offsets: np.ndarray) -> np.ndarray:
+    """Moves starts and ends of tokens past the blanks that byte-level tokens begin with."""
+    codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    # One blank more, for tokens that end with the text.
+    blank = np.append(np.isin(codes, _BLANKS), True)
+    starts, ends = offsets.T
+    while (move := (starts < ends) & blank[starts]).any():
+        starts = starts + move
+    while (move := (starts < ends) & blank[ends - 1]).any():
+        ends = ends - move
+    return np.stack([starts, ends], axis=1).astype(np.int32)
 
 
 def _with_marks(text: str, offsets: np.ndarray) -> np.ndarray:
-    """Moves the ends of pieces past combining marks that belong to no piece."""
+    """Moves the ends of tokens past combining marks that belong to no token."""
     if text.isascii():
         return offsets
     starts = [*offsets[1:, 0].tolist(), len(text)]
@@ -106,7 +195,7 @@ def load_tokenizer(name_or_path: str | Path) -> Wordpieces:
         name_or_path: a local folder with ``tokenizer.json`` or ``vocab.txt``, or a hub name.
 
     Raises:
-        InputError: if there is no such tokenizer or it is not one of the BERT family.
+        InputError: if there is no such tokenizer, or it has no special tokens for pairs of texts.
     """
     folder = Path(name_or_path).expanduser()
     if not os.path.isdir(folder):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.inputs.naqanet import WordConfig
-from hardem_jax.data.inputs.tagger import NUM_SPECIAL_TOKENS
+from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS
 from hardem_jax.errors import InputError, require
 from hardem_jax.models.config import Implementation, NAQANetConfig, Remat
 
@@ -79,7 +79,7 @@ class TaggerConfig(EncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "max_question_tokens", at_least=1)
-        require(self, "max_tokens", above=self.max_question_tokens + NUM_SPECIAL_TOKENS)
+        require(self, "max_tokens", above=self.max_question_tokens + MIN_SPECIAL_TOKENS)
         require(self, "no_tag_bias")
         if self.normalize == "equations" and self.product_over == "tokens":
             raise InputError(

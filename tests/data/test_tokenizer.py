@@ -5,10 +5,37 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.data.tokenizer import PairTemplate, Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.spans import split_words
+from tests.tiny import roberta_tokenizer
+
+# Blanks of every kind, characters of one to four bytes, combining marks, special tokens.
+TEXTS = st.lists(
+    st.one_of(
+        st.sampled_from(["Ada", "lives", "Rome", "1,000", "x3", "东京", "😀", "e\u0301", "Zürich"]),
+        st.sampled_from([" ", "  ", "\n", " \t ", "\u00a0", "\u2003", "\u3000", ".", "'s", "-"]),
+        st.characters(codec="utf-8"),
+    ),
+    max_size=20,
+).map("".join)
+BYTE_LEVEL = {}
+for _prefix in False, True:
+    BYTE_LEVEL[f"RobertaProcessing, prefix {_prefix}"] = roberta_tokenizer(add_prefix_space=_prefix)
+    # As in ModernBERT: the post-processor leaves blanks in the offsets.
+    _tokenizer = roberta_tokenizer(add_prefix_space=_prefix)
+    _tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
+    BYTE_LEVEL[f"TemplateProcessing, prefix {_prefix}"] = _tokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "rome", "##s", "Rome"]
 
@@ -17,7 +44,7 @@ def test_a_vocabulary_is_enough(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(PIECES) + "\n")
     tokenizer = load_tokenizer(tmp_path)
     assert tokenizer.encode(["Romes [SEP]"])[0].ids.tolist() == [4, 5, 3]
-    assert (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id) == (2, 3, 0)
+    assert (tokenizer.template, tokenizer.pad_id) == (PairTemplate((2,), (3,), (3,)), 0)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
     assert load_tokenizer(tmp_path).encode(["Rome"])[0].ids.tolist() == [6]
 
@@ -72,3 +99,113 @@ def test_a_name_on_the_hub_without_a_network_is_one_line(monkeypatch):
         "someone/absent: found neither a local folder nor a tokenizer to download "
         "(ConnectionError: no route)"
     )
+
+
+# --- byte-level BPE and templates ----------------------------------------------------------------
+
+
+def post_processors():
+    special = [("<s>", 0), ("</s>", 2)]
+    template = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=special
+    )
+    nested = processors.Sequence([processors.ByteLevel(), template])
+    bert = processors.TemplateProcessing(
+        single="</s> $A <s>", pair="</s> $A <s> $B:1 <s>:1", special_tokens=special
+    )
+    last = processors.TemplateProcessing(
+        single="$A </s> <s>", pair="$A </s> $B </s> <s>", special_tokens=special
+    )
+    return {
+        "roberta": (processors.RobertaProcessing(("</s>", 2), ("<s>", 0)), ((0,), (2, 2), (2,))),
+        "bert": (processors.BertProcessing(("</s>", 2), ("<s>", 0)), ((0,), (2,), (2,))),
+        "template": (template, ((0,), (2, 2), (2,))),
+        "nested": (nested, ((0,), (2, 2), (2,))),
+        "typed": (bert, ((2,), (0,), (0,))),
+        "last": (last, ((), (2,), (2, 0))),
+    }
+
+
+@pytest.mark.parametrize("name", post_processors())
+def test_the_template_is_that_of_the_post_processor(name):
+    tokenizer = roberta_tokenizer()
+    tokenizer.post_processor, expected = post_processors()[name]
+    pieces = Wordpieces(tokenizer)
+    assert pieces.template == PairTemplate(*expected)
+    assert (pieces.pad_id, pieces.unknown_id) == (1, 3)
+    first, second = (found.ids for found in pieces.encode(["Who lives?", "Ada  lives in Rome."]))
+    official = tokenizer.encode("Who lives?", "Ada  lives in Rome.")
+    joined = pieces.template.join(first, second)
+    assert joined.tolist() == official.ids and joined.dtype == np.int32
+    start = pieces.template.second_start(len(first))
+    assert start == official.sequence_ids.index(1)
+    assert len(joined) == len(first) + len(second) + pieces.template.num_special_tokens
+
+
+@pytest.mark.parametrize(
+    ("post_processor", "vocabulary", "culprit"),
+    [
+        (processors.ByteLevel(), ["<s>", "<pad>", "</s>", "<unk>"], r"found no \[CLS\] in it"),
+        (None, ["[CLS]", "[PAD]", "[UNK]"], r"found no \[SEP\] in it"),
+        (None, ["[CLS]", "[SEP]", "[UNK]"], r"found no \[PAD\] or <pad> in it"),
+        (None, ["[CLS]", "[SEP]", "[PAD]"], r"found no \[UNK\] or <unk> in it"),
+    ],
+)
+def test_a_tokenizer_without_special_tokens_is_refused(post_processor, vocabulary, culprit):
+    tokenizer = Tokenizer(models.BPE(dict(zip(vocabulary, range(9), strict=False)), []))
+    if post_processor is not None:
+        tokenizer.post_processor = post_processor
+    with pytest.raises(InputError, match=culprit):
+        Wordpieces(tokenizer)
+
+
+@pytest.mark.parametrize("kind", BYTE_LEVEL)
+@given(text=TEXTS, data=st.data())
+def test_the_text_of_any_span_is_what_its_tokens_say(kind, text, data):
+    pieces = Wordpieces(BYTE_LEVEL[kind]).encode([text])[0]
+    starts, ends = pieces.offsets.T
+    assert (np.diff(starts) >= 0).all() and (np.diff(ends) >= 0).all()
+    assert ((starts >= 0) & (starts <= ends) & (ends <= len(text))).all()
+    real = np.flatnonzero(starts < ends)
+    # No blank at an end, and nothing but blanks between tokens.
+    assert all(text[s:e] == text[s:e].strip() for s, e in pieces.offsets)
+    covered = {i for s, e in pieces.offsets.tolist() for i in range(s, e)}
+    assert all(i in covered or char.isspace() for i, char in enumerate(text))
+    if not len(real):
+        return
+    first = data.draw(st.sampled_from(real.tolist()))
+    last = data.draw(st.sampled_from(real[real >= first].tolist()))
+    # Characters of several bytes may lie in several tokens: all of them, or decoding shows none.
+    while first and ends[first - 1] > starts[first]:
+        first -= 1
+    while last + 1 < len(ends) and starts[last + 1] < ends[last]:
+        last += 1
+    said = BYTE_LEVEL[kind].decode(pieces.ids[first : last + 1].tolist(), skip_special_tokens=False)
+    assert text[starts[first] : ends[last]] == said.strip()
+
+
+@pytest.mark.parametrize("kind", BYTE_LEVEL)
+@given(text=TEXTS)
+def test_words_lie_in_the_tokens_that_cover_them(kind, text):
+    """As `make_windows` finds the tokens of a mention."""
+    pieces = Wordpieces(BYTE_LEVEL[kind]).encode([text])[0]
+    for start, end in split_words(text).spans:
+        first = np.searchsorted(pieces.offsets[:, 1], start, side="right")
+        last = np.searchsorted(pieces.offsets[:, 0], end, side="left") - 1
+        assert first <= last
+        covered = slice(pieces.offsets[first, 0], pieces.offsets[last, 1])
+        assert covered.start <= start < end <= covered.stop
+        # Without its outermost tokens something of the word would be missing.
+        assert pieces.offsets[first, 1] > start and pieces.offsets[last, 0] < end
+
+
+def test_metaspace_tokens_lose_their_blank():
+    """As in XLM-RoBERTa."""
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    pieces += [(piece, -3.0) for piece in ("▁", "▁lives", "▁in", "▁Who")]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    found = Wordpieces(tokenizer).encode(["Who  lives in"])[0]
+    assert found.ids.tolist() == [7, 4, 5, 6]
+    assert found.offsets.tolist() == [[0, 3], [4, 4], [5, 10], [11, 13]]

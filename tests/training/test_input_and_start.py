@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hardem_jax.training.devices.mesh import data_mesh
-from hardem_jax.training.run_progress import RunProgress
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
-from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.metrics_log import RunLog
+from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.run_progress import RunProgress
 from tests.training import toy_problem as toy
 
 CONFIG = LoopConfig(num_steps=6, monitor="score", progress=False, log_every=2)

@@ -4,8 +4,9 @@ What a batch holds, with R rows, T tokens, Q wordpieces of the question, W words
 wordpieces each, and Z solutions:
 
 ===================  =====================  =====================================================
-``token_ids``        ``[R, T]`` int32       [CLS] question [SEP] column [SEP] ... column [SEP]
-``token_type_ids``   ``[R, T]`` int32       1 for columns and for the [SEP] at the end
+``token_ids``        ``[R, T]`` int32       [CLS] question [SEP] column [SEP] ... column [SEP], or
+                                            the tokenizer's special tokens instead
+``token_type_ids``   ``[R, T]`` int32       1 for columns and for the special token at the end
 ``where``            ``[R, T]`` bool        real tokens
 ``question_tokens``  ``[R, Q]`` int32       where the question's wordpieces are in T
 ``question_where``   ``[R, Q]`` bool        real wordpieces of the question
@@ -31,13 +32,17 @@ import numpy as np
 
 from hardem_jax.data.batching.padding import Batch
 from hardem_jax.data.examples import QueryQuestion
-from hardem_jax.data.inputs.sqlova_layout import QueryInput, cut_lengths, lay_out, remaining_queries
+from hardem_jax.data.inputs.sqlova_layout import (
+    QueryInput,
+    cut_lengths,
+    lay_out,
+    least_max_tokens,
+    remaining_queries,
+)
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
 
-# Read in place of a text without wordpieces, so that there is something to represent it.
-_NOTHING = "[UNK]"
 # Sizes are rounded up, so that splits share shapes more often, and with them compiled functions.
 _MULTIPLE = 8
 
@@ -81,8 +86,8 @@ class QueryInputs(Sequence[QueryInput]):
         max_tokens: int = 180,
         max_header_tokens: int = 24,
     ):
-        if max_tokens < 8:
-            raise InputError(f"max_tokens: expected at least 8, found {max_tokens}")
+        if max_tokens < (least := least_max_tokens(tokenizer.template)):
+            raise InputError(f"max_tokens: expected at least {least}, found {max_tokens}")
         if max_header_tokens < 1:
             raise InputError(f"max_header_tokens: expected at least 1, found {max_header_tokens}")
         if not len(questions):
@@ -96,7 +101,9 @@ class QueryInputs(Sequence[QueryInput]):
         num_solutions = []
         for asked, pieces, columns in _encoded(questions, tables, tokenizer):
             lengths = np.array([len(ids) for ids in columns], np.int64)
-            read, kept = cut_lengths(len(pieces.ids), lengths, max_tokens, max_header_tokens)
+            read, kept = cut_lengths(
+                len(pieces.ids), lengths, max_tokens, max_header_tokens, template=tokenizer.template
+            )
             self.cut_headers += bool((kept < lengths[: len(kept)]).any())
             self.cut_questions += read < len(pieces.ids)
             self.cut_columns += len(kept) < len(lengths)
@@ -241,15 +248,13 @@ def _encoded(
         if question.table_id not in headers:
             headers[question.table_id] = tables[question.table_id].header
     names = list(dict.fromkeys(itertools.chain.from_iterable(headers.values())))
-    nothing = tokenizer.encode([_NOTHING])[0].ids[:1]
-    if not len(nothing):
-        raise InputError(f"tokenizer: expected a wordpiece for {_NOTHING!r}, found none")
-    unseen = Pieces(nothing, np.zeros((1, 2), np.int32))
-    pieces = [found if len(found.ids) else unseen for found in tokenizer.encode(texts)]
-    of_name = {
-        name: found.ids if len(found.ids) else nothing
+    # Read in place of a text without tokens, so that there is something to represent it.
+    unknown = Pieces(np.array([tokenizer.unknown_id], np.int32), np.zeros((1, 2), np.int32))
+    pieces = [found if len(found.ids) else unknown for found in tokenizer.encode(texts)]
+    header_ids = {
+        name: found.ids if len(found.ids) else unknown.ids
         for name, found in zip(names, tokenizer.encode(names), strict=True)
     }
     # Read a second time, so that memory never holds Z of all questions.
     for question, asked in zip(questions, pieces, strict=True):
-        yield question, asked, [of_name[name] for name in headers[question.table_id]]
+        yield question, asked, [header_ids[name] for name in headers[question.table_id]]

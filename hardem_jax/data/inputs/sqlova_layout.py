@@ -1,4 +1,4 @@
-"""How a question and the columns of its table lie in one input, and what is left of them and of Z.
+"""Puts a question and the columns of its table into one input, and cuts what does not fit.
 
 `hardem_jax.data.inputs.sqlova` makes batches of these inputs.
 """
@@ -11,11 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hardem_jax.data.examples import QueryQuestion
-from hardem_jax.data.tokenizer import Pieces, Wordpieces
+from hardem_jax.data.tokenizer import PairTemplate, Pieces, Wordpieces
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH
-
-# [CLS] question [SEP], and a [SEP] after each column.
-NUM_SPECIAL_TOKENS = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,11 +22,12 @@ class QueryInput:
     Attributes:
         id: of the question.
         token_ids: ``[T]`` int32.
-        num_question_tokens: Q; the question's wordpieces are the tokens from position 1 on.
-        word_first: ``[W]`` int32, first wordpiece of each word, counted among the question's; -1
-            for words without any. Words behind the last one that is read are not there.
-        headers: ``[C, 2]`` int32, first token of each column and the one behind its last.
-        queries: ``[Z, 15]`` int16, those of Z whose words and columns are all there.
+        num_question_tokens: Q.
+        word_first: ``[W]`` int32, first token of each word, counted among the question's; -1 for
+            words without any. Words after the last one that is read are left out.
+        headers: ``[C, 2]`` int32, first token of each column and the one after its last.
+        queries: ``[Z, 15]`` int16, those of Z whose words and columns were all read.
+        question_start: position of the question's first token.
     """
 
     id: str
@@ -38,20 +36,21 @@ class QueryInput:
     word_first: np.ndarray
     headers: np.ndarray
     queries: np.ndarray
+    question_start: int = 1
 
     @property
     def question_tokens(self) -> np.ndarray:
-        """``[Q]`` int32, where the question's wordpieces are in T."""
-        return np.arange(1, 1 + self.num_question_tokens, dtype=np.int32)
+        """``[Q]`` int32, positions of the question's tokens in T."""
+        return self.question_start + np.arange(self.num_question_tokens, dtype=np.int32)
 
     @property
     def token_type_ids(self) -> np.ndarray:
-        """``[T]`` int32, 1 for columns and for the [SEP] behind the last of them."""
+        """``[T]`` int32, 1 for columns and for what follows the last of them ([SEP])."""
         types = np.zeros(len(self.token_ids), np.int32)
         for start, end in self.headers:
             types[start:end] = 1
         if len(self.headers):
-            types[-1] = 1
+            types[self.headers[-1, 1] :] = 1
         return types
 
 
@@ -68,60 +67,79 @@ def lay_out(
     Args:
         question: whose words are looked for.
         pieces: of the whole question.
-        read: how many of them are read.
-        columns: wordpieces of every column, whole.
-        lengths: ``[C]`` int, how many of each are read, from the first column on.
-        tokenizer: of the pieces.
+        read: number of its tokens that are read.
+        columns: tokens of every column, whole.
+        lengths: ``[C]`` int, number of tokens that are read of each of the first C columns.
+        tokenizer: of the tokens.
     """
-    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
-    parts = [cls, pieces.ids[:read], sep]
-    for ids, length in zip(columns, lengths, strict=False):  # the last columns may be left out
-        parts += [ids[:length], sep]
-    ends = read + NUM_SPECIAL_TOKENS + np.cumsum(lengths + 1) - 1
+    template = tokenizer.template
+    # The last columns may be left out.
+    headers = [ids[:length] for ids, length in zip(columns, lengths, strict=False)]
+    starts = template.second_start(read) + np.cumsum(lengths + len(template.after))
+    starts = starts - lengths - len(template.after)
     first, _ = pieces_of_words(question.words, pieces.offsets, read)
     return QueryInput(
         id=question.id,
-        token_ids=np.concatenate(parts).astype(np.int32),
+        token_ids=template.join(pieces.ids[:read], *headers),
         num_question_tokens=read,
         word_first=first,
-        headers=np.stack([ends - lengths, ends], axis=1).astype(np.int32),
+        headers=np.stack([starts, starts + lengths], axis=1).astype(np.int32),
         queries=np.zeros((0, ROW_WIDTH), np.int16),
+        question_start=len(template.before),
     )
 
 
 def cut_lengths(
-    question: int, headers: np.ndarray, max_tokens: int, max_header_tokens: int
+    question: int,
+    headers: np.ndarray,
+    max_tokens: int,
+    max_header_tokens: int,
+    *,
+    template: PairTemplate,
 ) -> tuple[int, np.ndarray]:
-    """How many wordpieces of the question and of each column are read.
+    """Number of tokens that are read of the question and of each column.
 
     The longest columns are shortened first, then the question down to half of the input, then the
     last columns are left out.
 
     Args:
-        question: number of its wordpieces.
-        headers: ``[C]`` int, number of wordpieces of each column, at least 1.
-        max_tokens: of the input, at least 8.
+        question: number of its tokens.
+        headers: ``[C]`` int, number of tokens of each column, at least 1.
+        max_tokens: of the input, at least `least_max_tokens`.
         max_header_tokens: of a column.
+        template: special tokens of the input.
 
     Returns:
         The question's and, for the columns that are read, ``[C]`` int.
 
     Example:
+        >>> bert = PairTemplate((2,), (3,), (3,))
         >>> for max_tokens in (20, 17, 14, 12):
-        ...     print(*cut_lengths(7, np.array([3, 1, 5]), max_tokens, max_header_tokens=4))
+        ...     print(*cut_lengths(7, np.array([3, 1, 5]), max_tokens, 4, template=bert))
         7 [3 1 4]
         7 [2 1 2]
         7 [1 1]
         6 [1 1]
     """
     lengths = np.minimum(headers, max_header_tokens)
-    room = max_tokens - NUM_SPECIAL_TOKENS - question - len(lengths)
+    after = len(template.after)  # of every column
+    room = max_tokens - template.second_start(question) - after * len(lengths)
     lengths = shorten(lengths, room)
     excess = max(0, int(lengths.sum()) - room)
     read = max(question - excess, min(question, max_tokens // 2))
-    if excess > question - read:  # every column has one piece by now, and its [SEP]
-        lengths = lengths[: (max_tokens - NUM_SPECIAL_TOKENS - read) // 2]
+    if excess > question - read:  # every column has one token by now, and what follows it
+        lengths = lengths[: (max_tokens - template.second_start(read)) // (1 + after)]
     return read, lengths
+
+
+def least_max_tokens(template: PairTemplate) -> int:
+    """The smallest ``max_tokens`` at which `cut_lengths` always leaves a column.
+
+    Example:
+        >>> least_max_tokens(PairTemplate((2,), (3,), (3,)))
+        8
+    """
+    return 2 * (template.num_special_tokens + 1)
 
 
 def shorten(lengths: np.ndarray, room: int) -> np.ndarray:
@@ -147,19 +165,19 @@ def shorten(lengths: np.ndarray, room: int) -> np.ndarray:
 def pieces_of_words(
     words: np.ndarray, offsets: np.ndarray, read: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """First and last of the wordpieces that each word consists of, if all of them are read.
+    """First and last token of each word, if all of its tokens are read.
 
-    A piece may be of several words: tokenizers do not cut at every sign, nor within what they
+    A token may belong to several words: tokenizers do not cut at every sign, nor within what they
     do not know.
 
     Args:
         words: ``[W, 2]`` int, characters of each word, ascending.
-        offsets: ``[Q, 2]`` int, characters of each piece, ascending.
-        read: number of pieces that are read.
+        offsets: ``[Q, 2]`` int, characters of each token, ascending.
+        read: number of tokens that are read.
 
     Returns:
-        Twice ``[W]`` int32; -1 for words without pieces (tokenizers drop control characters). Words
-        behind the last one that is read are not there.
+        Twice ``[W]`` int32; -1 for words without tokens (tokenizers drop control characters). Words
+        after the last one that is read are left out.
 
     Example:
         >>> words, offsets = [[0, 4], [4, 5], [6, 7], [8, 9]], [[0, 2], [2, 4], [6, 7], [8, 9]]
@@ -177,7 +195,7 @@ def pieces_of_words(
 def remaining_queries(
     queries: np.ndarray, word_first: np.ndarray, num_words: int, num_columns: int
 ) -> np.ndarray:
-    """Which queries use nothing that is not in the input.
+    """Which queries use only what is in the input.
 
     Args:
         queries: ``[Z, 15]`` int, see `hardem_jax.solutions.sql.Query.from_row`.
@@ -194,7 +212,7 @@ def remaining_queries(
         array([ True, False])
     """
     columns, first, last = (queries[:, field::4] for field in (3, 5, 6))
-    # Places that are not used have words -1, that is, the True at the end.
+    # Unused conditions have words -1, that is, the True at the end.
     there = np.zeros(num_words + 1, bool)
     there[: len(word_first)] = word_first >= 0
     there[-1] = True

@@ -1,9 +1,9 @@
-"""The wordpiece inputs of the equation tagger, from prepared questions.
+"""Makes the inputs of the equation tagger from prepared questions.
 
 What a batch holds, with R rows, T tokens, M numbers of the text, S special ones and Z solutions:
 
 ==================  ====================  ==============================================
-``token_ids``       ``[R, T]`` int32      [CLS] question [SEP] passage [SEP], padded
+``token_ids``       ``[R, T]`` int32      question and passage with special tokens, padded
 ``token_type_ids``  ``[R, T]`` int32      1 from the passage on
 ``where``           ``[R, T]`` bool       real tokens
 ``number_tokens``   ``[R, M]`` int32      first token of each number of the text
@@ -27,8 +27,6 @@ from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import COUNT, PASSAGE, SPECIAL
-
-NUM_SPECIAL_TOKENS = 3  # [CLS] question [SEP] passage [SEP]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,10 +79,10 @@ class TaggerInputs(Sequence[EquationInput]):
         max_tokens: int = 512,
         max_question_tokens: int = 64,
     ):
-        if max_tokens < max_question_tokens + NUM_SPECIAL_TOKENS + 1:
+        without_passage = max_question_tokens + tokenizer.template.num_special_tokens
+        if max_tokens <= without_passage:
             raise InputError(
-                f"max_tokens: expected more than {max_question_tokens + NUM_SPECIAL_TOKENS}, "
-                f"found {max_tokens}"
+                f"max_tokens: expected more than {without_passage}, found {max_tokens}"
             )
         passages: dict[str, int] = {}
         items = []
@@ -224,22 +222,21 @@ def _input(
     max_tokens: int,
     max_question_tokens: int,
 ) -> EquationInput:
+    template = tokenizer.template
     asked = pieces.ids[:max_question_tokens]
-    room = max_tokens - len(asked) - NUM_SPECIAL_TOKENS
-    read = passage.ids[:room]
-    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
-    passage_start = len(asked) + 2
+    read = passage.ids[: max_tokens - len(asked) - template.num_special_tokens]
+    question_start, passage_start = len(template.before), template.second_start(len(asked))
     in_passage = question.kinds[len(question.kinds) - len(question.spans) :] == PASSAGE
-    # The piece that holds a number's first character; past the end if it was cut.
+    # The token that holds a number's first character; past the end if it was cut.
     starts = question.spans[:, 0]
-    of_passage = np.searchsorted(passage.offsets[:, 1], starts, side="right")
-    of_question = np.searchsorted(pieces.offsets[:, 1], starts, side="right")
-    kept = np.where(in_passage, of_passage < len(read), of_question < len(asked))
-    tokens = np.where(in_passage, of_passage + passage_start, of_question + 1)
+    passage_token = np.searchsorted(passage.offsets[:, 1], starts, side="right")
+    question_token = np.searchsorted(pieces.offsets[:, 1], starts, side="right")
+    kept = np.where(in_passage, passage_token < len(read), question_token < len(asked))
+    tokens = np.where(in_passage, passage_token + passage_start, question_token + question_start)
     kinds, equations, true_equation = drop_cut_numbers(question, kept)
     return EquationInput(
         id=question.id,
-        token_ids=np.concatenate([cls, asked, sep, read, sep]).astype(np.int32),
+        token_ids=template.join(asked, read),
         passage_start=passage_start,
         number_tokens=np.where(kept, tokens, -1).astype(np.int32),
         kinds=kinds,

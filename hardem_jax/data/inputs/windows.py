@@ -16,10 +16,10 @@ def pad_windows(
     What it holds, with R rows, T tokens and Z solutions:
 
     ==================  ================  ==============================================
-    ``token_ids``       ``[R, T]`` int32  [CLS] question [SEP] context [SEP], padded
+    ``token_ids``       ``[R, T]`` int32  question and context with special tokens, padded
     ``token_type_ids``  ``[R, T]`` int32  1 from the context on
     ``where``           ``[R, T]`` bool   real tokens
-    ``context``         ``[R, T]`` bool   tokens of the document
+    ``context``         ``[R, T]`` bool   tokens of the document that are not blank
     ``solutions``       ``[R, Z, 2]``     int32 first and last token of each mention
     ``solutions_where`` ``[R, Z]`` bool   real mentions
     ``true_solution``   ``[R]`` int32     index of the annotated mention or -1; not trained on
@@ -30,7 +30,7 @@ def pad_windows(
     Args:
         windows: R of them.
         num_tokens: T, at least the longest window.
-        num_solutions: Z; further mentions of a row are cut.
+        num_solutions: Z; further mentions of a row are dropped.
         pad_id: of the tokenizer.
 
     Example:
@@ -56,11 +56,12 @@ def pad_windows(
         if window is None:
             continue
         length, start = window.num_tokens, window.context_start
+        not_blank = window.offsets[:, 0] < window.offsets[:, 1]
         solutions = window.solutions[:num_solutions]
         batch["token_ids"][row, :length] = window.token_ids
         batch["token_type_ids"][row, start:length] = 1
         batch["where"][row, :length] = True
-        batch["context"][row, start : length - 1] = True
+        batch["context"][row, start : start + len(not_blank)] = not_blank
         batch["solutions"][row, : len(solutions)] = solutions
         batch["solutions_where"][row, : len(solutions)] = True
         if window.true_solution < num_solutions:

@@ -12,11 +12,9 @@ import numpy as np
 
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.prepared.records import Codec
-from hardem_jax.data.tokenizer import Pieces, Wordpieces
+from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS, Pieces, Wordpieces
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words, trim_span
-
-NUM_SPECIAL_TOKENS = 3  # [CLS] question [SEP] context [SEP]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +36,15 @@ class WindowConfig:
 
     def __post_init__(self):
         require(self, "max_tokens", "stride", "max_question_tokens", "max_windows", at_least=1)
-        room = self.max_tokens - self.max_question_tokens - NUM_SPECIAL_TOKENS
+        self.check_room(MIN_SPECIAL_TOKENS)
+
+    def check_room(self, num_special_tokens: int) -> None:
+        """Raises `InputError` if windows with ``num_special_tokens`` cannot cover a document."""
+        room = self.max_tokens - self.max_question_tokens - num_special_tokens
         if room < 1:
             raise InputError(
                 "max_tokens: expected room for a document besides max_question_tokens "
-                f"({self.max_question_tokens}) and {NUM_SPECIAL_TOKENS} special tokens, "
+                f"({self.max_question_tokens}) and {num_special_tokens} special tokens, "
                 f"found {self.max_tokens}"
             )
         if self.stride > room:
@@ -61,7 +63,8 @@ class Window:
         document: index of the document in the example.
         text: the document text that the window covers.
         text_start: character of the document at which ``text`` begins.
-        token_ids: ``[T]`` int32: [CLS] question [SEP] context [SEP].
+        token_ids: ``[T]`` int32, question and context with the tokenizer's special tokens:
+            [CLS] question [SEP] context [SEP] for BERT.
         context_start: position of the first context token.
         offsets: ``[C, 2]`` int32, character span in ``text`` of each context token.
         solutions: ``[Z, 2]`` int32, first and last token position (inclusive) of each
@@ -110,7 +113,13 @@ def make_windows(
 
     Returns:
         The windows; none if every document is empty.
+
+    Raises:
+        InputError: the tokenizer's special tokens leave no room, see `WindowConfig.check_room`.
     """
+    num_special = tokenizer.template.num_special_tokens
+    config.check_room(num_special)
+    room = config.max_tokens - num_special
     texts = [document.text for document in example.documents]
     question, *pieces = tokenizer.encode([example.question, *texts])
     question = question.ids[: config.max_question_tokens]
@@ -128,7 +137,7 @@ def make_windows(
             true_mention = trim_span(words, *example.true_mention[1:])
         spans = _to_pieces(document, mentions)
         true_span = _to_pieces(document, np.array([true_mention])) if true_mention else None
-        for begin, end in _cut(len(document.ids), len(question), config):
+        for begin, end in _cut(len(document.ids), room - len(question), config.stride):
             windows.append(
                 _window(
                     example.id, index, text, question, document, spans, true_span, begin, end,
@@ -140,15 +149,14 @@ def make_windows(
     return _most_similar(example.question, windows, config.max_windows)
 
 
-def _cut(num_pieces: int, num_question: int, config: WindowConfig) -> Iterator[tuple[int, int]]:
-    """Ranges of document pieces, each ``stride`` after the last, until the end is covered."""
-    room = config.max_tokens - num_question - NUM_SPECIAL_TOKENS
+def _cut(num_pieces: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
+    """Ranges of ``room`` document tokens, ``stride`` apart, until the end is covered."""
     begin = 0
     while begin < num_pieces:
         yield begin, min(begin + room, num_pieces)
         if begin + room >= num_pieces:
             return
-        begin += config.stride
+        begin += stride
 
 
 def _to_pieces(document: Pieces, mentions: np.ndarray) -> np.ndarray:
@@ -163,9 +171,7 @@ def _to_pieces(document: Pieces, mentions: np.ndarray) -> np.ndarray:
 def _window(
     example_id, index, text, question, document, spans, true_span, begin, end, tokenizer
 ) -> Window:
-    context_start = len(question) + 2
-    cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
-    token_ids = np.concatenate([cls, question, sep, document.ids[begin:end], sep])
+    context_start = tokenizer.template.second_start(len(question))
     inside = spans[(spans[:, 0] >= begin) & (spans[:, 1] < end)]
     text_start, text_end = int(document.offsets[begin, 0]), int(document.offsets[end - 1, 1])
     true_solution = -1
@@ -177,7 +183,7 @@ def _window(
         document=index,
         text=text[text_start:text_end],
         text_start=text_start,
-        token_ids=token_ids.astype(np.int32),
+        token_ids=tokenizer.template.join(question, document.ids[begin:end]),
         context_start=context_start,
         offsets=document.offsets[begin:end] - text_start,
         solutions=inside - begin + context_start,

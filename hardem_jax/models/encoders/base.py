@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 import jax
 from flax import nnx
+from jax.typing import DTypeLike
 
 from hardem_jax.models.encoders.weights import WeightTable
 
@@ -51,7 +52,12 @@ class Encoder(Protocol):
 
     It is an `nnx.Module` whose state is its parameters only, so that it can be used functionally.
     Outputs are in the compute dtype; at padding they are finite and otherwise arbitrary.
+
+    Attributes:
+        dtype: of activations and matrix products.
     """
+
+    dtype: DTypeLike
 
     @property
     def config(self) -> EncoderConfig:

@@ -15,6 +15,7 @@ from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.enumeration import Query, SqlRules, Table
+from tests.tiny import roberta_tokenizer
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "is", "?", "4", "##2", "ann", "##a", "no", "."]
 PAD, UNK, CLS, SEP, WHO, IS, ASK, FOUR, _2, ANN, _A, NO, DOT = range(len(PIECES))
@@ -308,3 +309,24 @@ def test_all_of_z_has_mass_where_the_masks_say_so(real, minilm_dir):
     assert batch["solutions_where"].sum() == np.minimum(inputs.sizes[rows, 1], 512).sum()
     assert np.isfinite(log_probs[batch["solutions_where"]]).all()
     assert (log_probs[batch["solutions_where"]] < 0).all()
+
+
+def test_an_input_of_roberta_has_its_special_tokens():
+    official = roberta_tokenizer()
+    text, names = "Who  lives in Rome?", ("", "lives in", "yards")
+    table = make_table(*names, rows=(("Ada", "Rome", "3"),))
+    _, inputs = inputs_of(Wordpieces(official), (text, table, "Ada"))
+    found = inputs[0]
+    bare = [official.encode(name, add_special_tokens=False).ids or [3] for name in names]
+    asked = official.encode(text, add_special_tokens=False)
+    headers = [*bare[0], 2, *bare[1], 2, *bare[2], 2]
+    assert found.token_ids.tolist() == [0, *asked.ids, 2, 2, *headers]
+    assert found.question_tokens.tolist() == list(range(1, 1 + len(asked.ids)))
+    for (start, end), ids in zip(found.headers, bare, strict=True):
+        assert found.token_ids[start:end].tolist() == ids
+    # The extra blank before "lives" is a token of no word.
+    words = [asked.tokens[place] for place in found.word_first]
+    assert len(words) == 5 and "Ġ" in asked.tokens and "Ġ" not in words
+    assert words[1].removeprefix("Ġ")[:1] == "l" and words[3].removeprefix("Ġ")[:1] == "R"
+    with pytest.raises(InputError, match="max_tokens: expected at least 10, found 9"):
+        inputs_of(Wordpieces(official), (text, table, "Ada"), max_tokens=9)

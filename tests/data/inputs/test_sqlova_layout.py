@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from hardem_jax.data.inputs.sqlova_layout import (
-    NUM_SPECIAL_TOKENS,
     cut_lengths,
+    least_max_tokens,
     pieces_of_words,
     remaining_queries,
     shorten,
 )
+from hardem_jax.data.tokenizer import PairTemplate
+
+BERT = PairTemplate((2,), (3,), (3,))
+ROBERTA = PairTemplate((0,), (2, 2), (2,))
 
 
-def total(question, lengths):
-    return NUM_SPECIAL_TOKENS + question + sum(lengths) + len(lengths)
-
-
-def cut_one_by_one(question, headers, max_tokens, max_header_tokens):
+def cut_one_by_one(question, headers, max_tokens, max_header_tokens, total):
     lengths, half = [min(n, max_header_tokens) for n in headers], max_tokens // 2
     while total(question, lengths) > max_tokens and max(lengths, default=1) > 1:
         longest = max(range(len(lengths)), key=lambda c: (lengths[c], c))
@@ -30,14 +30,22 @@ def cut_one_by_one(question, headers, max_tokens, max_header_tokens):
     return question, lengths
 
 
-def test_cutting_is_taking_piece_by_piece():
+@pytest.mark.parametrize(("template", "least"), [(BERT, 8), (ROBERTA, 10)])
+def test_cutting_is_taking_piece_by_piece(template, least):
+    def total(question, lengths):
+        return template.second_start(question) + sum(lengths) + len(lengths)
+
+    assert least_max_tokens(template) == least
     rng = random.Random(0)
     seen = {"whole": 0, "headers": 0, "question": 0, "columns": 0}
     for _ in range(3_000):
         headers = [1 + min(20, int(rng.expovariate(0.3))) for _ in range(rng.randrange(12))]
-        question, room, widest = rng.randint(1, 40), rng.randint(8, 60), rng.randint(1, 12)
-        read, lengths = cut_lengths(question, np.array(headers, np.int64), room, widest)
-        assert (read, lengths.tolist()) == cut_one_by_one(question, headers, room, widest)
+        question, room, widest = rng.randint(1, 40), rng.randint(least, 60), rng.randint(1, 12)
+        read, lengths = cut_lengths(
+            question, np.array(headers, np.int64), room, widest, template=template
+        )
+        expected = cut_one_by_one(question, headers, room, widest, total)
+        assert (read, lengths.tolist()) == expected
         assert total(read, lengths) <= room and read >= 1 and (lengths >= 1).all()
         assert len(lengths) or not headers  # a column is always left
         shortened = any(n < m for n, m in zip(lengths, headers, strict=False))

@@ -29,6 +29,7 @@ from hardem_jax.solutions.equations.enumeration import (
     EquationRules,
 )
 from hardem_jax.solutions.equations.numbers import NumberConfig
+from tests.tiny import roberta_tokenizer
 
 S = len(SPECIAL_NUMBERS)
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "?", "4", "##1", "3", "##8", "##5", "9"]
@@ -77,7 +78,7 @@ def test_two_numbers_in_one_piece_have_the_same_token(tokenizer):
 
 def test_equal_passages_are_tokenised_once(tokenizer):
     class Counting:
-        pad_id, cls_id, sep_id = tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id
+        pad_id, template = tokenizer.pad_id, tokenizer.template
 
         def encode(self, texts):
             seen.append(list(texts))
@@ -237,3 +238,19 @@ def test_pieces_of_real_texts_hold_the_first_character_of_their_number(shared_di
         slots = found.equations[:, [0, 2]]
         assert (found.kinds[slots[slots >= 0]] >= 0).all()
     assert 0 < cut < numbers / 2
+
+
+def test_numbers_are_at_their_first_token_in_roberta_too():
+    official = roberta_tokenizer()
+    passage, asked = "Ada ran\n\n 41 yards, Bo $38.", "How many  95 ?"
+    [found] = inputs_of(
+        Wordpieces(official), question(passage, asked), max_tokens=64, max_question_tokens=32
+    )
+    pair = official.encode(asked, passage)
+    assert found.token_ids.tolist() == pair.ids
+    assert found.passage_start == pair.sequence_ids.index(1)
+    said = [pair.tokens[token].removeprefix("Ġ")[:1] for token in found.number_tokens]
+    assert [pair.sequence_ids[token] for token in found.number_tokens] == [1, 1, 0]
+    assert said == ["4", "3", "9"]
+    with pytest.raises(InputError, match="max_tokens: expected more than 8, found 8"):
+        inputs_of(Wordpieces(official), question("b 41"), max_tokens=8)

@@ -7,11 +7,13 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.records import RecordSource, RecordWriter
 from hardem_jax.data.prepared.windows import WINDOWS, WindowConfig, make_windows
 from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from tests.tiny import roberta_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -249,3 +251,67 @@ def test_a_folder_without_tokenizer_is_named(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(InputError, match="tokenizer.json: expected a tokenizer"):
         load_tokenizer(tmp_path)
+
+
+# --- RoBERTa -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def byte_level():
+    return roberta_tokenizer()
+
+
+def test_a_window_of_roberta_is_the_official_pair(byte_level):
+    text = "Ada  lives in Zürich.\n\nBo met 東京 😀."
+    [window] = make_windows(
+        example(text, question="Who lives?", aliases=("Bo", "東京")),
+        Wordpieces(byte_level),
+        dataclasses.replace(SMALL, max_tokens=64, max_question_tokens=16),
+    )
+    official = byte_level.encode("Who lives?", text)
+    assert window.token_ids.tolist() == official.ids
+    assert window.context_start == official.sequence_ids.index(1)
+    assert window.offsets.shape == (official.sequence_ids.count(1), 2)
+    assert [window.span_text(*span) for span in window.solutions] == ["Bo", "東京"]
+    batch = pad_windows([window], 64, num_solutions=2, pad_id=1)
+    assert batch["token_ids"][0, window.num_tokens :].tolist() == [1] * (64 - window.num_tokens)
+    # A span may neither begin nor end at a blank token.
+    shown = [window.span_text(i, i) for i in np.flatnonzero(batch["context"][0])]
+    assert all(shown) and [token.strip() for token in shown] == shown
+    blanks = batch["context"][0, window.context_start : window.num_tokens - 1].tolist().count(False)
+    assert blanks == len([token for token in official.tokens if token in ("Ġ", "Ċ")]) > 2
+
+
+def test_windows_of_roberta_cover_every_token_of_the_document(byte_level):
+    tokenizer = Wordpieces(byte_level)
+    text = "Gus lives in Rome. Then  Bo ran in Kyiv, 東京 and Zürich; Bo met Ada. Eve saw Bo."
+    config = dataclasses.replace(SMALL, max_tokens=16)
+    document = tokenizer.encode([text])[0]
+    windows = make_windows(example(text, question="Who ran?"), tokenizer, config)
+    asked = len(tokenizer.encode(["Who ran?"])[0].ids[: config.max_question_tokens])
+    room = config.max_tokens - asked - 4
+    assert len(windows) > 3
+    for index, window in enumerate(windows):
+        begin = index * config.stride
+        assert window.token_ids[-1] == 2 and window.num_tokens <= config.max_tokens
+        assert window.token_ids[window.context_start : -1].tolist() == (
+            document.ids[begin : begin + room].tolist()
+        )
+        np.testing.assert_array_equal(
+            window.offsets + window.text_start, document.offsets[begin : begin + room]
+        )
+        assert {window.span_text(*span) for span in window.solutions} <= {"Bo"}
+    assert begin + room >= len(document.ids)
+    found = {w.text_start + int(w.offsets[first - w.context_start, 0])
+             for w in windows for first, _ in w.solutions}  # fmt: skip
+    assert found == {i for i in range(len(text)) if text.startswith("Bo", i)}
+
+
+def test_a_stride_that_only_bert_has_room_for_is_refused(tokenizer, byte_level):
+    config = WindowConfig(max_tokens=20, stride=13, max_question_tokens=4)
+    assert make_windows(example("Hi Bo."), tokenizer, config)
+    with pytest.raises(InputError, match="stride: expected at most 12"):
+        make_windows(example("Hi Bo."), Wordpieces(byte_level), config)
+    config = WindowConfig(max_tokens=8, stride=1, max_question_tokens=4)
+    with pytest.raises(InputError, match=r"max_tokens: .* \(4\) and 4 special tokens, found 8"):
+        make_windows(example("Hi Bo."), Wordpieces(byte_level), config)
