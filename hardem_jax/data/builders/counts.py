@@ -40,7 +40,7 @@ def count(
         kind: of its records.
         split: its name.
         rows: `hardem_jax.data.builders.features.facts` of every record and its "digest"; of all
-            digests, options and what is left out, "content" is the digest.
+            digests, options and numbers left out, "content" is the digest.
         skips: what the reader left out; what drops out here is added to it.
         options: of the data set.
     """
@@ -71,7 +71,8 @@ def count(
         counts["questions cut by the cap"] = sum(number > 0 for number in cut)
         counts["solutions cut by the cap"] = sum(cut)
         counts["tables"] = len(tables)
-    determined = [dataclasses.asdict(options), skips.left_out, [row["digest"] for row in rows]]
+    # Not of ids: a question without one has a path in its place.
+    determined = [dataclasses.asdict(options), skips.as_dict(), [row["digest"] for row in rows]]
     found = {
         "counts": list(counts.items()),  # in this order, for people
         "solutions per question": size_summary(sizes),

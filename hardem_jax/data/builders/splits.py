@@ -46,11 +46,12 @@ class _Split:
         self.repeated: dict[str, int] = collections.Counter(
             id for id, reason in index["left_out"] if reason == REPEATED_ID and id in kept
         )
+        counts = {n: found for n, found in build.meta["splits"][split].items() if n != "report"}
         self.meta: dict[str, Any] = {
             "format": build.meta["format"],
             "data set": build.meta["data set"],
             **build.meta["options"],
-            **build.meta["splits"][split],
+            **counts,
         }
 
 

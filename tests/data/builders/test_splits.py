@@ -132,6 +132,20 @@ def test_the_digest_is_of_a_split_and_its_rules_not_of_shards_or_other_splits(dr
     assert len(same) == 1 and content(options=options) not in same
 
 
+def test_a_run_is_not_tied_to_the_place_of_its_files(tmp_path):
+    for name in ("here", "there"):
+        answers = [{"question": "And 8?", "answer": drop_answer("3")}]  # no id, but a place
+        answers.append({"query_id": "q", **answers[0]})
+        content = {"p": {"passage": PASSAGE, "qa_pairs": answers}}
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "drop_dataset_dev.json").write_text(json.dumps(content))
+    one, other = (
+        NumericSplit(build(builders.DropNum, tmp_path / name, tmp_path / f"{name}-built"), "dev")
+        for name in ("here", "there")
+    )
+    assert one.meta == other.meta and list(one.left_out) != list(other.left_out)
+
+
 def test_another_kind_and_another_split_are_refused(numeric, tmp_path):
     with pytest.raises(InputError, match="expected a build of kind 'queries', found 'numeric'"):
         TableSplit(numeric, "dev")
@@ -234,7 +248,8 @@ def test_what_z_cannot_hold_is_counted_and_the_rest_goes_on(tmp_path):
     assert [question.id for question in split.questions] == ["q1"]
     assert list(split.tables) == ["1-1"]
     assert split.left_out == {"words": NOT_ENUMERABLE}
-    [line] = [line for line in split.meta["report"] if NOT_ENUMERABLE in line]
+    report = builders.open_build(split.folder).meta["splits"]["dev"]["report"]
+    [line] = [line for line in report if NOT_ENUMERABLE in line]
     assert "1 (words: question: expected at most 32767 words, found 40000)" in line
 
 
