@@ -423,6 +423,7 @@ def test_data_without_questions_is_named(capsys, tmp_path):
     assert not list((tmp_path / "built").rglob("build.json"))
 
 
+@pytest.mark.slow
 def test_any_split_can_be_trained_and_evaluated_on(root, tmp_path, capsys):
     call(*train_flags(root, tmp_path / "run"), "--data-split", "dev", "--dev-split", "train")
     losses = [

@@ -253,6 +253,7 @@ def test_what_z_cannot_hold_is_counted_and_the_rest_goes_on(tmp_path):
     assert "1 (words: question: expected at most 32767 words, found 40000)" in line
 
 
+@pytest.mark.slow
 def test_any_number_of_processes_writes_the_same(tmp_path):
     many = [dataclasses.replace(q, id=f"{q.id}-{n}") for n in range(9) for q in QUESTIONS]
     write_table_questions(tmp_path / "train.jsonl", many)
