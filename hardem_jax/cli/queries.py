@@ -199,7 +199,7 @@ class Predict:
         if inputs.cut_columns:
             print(f"note: only the first {len(inputs[0].headers)} columns were read")
         if inputs.cut_questions:
-            print(f"note: only the first {inputs[0].num_question_tokens} wordpieces were read")
+            print(f"note: only the first {inputs[0].num_question_tokens} tokens were read")
         [(_, reading)] = trained.reader.read(trained.params, inputs)
         console = Console(highlight=False, soft_wrap=True, emoji=False)
         answers = task.answers(question, table, reading)

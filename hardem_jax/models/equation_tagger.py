@@ -1,4 +1,4 @@
-"""The tagger for discrete reasoning: the operator of every number, on an encoder.
+"""The tagger for discrete reasoning: an operator for every number, on an encoder.
 
 Min et al., 2019, appendix A ("Sequence Tagging model for discrete reasoning"): a number of
 the text is tagged from the last layer at its position, a special number (1, 2, ... 1000,
@@ -29,9 +29,9 @@ Array = jax.Array
 
 
 class EquationTagger(nnx.Module):
-    """BERT with tags for the numbers of the text and for special numbers.
+    """An encoder that tags the numbers of the text and special numbers.
 
-    A number's position is its first wordpiece. Two numbers that begin in the same wordpiece
+    A number's position is its first token. Two numbers that begin in the same token
     are two slots with the same tag probabilities, each with a factor of its own.
 
     Args:
@@ -47,12 +47,12 @@ class EquationTagger(nnx.Module):
             "numbers" by a factor that all equations of a question share, and that shrinks with
             the length of its text. The default conditions on it: no equation tags a word, so
             probabilities of equations then compare between texts of any length, and the gradient
-            comes from numbers alone, not from hundreds of words that say NONE.
+            comes only from numbers, not from hundreds of words that say NONE.
         rules: normalise P(z | x) over the equations of these rules, and not over all taggings.
 
     Calling it takes a batch with ``token_ids`` ``[B, T]`` int32, ``token_type_ids`` ``[B, T]``
     int32, ``where`` ``[B, T]`` bool (real tokens), ``number_tokens`` ``[B, M]`` int32 (first
-    wordpiece of each number of the text) and ``numbers_where`` ``[B, M]`` bool (real numbers),
+    token of each number of the text) and ``numbers_where`` ``[B, M]`` bool (real numbers),
     and returns a `TagDistribution` over |S| + M slots, special numbers first. With ``rules`` it
     takes ``kinds`` ``[B, |S| + M]`` too, and returns an `EquationDistribution`. ``rngs`` with the
     stream ``dropout`` turns dropout on.
@@ -110,7 +110,7 @@ class EquationTagger(nnx.Module):
         hidden = encode(self.encoder, batch, rngs=rngs).astype(jnp.float32)
         scores = self.tag_scores(hidden)
         tokens = jnp.where(numbers_where, batch["number_tokens"], 0)
-        of_text = jnp.take_along_axis(scores, tokens[..., None], axis=1)
+        text_scores = jnp.take_along_axis(scores, tokens[..., None], axis=1)
         special = self._special_scores(hidden, where)
         special_where = jnp.ones(special.shape[:2], bool)
         rest = None
@@ -119,7 +119,7 @@ class EquationTagger(nnx.Module):
                 scores, where & ~_carries_number(where, tokens, numbers_where)
             )
         tags = TagDistribution.from_logits(
-            jnp.concatenate([special, of_text], axis=1),
+            jnp.concatenate([special, text_scores], axis=1),
             where=jnp.concatenate([special_where, numbers_where], axis=1),
             rest=rest,
         )

@@ -165,7 +165,7 @@ class NAQANet(nnx.Module):
         first, last = self._model(
             self.attention_output(dropout(both, rate, keys[2])), where, keys[3]
         )
-        # The question is pooled as it was before it met the passage: it alone tells how to answer.
+        # The question is pooled as it was before it met the passage: it decides how to answer.
         p = self.passage_pooling(first, where)
         q = self.question_pooling(question.astype(jnp.float32), question_where)
         ability = self.ability(jnp.concatenate([p, q], axis=-1), rate, keys[4])

@@ -2,7 +2,7 @@
 
 Every part takes masks and gives padding no influence on real positions: it is zeroed before a
 convolution, whose window would otherwise reach it from the last words of a text, and receives no
-attention. Like `Bert`, the modules hold parameters alone; dropout keys arrive with the call.
+attention. Like `Bert`, the modules hold only parameters; dropout keys are passed to the call.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ Array = jax.Array
 )
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What the reader makes of a batch of paragraphs.
+    """The reader's output for a batch of paragraphs.
 
     Attributes:
         spans: P(z | x) over the spans of each paragraph.
@@ -38,14 +38,14 @@ class Reading:
 
 
 class SpanReader(nnx.Module):
-    """BERT with span and selector heads.
+    """An encoder with span and selector heads.
 
     Args:
         encoder: gives ``[B, T, D]`` from token ids.
         rngs: stream ``params`` initialises the heads, N(0, 0.02) as in BERT.
-        softmax_over: the positions a span may stand at. "context" leaves out
-            question, special tokens and padding; "tokens" leaves out padding alone,
-            as the paper's formula has it.
+        softmax_over: positions at which a span may begin or end. "context" excludes
+            question, special tokens and padding; "tokens" excludes only padding,
+            as in the paper's formula.
 
     Calling it takes a batch with ``token_ids`` ``[B, T]`` int32, ``token_type_ids``
     ``[B, T]`` int32, ``where`` ``[B, T]`` bool (real tokens) and ``context`` ``[B, T]``

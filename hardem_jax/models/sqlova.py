@@ -1,4 +1,4 @@
-"""SQLova (Hwang et al., 2019) as a model of log-probabilities: every query's parts, scored once.
+"""SQLova (Hwang et al., 2019) as a distribution over queries: every part of a query, scored once.
 
 Six modules read the question and the headers, each with LSTMs of its own:
 
@@ -38,7 +38,7 @@ NUM_AGGREGATORS, NUM_OPERATORS = 6, 3
 _MODULES = ("select", "aggregator", "number", "column", "operator", "value")
 _SELECT, _AGGREGATOR, _NUMBER, _COLUMN, _OPERATOR, _VALUE = range(6)
 #: Modules that see the question from each column.
-_OF_COLUMN = (_SELECT, _AGGREGATOR, _COLUMN, _OPERATOR, _VALUE)
+_BY_COLUMN = (_SELECT, _AGGREGATOR, _COLUMN, _OPERATOR, _VALUE)
 
 
 class SQLova(nnx.Module):
@@ -54,13 +54,13 @@ class SQLova(nnx.Module):
         rngs: stream ``params`` initialises all but the encoder.
 
     Calling it takes a batch with ``token_ids``, ``token_type_ids`` ``[B, T]`` int32, ``where``
-    ``[B, T]`` bool; ``question_tokens`` ``[B, Q]`` int32, the question's wordpieces in the
-    row, and ``question_where``; ``words_first`` ``[B, W]`` int32, each word's first wordpiece among
-    those, and ``words_where``; ``header_tokens`` ``[B, C, H]`` int32, places of every header's
-    wordpieces, ``header_where``, and ``columns_where`` ``[B, C]`` bool. It returns a
-    `QueryDistribution`. ``rngs`` with the stream ``dropout`` turns dropout on.
+    ``[B, T]`` bool; ``question_tokens`` ``[B, Q]`` int32, positions of the question's tokens, and
+    ``question_where``; ``words_first`` ``[B, W]`` int32, each word's first token among those, and
+    ``words_where``; ``header_tokens`` ``[B, C, H]`` int32, positions of every header's tokens,
+    ``header_where``, and ``columns_where`` ``[B, C]`` bool. It returns a `QueryDistribution`.
+    ``rngs`` with the stream ``dropout`` turns dropout on.
 
-    As in the original, the span of a value is a pair of words, each seen at its first wordpiece.
+    As in the original, the span of a value is a pair of words, each represented by its first token.
 
     Example:
         >>> from hardem_jax.models.encoders.bert import Bert, BertConfig
@@ -75,7 +75,7 @@ class SQLova(nnx.Module):
         >>> def parse():
         ...     parser = SQLova(Bert(config, rngs=nnx.Rngs(0)), hidden_size=4, rngs=nnx.Rngs(1))
         ...     return parser(batch)
-        >>> queries = jax.eval_shape(parse)  # shapes alone; `parse()` computes them
+        >>> queries = jax.eval_shape(parse)  # only shapes; `parse()` computes them
         >>> queries.select.shape, queries.number.shape, queries.first.shape
         ((1, 2), (1, 4), (1, 2, 3, 2))
     """
@@ -107,7 +107,7 @@ class SQLova(nnx.Module):
         self.encoder = encoder
         self.num_target_layers = num_target_layers
         self.question, self.headers = lstms(), lstms()
-        self.attention = nnx.List(dense(size, size, rngs=rngs) for _ in _OF_COLUMN)
+        self.attention = nnx.List(dense(size, size, rngs=rngs) for _ in _BY_COLUMN)
         self.number_header = dense(size, 1, rngs=rngs)
         states = num_lstm_layers * size
         self.number_hidden = dense(size, states, rngs=rngs)
@@ -133,7 +133,7 @@ class SQLova(nnx.Module):
             rngs=rngs,
         )
         context = {
-            module: self._attend(module, question, headers, question_where) for module in _OF_COLUMN
+            module: self._attend(module, question, headers, question_where) for module in _BY_COLUMN
         }
         words = jnp.where(batch["words_where"], batch["words_first"], 0)
         first, last = self.value(context[_VALUE], headers[_VALUE], _take(question[_VALUE], words))
@@ -156,7 +156,7 @@ class SQLova(nnx.Module):
         return jnp.concatenate(layers[::-1], axis=-1).astype(jnp.float32)
 
     def read_headers(self, tokens: Array, batch: Mapping[str, Array], rngs) -> Array:
-        """``[6, B, C, h]``: the LSTMs' outputs at the last wordpiece of each header."""
+        """``[6, B, C, h]``: the LSTMs' outputs at the last token of each header."""
         places, where = batch["header_tokens"], batch["header_where"]
         rows, num_columns, length = places.shape
         projected = _take(self.headers.project(tokens), places.reshape(rows, -1))
@@ -181,7 +181,7 @@ class SQLova(nnx.Module):
 
     def _attend(self, module: int, question: Array, headers: Array, where: Array) -> Array:
         """The question as seen from each column: ``[B, C, h]``."""
-        keys = self.attention[_OF_COLUMN.index(module)](question[module])
+        keys = self.attention[_BY_COLUMN.index(module)](question[module])
         scores = jnp.einsum("bch,bqh->bcq", headers[module], keys)
         weights = masked.softmax(scores, where[:, None])
         return jnp.einsum("bcq,bqh->bch", weights, question[module])
@@ -239,13 +239,13 @@ class SpanHead(nnx.Module):
     def __call__(self, context: Array, header: Array, words: Array) -> tuple[Array, Array]:
         """``[B, C, h]``, ``[B, C, h]``, ``[B, W, h]`` -> twice ``[B, C, O, W]``."""
         to_hidden = self.hidden.kernel[...].reshape(4, -1, self.hidden.out_features)
-        of_column = self.context(context) @ to_hidden[0] + self.header(header) @ to_hidden[1]
-        of_operator = self.operator(jnp.eye(NUM_OPERATORS)) @ to_hidden[2]
-        of_word = words @ to_hidden[3]
+        column_term = self.context(context) @ to_hidden[0] + self.header(header) @ to_hidden[1]
+        operator_term = self.operator(jnp.eye(NUM_OPERATORS)) @ to_hidden[2]
+        word_term = words @ to_hidden[3]
         hidden = jnp.tanh(
-            of_column[:, :, None, None]
-            + of_operator[None, None, :, None]
-            + of_word[:, None, None, :]
+            column_term[:, :, None, None]
+            + operator_term[None, None, :, None]
+            + word_term[:, None, None, :]
         )
         scores = self.output(hidden)
         return scores[..., 0], scores[..., 1]

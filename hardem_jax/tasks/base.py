@@ -236,7 +236,7 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
             "z_size": jnp.sum(where) / num_items,
             "items": num_items.astype(jnp.float32),
         }
-        if "where" in batch:  # the encoder reads wordpieces
+        if "where" in batch:  # the encoder reads tokens
             metrics["real_tokens"] = real_token_share(batch)
         return value, metrics
 

@@ -19,7 +19,7 @@ class EncoderConfig:
     """A pretrained encoder.
 
     Attributes:
-        encoder: Hugging Face name or folder of a BERT-family checkpoint.
+        encoder: Hugging Face name or folder of a BERT or RoBERTa checkpoint.
         num_layers: keep only the first layers; None keeps all.
         dtype: of the computation in the encoder; parameters and losses stay float32.
         remat: what the backward pass recomputes to save memory: nothing, the attention
@@ -59,14 +59,14 @@ class ReaderConfig(EncoderConfig):
 
 @dataclasses.dataclass(frozen=True)
 class TaggerConfig(EncoderConfig):
-    """BERT that tags every number with its operator (Min et al., 2019, appendix A).
+    """An encoder that tags every number with its operator (Min et al., 2019, appendix A).
 
     Attributes:
         product_over: "numbers" (default), or all "tokens" as in the paper's formula.
         normalize: P(z | x) is a product over the "tags" of all numbers (the paper), most
             of which are not equations, or a softmax over all "equations" of Z_tot.
         no_tag_bias: initial bias of a number towards no tag; 0 for heads without bias (the paper).
-        max_tokens: wordpieces of an input; longer passages are cut.
+        max_tokens: tokens of an input; longer passages are cut.
         max_question_tokens: longer questions are cut.
     """
 
@@ -177,7 +177,7 @@ class SQLovaConfig(EncoderConfig):
         num_lstm_layers: of every LSTM.
         num_target_layers: layers of the encoder that are read, from the last one down.
         dropout: between the layers of an LSTM; the encoder has its own.
-        max_tokens: wordpieces of an input; headers, then the question, then columns are cut.
+        max_tokens: tokens of an input; headers, then the question, then columns are cut.
         max_header_tokens: longer headers are cut.
     """
 
@@ -237,7 +237,7 @@ class SpanInference:
     """How answers are read off a span reader.
 
     Attributes:
-        max_answer_tokens: longest answer, wordpieces (released code: 10).
+        max_answer_tokens: longest answer, tokens (released code: 10).
         top: spans kept per window.
         batch_size: windows read at once.
         scope: what spans compete in. "window" (the paper): the selector chooses a window, and the

@@ -46,7 +46,7 @@ def test_a_reader_is_prepared_trained_evaluated_and_asked(roberta, tmp_path, cap
     )
     assert len(losses(tmp_path / "run")) == 2
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["encoder"]["model_type"] == "roberta"
+    assert config["model"]["encoder"]["model_type"] == "roberta"
     capsys.readouterr()
     call(
         squad_layout,

@@ -37,7 +37,7 @@ class WordConfig:
     Attributes:
         max_passage_words: longer passages are cut, with their numbers.
         max_question_words: longer questions are cut.
-        max_word_characters: of a longer word only the first so many characters are seen.
+        max_word_characters: longer words are cut to this many characters.
 
     Example:
         >>> WordConfig(max_passage_words=0)

@@ -1,19 +1,19 @@
 """The inputs of SQLova (Hwang et al., 2019, section 3.1), from prepared questions on tables.
 
-What a batch holds, with R rows, T tokens, Q wordpieces of the question, W words, C columns of H
-wordpieces each, and Z solutions:
+What a batch holds, with R rows, T tokens, Q tokens of the question, W words, C columns of H
+tokens each, and Z solutions:
 
 ===================  =====================  =====================================================
 ``token_ids``        ``[R, T]`` int32       [CLS] question [SEP] column [SEP] ... column [SEP], or
                                             the tokenizer's special tokens instead
 ``token_type_ids``   ``[R, T]`` int32       1 for columns and for the special token at the end
 ``where``            ``[R, T]`` bool        real tokens
-``question_tokens``  ``[R, Q]`` int32       where the question's wordpieces are in T
-``question_where``   ``[R, Q]`` bool        real wordpieces of the question
-``words_first``      ``[R, W]`` int32       first wordpiece of each word, in Q
-``words_where``      ``[R, W]`` bool        words that can be seen
-``header_tokens``    ``[R, C, H]`` int32    where the columns' wordpieces are in T
-``header_where``     ``[R, C, H]`` bool     real wordpieces of the columns
+``question_tokens``  ``[R, Q]`` int32       positions of the question's tokens in T
+``question_where``   ``[R, Q]`` bool        real tokens of the question
+``words_first``      ``[R, W]`` int32       first token of each word, in Q
+``words_where``      ``[R, W]`` bool        words that are read
+``header_tokens``    ``[R, C, H]`` int32    positions of the columns' tokens in T
+``header_where``     ``[R, C, H]`` bool     real tokens of the columns
 ``columns_where``    ``[R, C]`` bool        real columns
 ``solutions``        ``[R, Z, 15]`` int32   queries, see `hardem_jax.distributions.sql`; else -1
 ``solutions_where``  ``[R, Z]`` bool        real queries
@@ -177,10 +177,10 @@ def pad_query_inputs(
     Args:
         inputs: R of them.
         num_tokens: T, at least the longest input.
-        num_question_tokens: Q, at least the longest question, in wordpieces.
+        num_question_tokens: Q, at least the longest question, in tokens.
         num_words: W, at least the longest question, in words.
         num_columns: C, at least the widest table.
-        num_header_tokens: H, at least the longest column, in wordpieces.
+        num_header_tokens: H, at least the longest column, in tokens.
         num_solutions: Z; further queries of a row are cut.
         pad_id: of the tokenizer.
 
@@ -240,7 +240,7 @@ def _fill(row: Batch, item: QueryInput) -> None:
 def _encoded(
     questions: Sequence[QueryQuestion], tables: Mapping[str, Table], tokenizer: Wordpieces
 ) -> Iterator[tuple[QueryQuestion, Pieces, list[np.ndarray]]]:
-    """Each question with its wordpieces and those of each column; none is without any."""
+    """Each question with its tokens and those of each column, at least one each."""
     headers: dict[str, tuple[str, ...]] = {}
     texts = []
     for question in questions:

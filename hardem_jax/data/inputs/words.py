@@ -39,7 +39,7 @@ class Words:
     """A text as words.
 
     Attributes:
-        texts: T strings, as they stand in the text.
+        texts: T strings, as written in the text.
         offsets: [T, 2] int32, character start and exclusive end of each word.
     """
 
@@ -56,7 +56,7 @@ def split_words(text: str, *, limit: int | None = None) -> Words:
 
     Args:
         text: any string.
-        limit: keep at most the first so many words.
+        limit: keep at most the first `limit` words.
 
     Example:
         >>> words = split_words("A 41-yard kick didn't win.")
@@ -242,7 +242,7 @@ def load_word_vectors(
     wanted = set(words.entries)
     found: dict[str, np.ndarray] = {}
     try:
-        # Lines end at "\n" alone: some words of the published files hold other line separators.
+        # Lines end only at "\n": some words of the published files hold other line separators.
         with open(file, encoding="utf-8", newline="\n") as lines:
             for number, line in enumerate(lines, 1):
                 # Millions of lines, of which thousands matter: a look at the first field will do.
@@ -281,7 +281,7 @@ def _is_number(text: str) -> bool:
 
 def _vector(fields: list[str], place: str) -> np.ndarray:
     try:
-        with np.errstate(over="ignore"):  # becomes infinite and is told below
+        with np.errstate(over="ignore"):  # becomes infinite, which is reported below
             vector = np.array(fields, np.float32)
     except ValueError as error:
         raise InputError(f"{place}: expected numbers, found: {error}") from error

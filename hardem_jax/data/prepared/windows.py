@@ -1,4 +1,4 @@
-"""Documents cut into windows that fit the encoder, with Z and the way back to the text.
+"""Cuts documents into windows that fit the encoder, each with its Z.
 
 Min et al., 2019, section 4.1 and appendix B: inputs of 300 wordpieces, questions of at
 most 64. Windows overlap by a stride of 128, as in the released code. Every window is
@@ -22,8 +22,8 @@ class WindowConfig:
     """How documents become windows.
 
     Attributes:
-        max_tokens: wordpieces of a window, question and special tokens included.
-        stride: wordpieces from the start of one window to the start of the next.
+        max_tokens: tokens of a window, question and special tokens included.
+        stride: tokens from the start of one window to the start of the next.
         max_question_tokens: longer questions are cut.
         max_windows: windows kept per question, those most similar to it by TF-IDF;
             None keeps all. The paper filters and does not say how many remain.
@@ -194,7 +194,7 @@ def _window(
 def _most_similar(question: str, windows: Sequence[Window], count: int) -> list[Window]:
     """The ``count`` windows most similar to the question, back in document order.
 
-    Cosine of TF-IDF vectors fitted on the windows of this question alone, ties to the
+    Cosine of TF-IDF vectors fitted on the windows of this question only, ties to the
     earlier window (Clark and Gardner, 2018, which the paper follows).
     """
     # Here, because they take seconds to import and every command imports this module.

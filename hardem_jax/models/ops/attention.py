@@ -1,4 +1,4 @@
-"""Scaled dot-product attention behind one function, computed by what suits the device best.
+"""Scaled dot-product attention with a per-device implementation.
 
 | name     | computed by                                      | where | dropout | dtypes       |
 |----------|--------------------------------------------------|-------|---------|--------------|
@@ -7,8 +7,8 @@
 | `splash` | JAX's Pallas kernel, gradients in one kernel too | TPUs  | no      | any          |
 | `auto`   | the kernel of the device if it can, else `xla`   | all   | yes     | any          |
 
-What a kernel cannot compute `auto` leaves to `xla`, and a kernel asked for by name refuses. Where
-the kernel itself is missing, XLA computes instead and a warning says so.
+`auto` falls back to `xla` where the kernel cannot be used; a kernel requested by name raises an
+error instead. If the kernel itself is missing, XLA is used with a warning.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CALL = re.compile(r'custom_call(?: @|_target=")(tpu_custom_call|__cudnn\$fmha\w
 
 
 def check_attention(implementation: str, *, dtype: DTypeLike, rate: float) -> None:
-    """Refuse a kernel that cannot compute what is asked for.
+    """Raises an error if a kernel does not support this dropout rate or dtype.
 
     Args:
         implementation: see `attention`.
@@ -41,8 +41,8 @@ def check_attention(implementation: str, *, dtype: DTypeLike, rate: float) -> No
         rate: of dropout on the probabilities.
 
     Raises:
-        InputError: no such implementation; or a kernel is named, and there is dropout or the dtype
-            is not the kernel's.
+        InputError: unknown implementation, or a kernel that is named supports no dropout or not
+            this dtype.
 
     Example:
         >>> check_attention("splash", dtype=jnp.float32, rate=0.1)
@@ -86,10 +86,10 @@ def attention(
         segments: int32 [B, T]; a token attends only to keys of its own segment. `None`: to all.
         seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
         rate: probability of dropping a probability, `0 <= rate < 1`.
-        implementation: a name of the module's table. The device is that of the mesh the arrays lie
-            on, which need not be here, else JAX's default.
-        recompute: compute the probabilities again in the backward pass instead of storing them, as
-            every kernel does anyway.
+        implementation: a name in the module's table. The device is that of the arrays' mesh, which
+            may be a remote one, else JAX's default.
+        recompute: recompute the probabilities in the backward pass instead of storing them, as
+            kernels always do.
 
     Returns:
         [B, T, heads, head size] in the dtype of `v`; finite at tokens that see no key.
@@ -148,7 +148,7 @@ def _platform(*arrays) -> str:
 
 
 def kernels(program: str) -> dict[str, int]:
-    """Attention kernels in a program, with the number of calls: proof of what computes.
+    """Counts attention-kernel custom calls in a program.
 
     Args:
         program: text of StableHLO (`lowered.as_text()`) or HLO (`compiled.as_text()`).

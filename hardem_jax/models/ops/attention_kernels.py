@@ -1,7 +1,7 @@
 """Attention kernels of GPUs and TPUs, which hold no array of size T x T.
 
-They compute what `fused.attention` does without dropout. Whether one can be used here and now is
-for `attention.attention` to say.
+They compute what `fused.attention` does without dropout. Call `attention.attention`, which checks
+whether a kernel can be used.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def splash(
 ) -> jax.Array:
     """Attention by the Pallas kernel "splash" of JAX, on TPUs (Dao et al., 2022, tiled for them).
 
-    T is padded to a multiple of 128 inside. Of an array that lies on a mesh every device computes
-    its own rows: the compiler cannot divide a kernel, it would refuse.
+    T is padded to a multiple of 128 inside. On a mesh, every device computes its
+    own rows: the compiler cannot partition a kernel.
 
     Args:
         q, k, v: [B, T, heads, head size], of one floating dtype.
@@ -53,14 +53,14 @@ def splash(
     def by_head(x):  # [B, T, heads, head size] -> [B, heads, padded T, head size]
         return _pad_tokens(x, padded).transpose(0, 2, 1, 3)
 
-    of_queries = jnp.zeros(where.shape, jnp.int32) if segments is None else segments
-    of_keys = jnp.where(where, of_queries, _HIDDEN)
+    query_segments = jnp.zeros(where.shape, jnp.int32) if segments is None else segments
+    key_segments = jnp.where(where, query_segments, _HIDDEN)
     attend = functools.partial(_splash_rows, interpret=interpret)
     scaled = q * jnp.asarray(size**-0.5, q.dtype)
     out = _on_own_rows(
         attend,
         *(by_head(scaled), by_head(k), by_head(v)),
-        *(_pad_tokens(of_queries, padded), _pad_tokens(of_keys, padded, _HIDDEN)),
+        *(_pad_tokens(query_segments, padded), _pad_tokens(key_segments, padded, _HIDDEN)),
     )
     return out.transpose(0, 2, 1, 3)[:, :length]
 
@@ -72,7 +72,7 @@ def _pad_tokens(x, length, value=0):
     return jnp.pad(x, ends, constant_values=value)
 
 
-def _splash_rows(q, k, v, of_queries, of_keys, *, interpret) -> Any:
+def _splash_rows(q, k, v, query_segments, key_segments, *, interpret) -> Any:
     # Imported where it is used: a second that only TPUs need to spend.
     from jax.experimental.pallas.ops.tpu import splash_attention as library
 
@@ -86,7 +86,7 @@ def _splash_rows(q, k, v, of_queries, of_keys, *, interpret) -> Any:
         q_seq_shards=1,
         interpret=interpret,
     )
-    return jax.vmap(kernel)(q, k, v, library.SegmentIds(of_queries, of_keys))
+    return jax.vmap(kernel)(q, k, v, library.SegmentIds(query_segments, key_segments))
 
 
 def mesh_of(*arrays: Any) -> jax.sharding.AbstractMesh | None:
@@ -99,7 +99,7 @@ def _on_own_rows(function, *arrays):
     mesh = mesh_of(*arrays)
     if mesh is None:
         return function(*arrays)
-    # Rows of a batch are split over all axes that the caller has not taken in hand.
+    # Rows of a batch are split over all axes that are not already manual.
     axes = tuple(name for name in mesh.axis_names if name not in mesh.manual_axes)
     devices = int(np.prod([mesh.shape[name] for name in axes]))
     if devices == 1:
@@ -122,7 +122,7 @@ def cudnn(
 ) -> jax.Array:
     """Attention by cuDNN's fused kernel, on NVIDIA GPUs.
 
-    Without segments the kernel is told the number of real tokens of each row, which must come
+    Without segments the kernel gets the number of real tokens of each row, which must come
     first in it, and skips the padding. With segments it is given a mask [B, 1, T, T].
 
     Args:
@@ -141,7 +141,7 @@ def cudnn(
         q, k, v = (_pad_tokens(x, length + 1) for x in (q, k, v))
     attend = functools.partial(jax.nn.dot_product_attention, q, k, v, implementation="cudnn")
     if segments is None:
-        # A row of padding alone is read as one token: no sum over nothing.
+        # A row of padding only is read as one token, to avoid an empty sum.
         lengths = jnp.maximum(where.sum(axis=1, dtype=jnp.int32), 1)
         out = attend(query_seq_lengths=lengths, key_value_seq_lengths=lengths)
     else:
@@ -172,11 +172,11 @@ def cudnn_fault(shape: tuple[int, ...], dtype: np.dtype, segmented: bool) -> str
         return cudnn(x, x, x, where, segments if segmented else None).astype(jnp.float32).sum()
 
     rows = min(shape[0], 2)  # a bias of one row is a case of its own
-    of_tokens = rows, shape[1]
+    tokens_shape = rows, shape[1]
     inputs = (
         jax.ShapeDtypeStruct((rows, *shape[1:]), dtype),
-        jax.ShapeDtypeStruct(of_tokens, jnp.bool_),
-        jax.ShapeDtypeStruct(of_tokens, jnp.int32),
+        jax.ShapeDtypeStruct(tokens_shape, jnp.bool_),
+        jax.ShapeDtypeStruct(tokens_shape, jnp.int32),
     )
     try:
         traced = jax.jit(jax.grad(total)).trace(*inputs)

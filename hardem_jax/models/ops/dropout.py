@@ -49,7 +49,7 @@ def keep_mask(seeds: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Arra
     """Bool mask of `shape`, true where the element is kept.
 
     The hash is two keyed applications of `lowbias32`, the 32-bit integer mixer with the smallest
-    bias found by Wellons' hash-prospector search: one application alone would make the masks of
+    bias found by Wellons' hash-prospector search: a single application would make the masks of
     two keys permutations of each other. Elements beyond 2**32 reuse the bits of the first ones.
 
     Args:
@@ -82,7 +82,7 @@ def _lowbias32(x: jax.Array) -> jax.Array:
 def drop_and_scale(x: jax.Array, seeds: jax.Array, rate: float) -> jax.Array:
     """`x` with dropped elements set to zero and kept ones divided by the keep probability.
 
-    Plain JAX, for use inside a custom derivative; everyone else wants `dropout`.
+    Plain JAX, for use inside a custom derivative; otherwise use `dropout`.
     """
     scale = _RANGE / keep_threshold(rate)
     return jnp.where(keep_mask(seeds, rate, x.shape), x * scale, jnp.zeros((), x.dtype))

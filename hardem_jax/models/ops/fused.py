@@ -1,4 +1,4 @@
-"""Operations of a BERT layer with derivatives of their own.
+"""Operations of transformer layers with hand-written derivatives.
 
 Each keeps its inputs (attention: the probabilities too) and recomputes the rest inside the fused
 backward loop: what automatic differentiation would store (centred inputs, error functions, dropped
@@ -17,8 +17,8 @@ import jax.numpy as jnp
 
 from hardem_jax.models.ops.dropout import drop_and_scale
 
-# Added to the scores of masked keys: far enough that exp gives exactly 0 beside any real score,
-# finite so that a row without any real key stays free of NaN.
+# Added to the scores of masked keys: low enough that exp gives exactly 0 next to any real score,
+# finite so that a row without a real key gives no NaN.
 MASK = -1e9
 
 
