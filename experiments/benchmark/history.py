@@ -28,7 +28,7 @@ from experiments.benchmark.measure import (
     wide_console,
     with_quartiles,
 )
-from experiments.benchmark.setting import MIN_TOKENS
+from experiments.benchmark.steps.setting import MIN_TOKENS
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require

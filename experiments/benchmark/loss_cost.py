@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 from rich.table import Table
 
-from experiments.benchmark.flags import BenchmarkFlags
 from experiments.benchmark.measure import (
     Times,
     interleave,
@@ -27,8 +26,8 @@ from experiments.benchmark.measure import (
     wide_console,
     with_quartiles,
 )
-from experiments.benchmark.processes import Worker, WorkerError, worker_pool
-from experiments.benchmark.setting import OBJECTIVES, Setting
+from experiments.benchmark.steps.setting import OBJECTIVES, BenchmarkFlags, Setting
+from experiments.benchmark.steps.worker import Worker, WorkerError, worker_pool
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 

@@ -13,9 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from experiments.benchmark.flags import BenchmarkFlags
-from experiments.benchmark.processes import Worker
-from experiments.benchmark.setting import Setting
+from experiments.benchmark.steps.setting import BenchmarkFlags, Setting
+from experiments.benchmark.steps.worker import Worker
 from hardem_jax.cli.command import flags
 from hardem_jax.data.files import write_json
 
@@ -94,7 +93,7 @@ def measure_all(
     Returns:
         What the file holds: ``flags``, ``machine`` and ``results``, one per setting.
     """
-    from experiments.benchmark.ours import write_weights  # imports jax
+    from experiments.benchmark.steps.ours import write_weights  # imports jax
 
     about, results = machine(), []
     for setting in settings:

@@ -7,7 +7,7 @@ real. Each layout makes the steps of its own training plan, new batches in every
 does; batches are made beforehand, and every program is compiled before anything is measured.
 
 Before measuring, the loss of packed batches without dropout must be that of the same batches
-padded, to `packing_steps.TOLERANCE`.
+padded, to `steps.packing.TOLERANCE`.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ class Packing:
         require(self, "seed", at_least=0, below=2**32)
 
     def run(self) -> None:
-        from experiments.benchmark import packing_steps as steps  # imports jax
+        from experiments.benchmark.steps import packing as steps  # imports jax
 
         about = machine()
         windows, _ = all_windows([PreparedSplit(folder) for folder in self.data])

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from rich.table import Table
 
 from experiments.benchmark.measure import machine, machine_line, wide_console
-from experiments.benchmark.setting import MIN_TOKENS, Setting, sizes_of
+from experiments.benchmark.steps.setting import MIN_TOKENS, Setting, sizes_of
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
@@ -73,7 +73,7 @@ class StepProfile:
     def run(self) -> None:
         import jax  # for which help does not have to wait
 
-        from experiments.benchmark.ours import TaskStep, write_weights
+        from experiments.benchmark.steps.ours import TaskStep, write_weights
 
         setting = Setting(
             *(sizes_of(self.preset, self.layers), self.rows, self.tokens, self.solutions),

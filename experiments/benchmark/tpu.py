@@ -87,7 +87,7 @@ class Tpu:
         require(self, "attention_dropout", at_least=0, below=1)
 
     def run(self) -> None:
-        from experiments.benchmark.tpu_step import compiled_step, slice_mesh  # imports jax
+        from experiments.benchmark.steps.tpu import compiled_step, slice_mesh  # imports jax
 
         meshes = {name: slice_mesh(name, self.fsdp) for name in self.topologies}
         programs = list(itertools.product(self.tasks, meshes, self.attention, self.remat))

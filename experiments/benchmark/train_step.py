@@ -12,7 +12,7 @@ clock stands the CPU time of the process, all threads together: on a machine tha
 is the steadier figure, because waiting for a turn costs none. An example is a row of the batch. The
 first step includes compilation; peak memory is of the device on a GPU, else of the whole process,
 the libraries' own code included. Utilisation is the share of what a large matrix product reaches on
-the same device, measured in the same rounds; `benchmark.flops` says what is counted.
+the same device, measured in the same rounds; `step_flops` says what is counted.
 
 "pytorch-released" is the eager PyTorch step with the loss of the paper's release, a cross-entropy
 of start and end for one candidate after another. "pytorch-unpadded", eager or compiled, computes
@@ -30,8 +30,6 @@ from typing import Any, Literal
 
 from rich.table import Table
 
-from experiments.benchmark.flags import BenchmarkFlags
-from experiments.benchmark.flops import step_flops
 from experiments.benchmark.measure import (
     Times,
     interleave,
@@ -42,8 +40,8 @@ from experiments.benchmark.measure import (
     wide_console,
     with_quartiles,
 )
-from experiments.benchmark.processes import Worker, WorkerError, worker_pool
-from experiments.benchmark.setting import MATRIX_SIZE, Setting
+from experiments.benchmark.steps.setting import MATRIX_SIZE, BenchmarkFlags, Setting, step_flops
+from experiments.benchmark.steps.worker import Worker, WorkerError, worker_pool
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 

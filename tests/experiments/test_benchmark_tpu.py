@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.benchmark import tpu
-from experiments.benchmark.compiled import collectives
+from experiments.benchmark.steps.tpu import collectives
 
 ROOT = Path(__file__).resolve().parents[2]
 HLO = """

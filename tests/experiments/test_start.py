@@ -23,7 +23,7 @@ HEAVY = {
     *("transformers",),
 }
 # Talks to `experiments.benchmark` and to nobody else.
-NOT_FOR_PEOPLE = {"experiments.benchmark.worker"}
+NOT_FOR_PEOPLE = {"experiments.benchmark.steps.worker"}
 TYPO = "--no-such-flag"
 
 # Runs command lines of JSON lines in one process, as `python -m` does, and reports each: exit code,

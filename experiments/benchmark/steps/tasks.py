@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from experiments.benchmark.setting import Setting, random_batch, random_texts
+from experiments.benchmark.steps.setting import Setting, random_batch, random_texts
 from hardem_jax.distributions.equation import NUM_TAGS, TagDistribution
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.distributions.sql import QueryDistribution
@@ -76,7 +76,7 @@ def equation_batch(setting: Setting) -> Batch:
     """Texts full of numbers, with ``solutions`` random equations of two numbers in every row.
 
     Example:
-        >>> from experiments.benchmark.setting import PRESETS
+        >>> from experiments.benchmark.steps.setting import PRESETS
         >>> setting = Setting(PRESETS["tiny"], rows=2, tokens=64, solutions=3, task="equations")
         >>> equation_batch(setting)["solutions"].shape
         (2, 3, 4)
@@ -106,7 +106,7 @@ def query_batch(setting: Setting) -> Batch:
     """A question of a third of the row, then columns of three wordpieces; random queries.
 
     Example:
-        >>> from experiments.benchmark.setting import PRESETS
+        >>> from experiments.benchmark.steps.setting import PRESETS
         >>> setting = Setting(PRESETS["tiny"], rows=2, tokens=48, solutions=3, task="queries")
         >>> batch = query_batch(setting)
         >>> batch["solutions"].shape, batch["columns_where"].sum(axis=1).tolist()
@@ -149,7 +149,7 @@ def word_batch(setting: Setting) -> Batch:
     """`equation_batch` in words and characters: passages of T words, questions of an eighth.
 
     Example:
-        >>> from experiments.benchmark.setting import PRESETS
+        >>> from experiments.benchmark.steps.setting import PRESETS
         >>> setting = Setting(PRESETS["tiny"], rows=2, tokens=64, solutions=3, task="naqanet")
         >>> word_batch(setting)["question_chars"].shape
         (2, 8, 16)

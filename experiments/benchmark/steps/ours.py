@@ -9,7 +9,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from experiments.benchmark.setting import (
+from experiments.benchmark.steps.setting import (
     HEADS,
     HEADS_FILE,
     MATRIX_SIZE,
@@ -19,7 +19,7 @@ from experiments.benchmark.setting import (
     Setting,
     Sizes,
 )
-from experiments.benchmark.tasks import STEPS, TASKS
+from experiments.benchmark.steps.tasks import STEPS, TASKS
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.encoders.pretrained import load_encoder, save_encoder
 from hardem_jax.models.span_reader import SpanReader

@@ -14,8 +14,8 @@ from flax import nnx
 from rich.progress import track
 
 from experiments.benchmark.measure import median_ratio, quartiles
-from experiments.benchmark.ours import OPTIMIZER_CONFIG, bert_config
-from experiments.benchmark.setting import NUM_STEPS, sizes_of
+from experiments.benchmark.steps.ours import OPTIMIZER_CONFIG, bert_config
+from experiments.benchmark.steps.setting import NUM_STEPS, sizes_of
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches
 from hardem_jax.data.inputs.windows import pad_windows

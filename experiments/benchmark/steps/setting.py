@@ -1,13 +1,16 @@
-"""What is computed: sizes of the reader, a random batch, random weights. Imports nothing heavy.
+"""What is computed: flags, sizes of the encoder, a random batch, FLOPs. Imports nothing heavy.
 
 Every process of the benchmark makes the same batch from the same seed, so none has to travel.
 """
 
 import dataclasses
-from typing import Any
+import os
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
+from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 
 # The longest mention, in tokens (released code: 10).
@@ -83,7 +86,7 @@ class Setting:
         tf32: allow TensorFloat-32 in float32 matrix products, where the device has it.
         device: "cpu" or "gpu".
         seed: of batch and dropout.
-        task: see `experiments.benchmark.tasks`; PyTorch has "spans" alone.
+        task: see `experiments.benchmark.steps.tasks`; PyTorch has "spans" alone.
     """
 
     sizes: Sizes
@@ -160,3 +163,95 @@ def random_texts(setting: Setting, rng: np.random.Generator) -> dict[str, np.nda
 def _begin(setting: Setting) -> int:
     """First token of the context: [CLS] question [SEP] come before."""
     return setting.tokens // 8 + 2
+
+
+def step_flops(sizes: Sizes, rows: int, tokens: int) -> float:
+    """Floating-point operations of a training step on ``rows`` rows of ``tokens`` tokens.
+
+    Example:
+        >>>         >>> f"{step_flops(PRESETS['bert-base'], 32, 300) / 1e12:.2f} TFLOP"
+        '5.21 TFLOP'
+    """
+    hidden = sizes.hidden
+    dense = 2 * (4 * hidden**2 + 2 * hidden * sizes.intermediate)
+    attention = 2 * 2 * tokens * hidden
+    return float(3 * sizes.layers * rows * tokens * (dense + attention))
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkFlags:
+    """What is computed, where, and how often.
+
+    Attributes:
+        preset: size of the encoder; "tiny" only to see that everything runs.
+        layers: of the encoder; None for the preset's number.
+        tokens: T, one or several.
+        rows: R; the first half has mentions, as in training.
+        shortest: length of the shortest row as a share of T; 1 means full rows.
+        dropout: rate, of hidden units and of attention.
+        attention_dropout: of attention, if it has a rate of its own; our kernels need 0.
+        dtype: of the computation in the encoder.
+        tf32: allow TensorFloat-32 to all, on a GPU.
+        device: "cpu" or "gpu".
+        threads: CPUs to use; None for all, each library with the threads it chooses itself.
+        rounds: turns of every variant.
+        steps: training steps in a turn.
+        seed: of weights, batch and dropout.
+        out: write the measurements here, as JSON.
+    """
+
+    preset: Literal["tiny", "minilm", "bert-base", "bert-large"] = "minilm"
+    layers: int | None = None
+    tokens: tuple[int, ...] = (128, 300)
+    rows: int = 16
+    shortest: float = 1.0
+    dropout: float = 0.1
+    attention_dropout: float | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    tf32: bool = False
+    device: Literal["cpu", "gpu"] = "cpu"
+    threads: int | None = None
+    rounds: int = 10
+    steps: int = 3
+    seed: int = 0
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        require(self, "layers", "threads", "rounds", "steps", at_least=1)
+        if not self.tokens:
+            raise InputError("tokens: expected at least one length, found none")
+        require(self, "tokens", at_least=MIN_TOKENS)
+        require(self, "rows", at_least=2)
+        if self.rows % 2:
+            raise InputError(f"rows: expected an even number, found {self.rows}")
+        require(self, "shortest", at_least=0.5, at_most=1)
+        require(self, "dropout", "attention_dropout", at_least=0, below=1)
+        require(self, "seed", at_least=0, below=2**32)
+        if self.out is not None and not self.out.parent.is_dir():
+            # Now, and not after the measurements.
+            raise InputError(f"out: expected an existing folder, found none at {self.out.parent}")
+        if self.threads is not None:
+            _check_threads(self.threads)
+
+    def settings(self, solutions: int) -> list[Setting]:
+        """What these flags describe, for each number of tokens.
+
+        Args:
+            solutions: Z.
+        """
+        sizes = sizes_of(self.preset, self.layers)
+        shared = ("rows", "shortest", "dropout", "attention_dropout")
+        shared += ("dtype", "tf32", "device", "seed")
+        fields = {name: getattr(self, name) for name in shared}
+        return [
+            Setting(sizes, tokens=tokens, solutions=solutions, **fields) for tokens in self.tokens
+        ]
+
+
+def _check_threads(threads: int) -> None:
+    if not hasattr(os, "sched_getaffinity"):
+        raise InputError("threads: expected none, because this system cannot bind a process")
+    if threads > (available := len(os.sched_getaffinity(0))):
+        raise InputError(
+            f"threads: expected at most the {available} CPUs of this process, found {threads}"
+        )

@@ -1,0 +1,1 @@
+"""The training steps that are measured, and the processes that run them."""
