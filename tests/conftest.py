@@ -38,7 +38,8 @@ FIRST = ("training", "experiments", "models")
 
 def pytest_collection_modifyitems(items):
     def rank(item):
-        folder = item.path.relative_to(TESTS).parts[0]
+        # Doctests lie elsewhere.
+        folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
         return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
     items.sort(key=rank)

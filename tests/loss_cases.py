@@ -84,10 +84,8 @@ ALL_LOSSES = (
     Loss("em_uniform", em(posteriors.uniform), mean_nll),
 )
 PAPER_LOSSES = ALL_LOSSES[:3]
-#: For what a formula does not change, such as the dtype of a mask or the kind of a mesh: the
-#: losses that have code of their own.
+#: The losses that have code of their own; the others are slow cases.
 MAIN_LOSSES = (*PAPER_LOSSES, *(loss for loss in ALL_LOSSES if loss.name == "em_soft"))
-over_main_losses = pytest.mark.parametrize("loss", MAIN_LOSSES, ids=str)
 over_all_losses = pytest.mark.parametrize(
     "loss", [*MAIN_LOSSES, *slow(*(x for x in ALL_LOSSES if x not in MAIN_LOSSES))], ids=str
 )

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import posteriors
 from hardem_jax.losses import check_log_probs, hard_em_loss, has_solution, mml_loss
-from tests.loss_cases import evaluate, over_main_losses, random_rows
+from tests.loss_cases import evaluate, over_all_losses, random_rows
 from tests.marks import slow
 
 MASKS = {
@@ -22,7 +22,7 @@ MASKS = {
 over_all_masks = pytest.mark.parametrize("mask", ["float", *slow("int", "uint8", "negative")])
 
 
-@over_main_losses
+@over_all_losses
 @over_all_masks
 def test_a_mask_of_any_dtype_is_its_truth(loss, mask):
     log_probs, where = random_rows(30)
@@ -34,7 +34,7 @@ def test_a_mask_of_any_dtype_is_its_truth(loss, mask):
     assert_array_equal(got.gradient, expected.gradient)
 
 
-@over_main_losses
+@over_all_losses
 @over_all_masks
 def test_a_ragged_mask_of_any_dtype_is_its_truth(loss, mask):
     log_probs, where = (x.ravel() for x in random_rows(31))
@@ -64,7 +64,7 @@ def test_a_posteriors_mask_of_any_dtype_is_its_truth(posterior, mask):
     )
 
 
-@over_main_losses
+@over_all_losses
 def test_lists_and_numpy_arrays_are_arrays(loss):
     log_probs, where = random_rows(33)
     expected = loss(jnp.asarray(log_probs), where=jnp.asarray(where))
@@ -74,7 +74,7 @@ def test_lists_and_numpy_arrays_are_arrays(loss):
     assert loss([[-1, -2], [-3, -4]]).dtype == jnp.float32
 
 
-@over_main_losses
+@over_all_losses
 def test_ragged_lists_and_numpy_arrays_are_arrays(loss):
     log_probs, rows = [-1.0, -0.5, -2.0], [0, 1, 0]
     expected = loss(jnp.array(log_probs), segment_ids=jnp.array(rows), num_segments=2)
@@ -84,7 +84,7 @@ def test_ragged_lists_and_numpy_arrays_are_arrays(loss):
     assert_array_equal(got, expected)
 
 
-@over_main_losses
+@over_all_losses
 @pytest.mark.parametrize("size", [0, 3])
 def test_no_rows_at_all_cost_nothing(loss, size):
     # With three solutions all are padding: no row of that number exists.
@@ -94,18 +94,18 @@ def test_no_rows_at_all_cost_nothing(loss, size):
     assert_array_equal(got.gradient, np.zeros(size))
 
 
-@over_main_losses
+@over_all_losses
 def test_an_empty_list_is_a_ragged_batch_without_solutions(loss):
     assert loss([], segment_ids=[], num_segments=2) == 0.0
 
 
-@over_main_losses
+@over_all_losses
 def test_a_misspelt_keyword_is_named(loss):
     with pytest.raises(TypeError, match="mask"):
         loss(jnp.zeros((2, 3)), mask=jnp.ones((2, 3), bool))
 
 
-@over_main_losses
+@over_all_losses
 def test_complex_numbers_are_refused(loss):
     with pytest.raises(TypeError, match="log_probs must be real numbers, got complex64"):
         loss(jnp.zeros((2, 3), jnp.complex64))
@@ -113,7 +113,7 @@ def test_complex_numbers_are_refused(loss):
         loss(jnp.zeros((2, 3)), where=jnp.ones((2, 3), jnp.complex64))
 
 
-@over_main_losses
+@over_all_losses
 def test_arguments_of_the_ragged_layout_that_make_no_sense_are_named(loss):
     log_probs, ids = jnp.zeros(3), jnp.array([0, 1, 1])
     with pytest.raises(TypeError, match="segment_ids must be integers, got float32"):
@@ -126,7 +126,7 @@ def test_arguments_of_the_ragged_layout_that_make_no_sense_are_named(loss):
         loss(log_probs, segment_ids=ids, num_segments=-1)
 
 
-@over_main_losses
+@over_all_losses
 def test_reduce_fn_gets_the_rows_that_have_a_solution_and_no_others(loss):
     log_probs, where = random_rows(34)
     where[[1, 4]] = False

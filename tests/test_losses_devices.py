@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import HardEM
 from hardem_jax.losses import hard_em_loss, mean_over
-from tests.loss_cases import evaluate, over_main_losses, random_rows
+from tests.loss_cases import evaluate, over_all_losses, random_rows
 
 DEVICES = 4
 ROWS, WIDTH, FEATURES = 12, 5, 3
@@ -67,7 +67,7 @@ def averaged_over_devices(loss):
     return step
 
 
-@over_main_losses
+@over_all_losses
 def test_pmap_with_an_empty_device_is_one_device(loss):
     features, where = unequal_batch()
     expected, expected_gradient = global_loss_and_gradient(loss, features, where)
@@ -84,7 +84,7 @@ def test_pmap_with_an_empty_device_is_one_device(loss):
 
 
 @pytest.mark.parametrize("check_vma", [True, False])
-@over_main_losses
+@over_all_losses
 def test_shard_map_with_an_empty_device_is_one_device(loss, check_vma):
     features, where = unequal_batch()
     expected, expected_gradient = global_loss_and_gradient(loss, features, where)
@@ -101,7 +101,7 @@ def test_shard_map_with_an_empty_device_is_one_device(loss, check_vma):
 
 
 @pytest.mark.slow
-@over_main_losses
+@over_all_losses
 def test_a_sum_over_devices_is_the_sum_of_their_rows(loss):
     # What a user writes without `mean_over`: sums of values and of rows, then their quotient.
     features, where = unequal_batch()
@@ -139,7 +139,7 @@ def test_vmap_with_an_axis_name_is_one_device():
 
 @pytest.mark.slow
 @needs_explicit_axes
-@over_main_losses
+@over_all_losses
 @pytest.mark.parametrize("spec", [P("data"), P(None, "data"), P()], ids=str)
 def test_padded_rows_on_an_explicit_mesh_are_those_on_one_device(loss, spec):
     log_probs, where = random_rows(21, (ROWS, 8))
@@ -156,7 +156,7 @@ def test_padded_rows_on_an_explicit_mesh_are_those_on_one_device(loss, spec):
 
 @pytest.mark.slow
 @needs_explicit_axes
-@over_main_losses
+@over_all_losses
 def test_ragged_rows_on_an_explicit_mesh_are_those_on_one_device(loss):
     log_probs, where = random_rows(22, (ROWS, 4))
     ids = np.random.default_rng(22).integers(0, ROWS, log_probs.size).astype(np.int32)
@@ -245,7 +245,7 @@ def sampled_solutions(scores, key, samples, num_rows):
 
 
 @pytest.mark.slow
-@over_main_losses
+@over_all_losses
 def test_sampled_ragged_solutions_in_shard_map_are_those_of_one_device(loss):
     scores = jnp.asarray(np.random.default_rng(23).normal(size=(8, 9)), jnp.float32)
     keys = jax.random.split(jax.random.key(2), DEVICES)

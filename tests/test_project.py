@@ -97,6 +97,7 @@ EXTRAS_OF = {
     "hardem_jax/training": ["train"],
     "hardem_jax/tasks": ["train", "data"],
     "hardem_jax/analysis": ["train"],
+    "hardem_jax/cli": ["train"],
     "hardem_jax/metrics": ["data"],
     "hardem_jax/hub.py": ["data"],
     "experiments": ["all", "mutation", "parity"],

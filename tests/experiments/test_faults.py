@@ -10,7 +10,10 @@ from experiments.robustness.faults import DAMAGES, FAULTS, GOOD, Bench, Case, ca
 
 SAMPLE = [
     Case("train", "SIGKILL", 0),
+    Case("train", "SIGTERM", 0),
     Case("train", "full disk", 0),
+    Case("train", "second process", 0),
+    Case("train", "deleted", 0),
     Case("prepare", "second process", 0),
     Case("prepare", "SIGINT", 0),
     Case("evaluate", "flipped bit", 0),

@@ -14,6 +14,8 @@ from tests.tiny import (
     write_wikisql,
 )
 
+pytestmark = pytest.mark.slow
+
 LOOP = ["--loop.num-steps", 2, "--loop.eval-every", 2, "--loop.log-every", 1, "--loop.no-progress"]
 BATCHES = ["--num-devices", 1, "--batches.batch-size", 4]
 

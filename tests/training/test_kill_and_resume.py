@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = Path(__file__).with_name("kill_worker.py")
-KILLS = 6
+KILLS = 10
 
 
 def start(folder):
@@ -63,7 +63,7 @@ def metric_lines(folder):
 
 
 @pytest.mark.slow
-def test_killed_six_times_ends_as_if_never_killed(tmp_path):
+def test_killed_ten_times_ends_as_if_never_killed(tmp_path):
     rng = random.Random(int(os.environ.get("HARDEM_KILL_SEED", "0")))
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
     reference = start(undisturbed)

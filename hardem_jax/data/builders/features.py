@@ -89,7 +89,7 @@ def serialize(kind: Kind, record: Record) -> bytes:
 
 
 def parse(kind: Kind, data: bytes) -> Record:
-    """The record that `serialize` wrote, ten times as fast as TFDS reads it."""
+    """The record that `serialize` wrote; several times as fast as TFDS reads it."""
     protocol: Any = tf_example_pb2
     features = protocol.Example.FromString(data).features.feature
     record: Record = {n: features[n].bytes_list.value[0].decode() for n in _TEXTS[kind]}
