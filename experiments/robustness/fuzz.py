@@ -43,7 +43,6 @@ from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import MAX_MESSAGE, InputError, printable, require
 from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.tasks.config import ReaderConfig, SpanInference
-from hardem_jax.tasks.encoder import restore_sizes
 from hardem_jax.tasks.run_config import RunConfig
 
 COMMAND_LINES = "command lines"
@@ -99,6 +98,7 @@ def targets() -> dict[str, Target]:
     from hardem_jax.models.encoders.bert import BertConfig
     from hardem_jax.models.encoders.checkpoint_files import read_weights
     from hardem_jax.models.encoders.pretrained import read_config
+    from hardem_jax.tasks.encoder import restore_sizes
 
     page = {"Filename": "Rome.txt"}
     trivia = {"Question": "Which city?", "QuestionId": "q1", "EntityPages": [page],

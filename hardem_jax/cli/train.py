@@ -21,9 +21,8 @@ from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import Objective
-from hardem_jax.training.config import LoopConfig, OptimizerConfig
+from hardem_jax.training.config import METRICS_FILE, LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change, named_settings
-from hardem_jax.training.metrics_log import METRICS_FILE
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh

@@ -11,6 +11,8 @@ from hardem_jax.training.fingerprint import may_change
 #: Whether to initialise multi-process JAX: "auto" if the environment indicates other processes,
 #: "on" always, "off" never.
 DistributedMode = Literal["auto", "on", "off"]
+#: In the folder of a run: its metrics, a JSON object per line.
+METRICS_FILE = "metrics.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)

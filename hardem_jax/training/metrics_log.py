@@ -13,10 +13,8 @@ import jax
 import rich.console
 import rich.progress
 
-from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.config import METRICS_FILE, LoopConfig
 from hardem_jax.training.run_progress import RunProgress
-
-METRICS_FILE = "metrics.jsonl"
 
 
 class RunLog:

@@ -85,12 +85,14 @@ def test_a_reader_is_prepared_trained_evaluated_and_asked(roberta, tmp_path, cap
 
 
 def test_equations_are_tagged(roberta, tmp_path):
-    file = write_drop(tmp_path / "drop.json", passages=4)
+    official, built = tmp_path / "official", tmp_path / "built"
+    official.mkdir()
     for split in "train", "dev":
-        call(drop, "prepare", "--file", file, "--out", tmp_path / split, "--split", split)
+        write_drop(official / f"drop_dataset_{split}.json", passages=4)
+    call(drop, "prepare", "--folder", official, "--out", built)
     call(
         drop,
-        *("train", "--data", tmp_path / "train", "--dev", tmp_path / "dev"),
+        *("train", "--data", built, "--dev", built),
         *("--out", tmp_path / "run", *BATCHES, "--batches.buckets", 64, *LOOP),
         *("model:tagger", "--model.encoder", roberta, "--model.max-tokens", 64),
         *("--model.max-question-tokens", 24, "objective:hard-em"),
@@ -100,16 +102,11 @@ def test_equations_are_tagged(roberta, tmp_path):
 
 def test_queries_are_parsed(roberta, tmp_path):
     official = write_wikisql(tmp_path / "official", tables=3)
-    questions = tmp_path / "answers.jsonl"
-    call(wikisql, "answers", "--folder", official, "--name", "train", "--out", questions)
-    for split in "train", "dev":
-        call(
-            wikisql,
-            *("prepare", "--questions", questions, "--out", tmp_path / split, "--split", split),
-        )
+    built = tmp_path / "built"
+    call(wikisql, "prepare", "--folder", official, "--out", built)
     call(
         wikisql,
-        *("train", "--data", tmp_path / "train", "--dev", tmp_path / "dev"),
+        *("train", "--data", built, "--dev", built, "--dev-split", "train"),
         *("--out", tmp_path / "run", *BATCHES, "--batches.buckets", 48, *LOOP),
         *("--model.encoder", roberta, "--model.hidden-size", 8, "--model.max-tokens", 48),
         *("--model.max-header-tokens", 4, "objective:hard-em"),

@@ -13,7 +13,8 @@ from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.solutions.equations.rules import MINUS, PASSAGE, PLUS, SPECIAL, EquationRules
-from hardem_jax.tasks import equation_qa, span_qa, sql_qa
+from hardem_jax.tasks.base import make_loss
+from hardem_jax.tasks.spans import make_span_loss
 
 VOCABULARY = 1000
 NUM_SPECIAL, NUM_NUMBERS = 3, 6
@@ -130,21 +131,19 @@ def _tagger(rules: EquationRules | None) -> ToyTask:
         options = {"num_special": NUM_SPECIAL, "rules": rules, "rngs": nnx.Rngs(0)}
         return EquationTagger(encoder, **options)
 
-    return ToyTask(equation_batch, model, equation_qa.make_loss)
+    return ToyTask(equation_batch, model, make_loss)
 
 
 TASKS = {
     "spans": ToyTask(
-        span_batch, lambda encoder: SpanReader(encoder, rngs=nnx.Rngs(0)), span_qa.make_loss
+        span_batch, lambda encoder: SpanReader(encoder, rngs=nnx.Rngs(0)), make_span_loss
     ),
     "equations": _tagger(None),
     "normalized-equations": _tagger(EquationRules(special_pairs=True, negative=True)),
-    "queries": ToyTask(
-        query_batch, lambda encoder: SQLova(encoder, rngs=nnx.Rngs(0)), sql_qa.make_loss
-    ),
+    "queries": ToyTask(query_batch, lambda encoder: SQLova(encoder, rngs=nnx.Rngs(0)), make_loss),
     "naqanet": ToyTask(
         word_batch,
         lambda encoder: NAQANet(WORDS, dtype=encoder.dtype, rngs=nnx.Rngs(0)),
-        equation_qa.make_loss,
+        make_loss,
     ),
 }
