@@ -371,8 +371,7 @@ class Reader(Generic[D, R, A]):
         """Yields ``(index, reading)`` of every input, grouped by length."""
         pad = self._pad(inputs, self._batches.num_solutions(inputs.sizes))
         lengths, config = inputs.sizes[:, 0], self._batches
-        for indices, batch in evaluation_batches(inputs, lengths, config=config, pad=pad):
-            arrays = {name: value for name, value in batch.items() if name != "ids"}
+        for indices, arrays in evaluation_batches(inputs, lengths, config=config, pad=pad):
             out = fetch(self._decode(params, self._place(arrays)))
             for row, index in enumerate(indices):
                 outputs, entries = ({n: x[row] for n, x in part.items()} for part in (out, arrays))

@@ -15,7 +15,7 @@ import numpy as np
 from flax import nnx
 
 from hardem_jax.data.annotations import gold_in_solutions
-from hardem_jax.data.batching.padding import Batch, Pad
+from hardem_jax.data.batching.padding import Arrays, Pad
 from hardem_jax.data.batching.plans import Plan
 from hardem_jax.data.builders.splits import TableSplit
 from hardem_jax.data.examples import QueryQuestion
@@ -141,7 +141,7 @@ class Parser(Model):
         )
 
     def pad(self, inputs: QueryInputs, num_solutions: int) -> Pad:
-        def pad(rows: Sequence[Any], num_tokens: int) -> Batch:
+        def pad(rows: Sequence[Any], num_tokens: int) -> Arrays:
             return pad_query_inputs(
                 rows,
                 num_tokens,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import grain
 import jax
@@ -22,7 +22,7 @@ from hardem_jax.training.checkpoint import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.devices.distributed import is_primary, primary_decides
 from hardem_jax.training.devices.fsdp import all_gather_params
-from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.fingerprint import named_settings
 from hardem_jax.training.metrics_log import RunLog
 from hardem_jax.training.optimizer import (
@@ -40,10 +40,24 @@ from hardem_jax.training.stopping import StopSignals, stop_signals
 Evaluate = Callable[[Any], Mapping[str, float]]
 
 
+class Batch(Protocol):
+    """A batch on the host, such as `hardem_jax.data.batching.padding.Batch`."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Example ids for error messages; may be empty."""
+        ...
+
+    @property
+    def arrays(self) -> Mapping[str, Any]:
+        """Names to numpy arrays `[B, ...]` or scalars."""
+        ...
+
+
 class NonFiniteLossError(FloatingPointError):
     """The loss or its gradient became infinite or NaN; no later state was saved."""
 
-    def __init__(self, step: int, ids: list[str], metrics: Mapping[str, float]) -> None:
+    def __init__(self, step: int, ids: Sequence[str], metrics: Mapping[str, float]) -> None:
         ids = [name for name in dict.fromkeys(ids) if name]  # unique; padded rows have no id
         self.step, self.ids, self.metrics = step, ids, dict(metrics)
         examples = ", ".join(ids[:8]) + (f" and {len(ids) - 8} more" if len(ids) > 8 else "")
@@ -84,7 +98,7 @@ def train(
     mesh: Mesh | None = None,
     fingerprint: Mapping[str, str] | None = None,
     accumulate: int = 1,
-    example_batches: Sequence[Mapping[str, Any]] = (),
+    example_batches: Sequence[Batch] = (),
     metric_names: Collection[str] | None = None,
     on_new_run: Callable[[], None] | None = None,
 ) -> TrainResult:
@@ -98,8 +112,7 @@ def train(
         loss_fn: see `LossFn`.
         params: initial values; not modified.
         optimizer: see `OptimizerConfig`.
-        batches: fresh iterator of a repeating Grain dataset; each batch maps names to numpy
-            arrays `[B, ...]` or scalars. An entry `ids` (B strings) stays on the host.
+        batches: fresh iterator over the `Batch`es of a repeating Grain dataset.
         evaluate: maps parameters (on `mesh`; their average, if the optimiser keeps one) to
             metrics; must not depend on anything else that changes during the run.
         config: see `LoopConfig`.
@@ -128,9 +141,12 @@ def train(
     Example:
         >>> import tempfile
         >>> import jax.numpy as jnp
+        >>> import numpy as np
+        >>> from hardem_jax.data.batching.padding import Batch
         >>> def loss_fn(params, batch, *, step, key, dropout_key):
         ...     return jnp.mean((params["w"] - batch["x"]) ** 2), {}
-        >>> data = grain.MapDataset.source([{"x": 1.0}, {"x": 3.0}]).repeat().batch(2)
+        >>> data = grain.MapDataset.source([1.0, 3.0]).repeat()
+        >>> data = data.batch(2, batch_fn=lambda x: Batch(["a", "b"], {"x": np.array(x)}))
         >>> result = train(
         ...     loss_fn=loss_fn,
         ...     params={"w": jnp.zeros(())},
@@ -234,7 +250,7 @@ class _Run:
     stop: StopSignals
     stopping: bool = False
 
-    def finish(self, state: TrainState, example_batches: Sequence[Mapping[str, Any]]) -> TrainState:
+    def finish(self, state: TrainState, example_batches: Sequence[Batch]) -> TrainState:
         """Runs the remaining steps; `step` counts updates, including the current one."""
         config, first = self.config, int(state.step) + 1
         if self._evaluation_due(first - 1):  # the run was stopped before or during this evaluation
@@ -269,16 +285,14 @@ class _Run:
                 break
         return state
 
-    def _compile_ahead(
-        self, state: TrainState, example_batches: Sequence[Mapping[str, Any]]
-    ) -> float:
+    def _compile_ahead(self, state: TrainState, example_batches: Sequence[Batch]) -> float:
         """Compiles the step for these shapes while batches are prefetched; returns seconds."""
         began = time.monotonic()
         if not example_batches:
             return 0.0
         with self.log.paused():
             self.batches.start_prefetch()
-            placed = [self.place(split_ids(example)[1]) for example in example_batches]
+            placed = [self.place(example.arrays) for example in example_batches]
             lowered = [self.train_step.lower(state, arrays) for arrays in placed]
             # XLA releases the GIL while compiling, so threads are enough.
             with ThreadPoolExecutor(min(len(lowered), os.cpu_count() or 1)) as pool:
@@ -298,19 +312,19 @@ class _Run:
                 self.stopping = True
         self.checkpoints.save_last(state, self.batches, self.progress.to_json())
 
-    def _next_batch(self, step: int) -> tuple[list[str], Any]:
+    def _next_batch(self, step: int) -> tuple[Sequence[str], Any]:
         """Returns example ids and placed arrays, timed as input wait."""
         try:
             with self.log.waiting():
-                ids, arrays = split_ids(next(self.batches))
-                return ids, self.place(arrays)
+                batch: Batch = next(self.batches)
+                return batch.ids, self.place(batch.arrays)
         except StopIteration:
             raise InputError(
                 f"the batches ended after {step - 1} of {self.config.num_steps} steps; "
                 "expected a repeating dataset"
             ) from None
 
-    def _log_step(self, step: int, ids: list[str], metrics: Mapping[str, jax.Array]) -> None:
+    def _log_step(self, step: int, ids: Sequence[str], metrics: Mapping[str, jax.Array]) -> None:
         values = {name: float(value) for name, value in jax.device_get(metrics).items()}
         if not values.pop("finite"):
             raise NonFiniteLossError(step, ids, values)

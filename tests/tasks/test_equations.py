@@ -35,7 +35,7 @@ from hardem_jax.tasks.base import Reader, make_loss
 from hardem_jax.tasks.config import EquationInference
 from hardem_jax.tasks.equation_models import NumericQuestions
 from hardem_jax.tasks.equations import EquationTask
-from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.marks import slow
@@ -96,7 +96,7 @@ def arrays(inputs, num_tokens=10, num_numbers=4, num_solutions=3):
         num_solutions=num_solutions,
         pad_id=0,
     )
-    return {name: jnp.asarray(value) for name, value in batch.items() if name != "ids"}
+    return {name: jnp.asarray(value) for name, value in batch.items()}
 
 
 @functools.cache
@@ -192,7 +192,7 @@ def test_one_compilation_for_all_batches_of_a_bucket(tagger, objective, caplog):
         for _ in range(4):
             rows = [random_input(rng) for _ in range(4)]
             batch = pad_inputs(rows, 12, num_numbers=4, num_special=2, num_solutions=4, pad_id=0)
-            state, metrics = step(state, place_batch(split_ids(batch)[1], mesh))
+            state, metrics = step(state, place_batch(batch, mesh))
             hard.append(float(metrics.get("hard", jnp.nan)))
             assert metrics["finite"] == 1
     assert count_compilations(caplog) == 1
@@ -454,7 +454,7 @@ def test_a_tiny_tagger_learns_a_tiny_set_by_hard_em():
     graphdef, params = nnx.split(module, nnx.Param)
     loss = make_loss(graphdef, HardEM(tau=20))
     optimizer = optax.adam(1e-2)
-    batch = split_ids(pad(inputs, 4)(list(inputs), 12))[1]
+    batch = pad(inputs, 4)(list(inputs), 12)
 
     @jax.jit
     def step(params, opt_state, number):

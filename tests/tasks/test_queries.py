@@ -73,7 +73,6 @@ def run(models, questions, golds=None, left_out=(), **config):
             "row": np.array([0 if row is None else row for row in rows]),
             "solutions": np.full((len(rows), num_solutions, 15), -1),
             "solutions_where": np.zeros((len(rows), num_solutions), bool),
-            "ids": [""] * len(rows),
         }
         for place, row in enumerate(rows):
             if row is not None:

@@ -12,7 +12,7 @@ from hardem_jax.data.prepared.windows import Window
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.spans import make_span_loss
-from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
@@ -61,7 +61,7 @@ def run(objective, num_devices, **options):
     step = compile_train_step(make_train_step(make_span_loss(graphdef, objective), optimizer), mesh)
     losses, hard = [], []
     for batch in batches(**options):
-        state, metrics = step(state, place_batch(split_ids(batch)[1], mesh))
+        state, metrics = step(state, place_batch(batch.arrays, mesh))
         losses.append(float(metrics["loss"]))
         hard.append(float(metrics.get("hard", jnp.nan)))
     return losses, hard, named_leaves(state.params)

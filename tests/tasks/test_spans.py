@@ -69,7 +69,7 @@ def reader():
 
 def arrays(windows, num_tokens=12, num_solutions=4):
     batch = pad_windows(windows, num_tokens, num_solutions=num_solutions, pad_id=0)
-    return {name: jnp.asarray(value) for name, value in batch.items() if name != "ids"}
+    return {name: jnp.asarray(value) for name, value in batch.items()}
 
 
 def loss_of(reader, windows, objective, **sizes):

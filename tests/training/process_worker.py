@@ -37,7 +37,7 @@ def run(folder, mesh, batches):
     predict = jax.jit(toy.predict)
 
     def evaluate(params):
-        held_out = toy.collate(toy.examples(32))
+        held_out = toy.collate(toy.examples(32)).arrays
         x = place_global_batch({"x": held_out["x"]}, mesh)["x"]
         error = fetch(predict(params, x)) - held_out["y"]
         return {"score": -float(np.mean(error**2))}

@@ -90,7 +90,7 @@ def test_state_position_and_progress_come_back(tmp_path, num_devices):
     assert restored is not None
     assert_same(restored[0], state)
     np.testing.assert_equal(restored[1], PROGRESS)
-    assert next(fresh)["ids"] == expected["ids"]
+    assert next(fresh).ids == expected.ids
     for leaf, wanted in zip(jax.tree.leaves(restored[0]), jax.tree.leaves(like), strict=True):
         assert leaf.sharding == wanted.sharding and leaf.aval == wanted.aval
     assert jax.random.uniform(restored[0].key) == jax.random.uniform(jax.random.key(7))
@@ -218,7 +218,7 @@ def test_the_position_of_other_processes_is_taken_up_where_they_agree(tmp_path):
     fresh = toy.batches()
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
         assert checkpoints.restore(make_state(), fresh) is not None
-    assert next(fresh)["ids"] == next(data)["ids"]
+    assert next(fresh).ids == next(data).ids
     second.write_text(second.read_text().replace("1", "2"))
     write_checksums(second.parents[1])
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
@@ -288,7 +288,7 @@ def test_a_run_resumes_from_before_a_damaged_checkpoint(tmp_path, capsys, two, f
     assert restored is not None and restored[1] == {"at": 1} and int(restored[0].step) == 1
     expected = toy.batches()
     next(expected)
-    assert next(data)["ids"] == next(expected)["ids"]
+    assert next(data).ids == next(expected).ids
     [warning] = capsys.readouterr().err.splitlines()
     assert warning.startswith(f"warning: {found}: ") and warning.endswith("resuming from step 1")
     assert os.listdir(tmp_path / "last") == ["1"]  # step 2 can be written again

@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pytest
 
+from hardem_jax.data.batching.padding import Batch
 from hardem_jax.errors import InputError
 from hardem_jax.losses import is_hard_step
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
@@ -159,8 +160,8 @@ def test_the_loop_accumulates(tmp_path):
 
         def __next__(self):
             batch = super().__next__()
-            parts = {name: batch[name].reshape(2, 4, *batch[name].shape[1:]) for name in "xy"}
-            return {"ids": batch["ids"], **parts}
+            parts = {n: x.reshape(2, 4, *x.shape[1:]) for n, x in batch.arrays.items()}
+            return Batch(batch.ids, parts)
 
     def counted(params, batch, *, step, key, dropout_key):
         error = toy.predict(params, batch["x"]) - batch["y"]

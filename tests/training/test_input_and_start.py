@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hardem_jax.data.batching.padding import Batch
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
 from hardem_jax.training.metrics_log import RunLog
@@ -98,7 +99,7 @@ def test_every_shape_is_compiled_before_the_first_step_and_never_again(tmp_path,
 
     # Example batches share only their shapes with the real ones.
     examples = [
-        {"ids": [""] * rows, "x": np.zeros((rows, 4), np.float32), "y": np.zeros(rows, np.float32)}
+        Batch([], {"x": np.zeros((rows, 4), np.float32), "y": np.zeros(rows, np.float32)})
         for rows in (8, 16)
     ]
     jax.config.update("jax_log_compiles", True)  # of all threads

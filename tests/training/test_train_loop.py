@@ -232,7 +232,7 @@ def test_a_loss_that_is_not_finite_names_step_and_examples(tmp_path):
 
 def _ids_of(step):
     iterator = toy.batches()
-    return [next(iterator)["ids"] for _ in range(step)][-1]
+    return [next(iterator).ids for _ in range(step)][-1]
 
 
 def test_padded_rows_have_no_name_in_the_error():

@@ -7,7 +7,7 @@ import optax
 import pytest
 from flax import nnx
 
-from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
@@ -30,7 +30,7 @@ def run(num_devices, steps=10):
     state, train_step = setup(mesh)
     iterator, losses = toy.batches(batch_size=16), []
     for _ in range(steps):
-        _, batch = split_ids(next(iterator))
+        batch = next(iterator).arrays
         state, metrics = train_step(state, place_batch(batch, mesh))
         losses.append(float(metrics["loss"]))
     return state, losses
@@ -87,7 +87,7 @@ def test_loss_fn_sees_the_step_and_a_key_of_its_own():
 def test_learning_rate_metric_is_the_rate_of_the_step():
     mesh = data_mesh(1)
     state, train_step = setup(mesh)
-    batch = place_batch(split_ids(next(toy.batches()))[1], mesh)
+    batch = place_batch(next(toy.batches()).arrays, mesh)
     schedule = learning_rate_schedule(OptimizerConfig(learning_rate=1e-2), NUM_STEPS)
     for step in range(4):
         state, metrics = train_step(state, batch)
@@ -105,7 +105,7 @@ def test_steps_share_one_compilation(num_devices, weak, caplog):
     iterator = toy.batches()
     with jax.log_compiles():
         for step in range(4):
-            _, batch = split_ids(next(iterator))
+            batch = next(iterator).arrays
             batch["tau"] = np.float32(step)  # a scalar that changes, as in annealing
             state, _ = train_step(state, place_batch(batch, mesh))
     assert toy.count_compilations(caplog) == 1
@@ -117,7 +117,7 @@ def test_two_bucket_shapes_are_two_compilations(caplog):
     state, train_step = setup(mesh)
     with jax.log_compiles():
         for batch_size in (8, 16, 8, 16, 16):
-            _, batch = split_ids(next(toy.batches(batch_size=batch_size)))
+            batch = next(toy.batches(batch_size=batch_size)).arrays
             state, _ = train_step(state, place_batch(batch, mesh))
     assert toy.count_compilations(caplog) == 2
 
@@ -125,7 +125,7 @@ def test_two_bucket_shapes_are_two_compilations(caplog):
 def test_a_step_that_is_not_finite_changes_nothing_but_the_count():
     mesh = data_mesh(8)
     state, train_step = setup(mesh)
-    _, batch = split_ids(next(toy.batches()))
+    batch = next(toy.batches()).arrays
     state, _ = train_step(state, place_batch(batch, mesh))
     before = jax.device_get((state.params, state.opt_state))
     for step, bad in ((2, np.nan), (3, np.inf)):
@@ -150,7 +150,7 @@ def test_the_state_is_donated_and_the_callers_params_are_not():
     mesh = data_mesh(1)
     params = toy.init_params()
     state, train_step = setup(mesh, params=params)
-    _, batch = split_ids(next(toy.batches()))
+    batch = next(toy.batches()).arrays
     train_step(state, place_batch(batch, mesh))
     assert state.params["body"]["kernel"].is_deleted()
     assert not params["body"]["kernel"].is_deleted()
@@ -180,7 +180,7 @@ def test_nnx_params_train_functionally():
         state, train_step = setup(mesh, loss_fn, params)
         iterator, losses = toy.batches(batch_size=32), []
         for _ in range(NUM_STEPS):
-            _, batch = split_ids(next(iterator))
+            batch = next(iterator).arrays
             state, metrics = train_step(state, place_batch(batch, mesh))
             losses.append(float(metrics["loss"]))
     assert np.mean(losses[-5:]) < np.mean(losses[:5])

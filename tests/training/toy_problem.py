@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hardem_jax.data.batching.padding import Batch
+
 WIDTH = 16
 
 
@@ -42,17 +44,14 @@ def examples(count: int = 96) -> list[dict]:
     rng = np.random.default_rng(1)
     x = rng.normal(size=(count, 4)).astype(np.float32)
     y = np.sin(x.sum(axis=1)).astype(np.float32)
-    return [{"ids": f"example-{i}", "x": x[i], "y": y[i]} for i in range(count)]
+    return [{"id": f"example-{i}", "x": x[i], "y": y[i]} for i in range(count)]
 
 
-def collate(rows: list[dict], shard: tuple[int, int] = (0, 1)) -> dict:
+def collate(rows: list[dict], shard: tuple[int, int] = (0, 1)) -> Batch:
     index, count = shard
     rows = rows[index * len(rows) // count : (index + 1) * len(rows) // count]
-    return {
-        "ids": [row["ids"] for row in rows],
-        "x": np.stack([row["x"] for row in rows]),
-        "y": np.stack([row["y"] for row in rows]),
-    }
+    arrays = {name: np.stack([row[name] for row in rows]) for name in ("x", "y")}
+    return Batch([row["id"] for row in rows], arrays)
 
 
 def batches(
@@ -82,7 +81,7 @@ def observed(iterator, before_next):
 
 
 def evaluate(params) -> dict[str, float]:
-    held_out = collate(examples(32))
+    held_out = collate(examples(32)).arrays
     error = predict(params, held_out["x"]) - held_out["y"]
     return {"score": float(-jnp.mean(error**2)), "largest": float(jnp.max(jnp.abs(error)))}
 

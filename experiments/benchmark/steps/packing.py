@@ -24,7 +24,7 @@ from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM
 from hardem_jax.tasks.spans import make_span_loss
-from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import learning_rate_schedule, make_optimizer
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
@@ -45,9 +45,7 @@ def batches(command: Packing, windows: Any, config: BatchConfig) -> list[dict[st
     num_solutions = config.num_solutions(windows.sizes)
     pad = functools.partial(pad_windows, num_solutions=num_solutions, pad_id=0)
     mesh = data_mesh(1)
-    return [
-        place_batch(split_ids(batch)[1], mesh) for batch in training_batches(windows, plan, pad=pad)
-    ]
+    return [place_batch(batch.arrays, mesh) for batch in training_batches(windows, plan, pad=pad)]
 
 
 def training_step(

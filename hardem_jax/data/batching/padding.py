@@ -1,8 +1,7 @@
 """Batch configuration, and padded evaluation batches in a few fixed shapes.
 
-Each task provides a `Pad` function that decides what its batches contain. In all of them
-``row_where`` ``[R]`` bool marks the real rows and ``ids`` lists R example ids, which stay on the
-host.
+Each task provides a `Pad` function that decides which arrays its batches contain. In all of them
+``row_where`` ``[R]`` bool marks the real rows.
 """
 
 import dataclasses
@@ -16,9 +15,23 @@ from hardem_jax.errors import InputError, require
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-Batch = dict[str, Any]
-#: R rows (None for a padded one) and the number of tokens T to pad to -> a batch.
-Pad = Callable[[Sequence[T | None], int], Batch]
+#: The arrays of a batch by name, ``[R, ...]``.
+Arrays = dict[str, np.ndarray]
+#: R rows (None for a padded one) and the number of tokens T to pad to -> their arrays.
+Pad = Callable[[Sequence[T | None], int], Arrays]
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """A batch on the host, before its arrays are placed on the devices.
+
+    Attributes:
+        ids: the `id` of each of R inputs, for messages; empty for padded rows.
+        arrays: what a step computes with.
+    """
+
+    ids: Sequence[str]
+    arrays: Arrays
 
 
 class Items(Protocol[T_co]):
@@ -119,7 +132,7 @@ class Subset(Sequence[T]):
 
 def evaluation_batches(
     examples: Items[T], lengths: np.ndarray, *, config: BatchConfig, pad: Pad[T]
-) -> Iterator[tuple[np.ndarray, Batch]]:
+) -> Iterator[tuple[np.ndarray, Arrays]]:
     """Batches all examples once, ``config.batch_size`` rows of similar length at a time.
 
     Args:
@@ -130,7 +143,7 @@ def evaluation_batches(
         pad: builds a batch from rows.
 
     Yields:
-        The indices of the examples and their batch. The last batch of a bucket is filled up
+        The indices of the examples and their arrays. The last batch of a bucket is filled up
         with padded rows, which have no index.
     """
     longest = int(lengths.max(initial=0))

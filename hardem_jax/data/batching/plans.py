@@ -249,19 +249,21 @@ def _read(step: Step, inputs: Items[T], plan: Plan, pad: Pad[T], shard: tuple[in
 
     def read_part(items: np.ndarray) -> Batch:
         own = np.array_split(items, count)[index].reshape(-1)
-        batch = pad([None if i == PADDING else inputs[i] for i in own], step.num_tokens)
+        rows = [None if i == PADDING else inputs[i] for i in own]
+        arrays = pad(rows, step.num_tokens)
         if config.packed_tokens and step.packed_rows:
-            batch |= packing_arrays(
-                batch["where"],
+            arrays |= packing_arrays(
+                arrays["where"],
                 num_devices=plan.num_devices // count,
                 num_rows=step.packed_rows,
                 row_tokens=config.packed_tokens,
             )
-        return batch
+        return Batch([getattr(row, "id", "") for row in rows], arrays)
 
     parts = [read_part(items) for items in np.split(step.items, config.accumulate)]
     if len(parts) == 1:
         return parts[0]
-    ids = [name for part in parts for name in part["ids"]]
-    arrays = (name for name in parts[0] if name != "ids")
-    return {name: np.stack([part[name] for part in parts]) for name in arrays} | {"ids": ids}
+    return Batch(
+        ids=[id for part in parts for id in part.ids],
+        arrays={name: np.stack([part.arrays[name] for part in parts]) for name in parts[0].arrays},
+    )

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from hardem_jax.data.batching.padding import Batch
+from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.data.inputs.tagger import drop_cut_numbers, pad_equations
 from hardem_jax.data.inputs.words import PAD, Vocabulary, Words, char_ids, split_words, words_at
@@ -188,7 +188,7 @@ def pad_word_inputs(
     num_characters: int,
     num_numbers: int,
     num_solutions: int,
-) -> Batch:
+) -> Arrays:
     """A batch of the given inputs; None is a row of padding.
 
     Args:
@@ -211,7 +211,7 @@ def pad_word_inputs(
         ((2, 2, 4), [[1, -1], [-1, -1]])
     """
     rows = len(inputs)
-    batch: Batch = {
+    batch: Arrays = {
         "number_tokens": np.zeros((rows, num_numbers), np.int32),
         "numbers_where": np.zeros((rows, num_numbers), bool),
         **pad_equations(inputs, num_numbers, num_solutions),

@@ -18,7 +18,6 @@ tokens each, and Z solutions:
 ``solutions``        ``[R, Z, 15]`` int32   queries, see `hardem_jax.distributions.sql`; else -1
 ``solutions_where``  ``[R, Z]`` bool        real queries
 ``row_where``        ``[R]`` bool           real rows
-``ids``              list of R str          question ids, kept on the host
 ===================  =====================  =====================================================
 """
 
@@ -30,7 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from hardem_jax.data.batching.padding import Batch
+from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.examples import QueryQuestion
 from hardem_jax.data.inputs.sqlova_layout import (
     QueryInput,
@@ -171,7 +170,7 @@ def pad_query_inputs(
     num_header_tokens: int,
     num_solutions: int,
     pad_id: int,
-) -> Batch:
+) -> Arrays:
     """A batch of the given inputs; None is a row of padding.
 
     Args:
@@ -194,7 +193,7 @@ def pad_query_inputs(
     """
     rows = len(inputs)
     header_shape = rows, num_columns, num_header_tokens
-    batch: Batch = {
+    batch: Arrays = {
         "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
         "token_type_ids": np.zeros((rows, num_tokens), np.int32),
         "where": np.zeros((rows, num_tokens), bool),
@@ -208,15 +207,14 @@ def pad_query_inputs(
         "solutions": np.full((rows, num_solutions, ROW_WIDTH), -1, np.int32),
         "solutions_where": np.zeros((rows, num_solutions), bool),
         "row_where": np.array([item is not None for item in inputs], bool),
-        "ids": ["" if item is None else item.id for item in inputs],
     }
     for row, item in enumerate(inputs):
         if item is not None:
-            _fill({name: batch[name][row] for name in batch if name != "ids"}, item)
+            _fill({name: batch[name][row] for name in batch}, item)
     return batch
 
 
-def _fill(row: Batch, item: QueryInput) -> None:
+def _fill(row: Arrays, item: QueryInput) -> None:
     length, asked = len(item.token_ids), item.num_question_tokens
     words, columns = len(item.word_first), len(item.headers)
     row["token_ids"][:length] = item.token_ids

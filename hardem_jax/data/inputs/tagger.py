@@ -13,7 +13,6 @@ What a batch holds, with R rows, T tokens, M numbers of the text, S special ones
 ``solutions_where`` ``[R, Z]`` bool       real equations
 ``true_solution``   ``[R]`` int32         index of the true equation or -1; not trained on
 ``row_where``       ``[R]`` bool          real rows
-``ids``             list of R str         question ids, kept on the host
 ==================  ====================  ==============================================
 """
 
@@ -22,7 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hardem_jax.data.batching.padding import Batch
+from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.data.tokenizer import Pieces, Wordpieces
 from hardem_jax.errors import InputError
@@ -124,7 +123,7 @@ def pad_inputs(
     num_special: int,
     num_solutions: int,
     pad_id: int,
-) -> Batch:
+) -> Arrays:
     """A batch of the given inputs; None is a row of padding.
 
     Args:
@@ -144,7 +143,7 @@ def pad_inputs(
         ([[0, 1, -1], [-1, -1, -1]], [[True], [False]])
     """
     rows = len(inputs)
-    batch: Batch = {
+    batch: Arrays = {
         "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
         "token_type_ids": np.zeros((rows, num_tokens), np.int32),
         "where": np.zeros((rows, num_tokens), bool),
@@ -164,7 +163,7 @@ def pad_inputs(
     return batch
 
 
-def pad_equations(inputs: Sequence, num_slots: int, num_solutions: int) -> Batch:
+def pad_equations(inputs: Sequence, num_slots: int, num_solutions: int) -> Arrays:
     """The part of a batch that does not depend on the model: kinds, Z, ids.
 
     Args:
@@ -173,14 +172,13 @@ def pad_equations(inputs: Sequence, num_slots: int, num_solutions: int) -> Batch
         num_solutions: Z.
     """
     rows = len(inputs)
-    batch: Batch = {
+    batch: Arrays = {
         "kinds": np.full((rows, num_slots), -1, np.int32),
         # The tagging without any operand: finite whatever the scores are.
         "solutions": np.tile(np.array([-1, 0, -1, 0], np.int32), (rows, num_solutions, 1)),
         "solutions_where": np.zeros((rows, num_solutions), bool),
         "true_solution": np.full(rows, -1, np.int32),
         "row_where": np.array([item is not None for item in inputs]),
-        "ids": ["" if item is None else item.id for item in inputs],
     }
     for row, item in enumerate(inputs):
         if item is None:

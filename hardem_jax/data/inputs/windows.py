@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hardem_jax.data.batching.padding import Batch
+from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.prepared.windows import Window
 
 
 def pad_windows(
     windows: Sequence[Window | None], num_tokens: int, *, num_solutions: int, pad_id: int
-) -> Batch:
+) -> Arrays:
     """A batch of the given windows; None is a row of padding.
 
     What it holds, with R rows, T tokens and Z solutions:
@@ -24,7 +24,6 @@ def pad_windows(
     ``solutions_where`` ``[R, Z]`` bool   real mentions
     ``true_solution``   ``[R]`` int32     index of the annotated mention or -1; not trained on
     ``row_where``       ``[R]`` bool      real rows
-    ``ids``             list of R str     example ids, kept on the host
     ==================  ================  ==============================================
 
     Args:
@@ -41,7 +40,7 @@ def pad_windows(
         ([[2, 7, 3, 8, 3, 0], [0, 0, 0, 0, 0, 0]], [0, 0, 0, 1, 0, 0])
     """
     rows = len(windows)
-    batch: Batch = {
+    batch: Arrays = {
         "token_ids": np.full((rows, num_tokens), pad_id, np.int32),
         "token_type_ids": np.zeros((rows, num_tokens), np.int32),
         "where": np.zeros((rows, num_tokens), bool),
@@ -50,7 +49,6 @@ def pad_windows(
         "solutions_where": np.zeros((rows, num_solutions), bool),
         "true_solution": np.full(rows, -1, np.int32),
         "row_where": np.array([window is not None for window in windows]),
-        "ids": ["" if window is None else window.example_id for window in windows],
     }
     for row, window in enumerate(windows):
         if window is None:

@@ -83,6 +83,11 @@ class Window:
     true_solution: int = -1
 
     @property
+    def id(self) -> str:
+        """Of its question."""
+        return self.example_id
+
+    @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
 

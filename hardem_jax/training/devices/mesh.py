@@ -25,8 +25,6 @@ FSDP_AXIS = "fsdp"
 BATCH_AXES = (DATA_AXIS, FSDP_AXIS)
 #: Arrays with fewer elements are copied: all_gather_params them would cost more than it saves.
 MIN_SPLIT_SIZE = 2**14
-#: The only batch entry that stays on the host: example ids, for error messages.
-IDS_KEY = "ids"
 
 
 def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
@@ -117,17 +115,6 @@ def state_shardings(tree: Any, mesh: Mesh) -> Any:
         return NamedSharding(mesh, PartitionSpec(*[None] * split, FSDP_AXIS))
 
     return jax.tree.map(sharding, tree)
-
-
-def split_ids(batch: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]]:
-    """Separates the example ids (key `"ids"`, optional) from the arrays to put on devices.
-
-    Example:
-        >>> split_ids({"ids": ["q1", "q2"], "x": 1})
-        (['q1', 'q2'], {'x': 1})
-    """
-    arrays = {name: value for name, value in batch.items() if name != IDS_KEY}
-    return [str(name) for name in batch.get(IDS_KEY, ())], arrays
 
 
 def place_batch(batch: Any, mesh: Mesh, *, accumulate: int = 1) -> Any:

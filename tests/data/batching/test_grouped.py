@@ -80,7 +80,9 @@ def test_processes_read_whole_items(count):
     whole = GroupedPlan(SIZES, PLACES, config, scope="question", group_size=3, num_steps=1, seed=0)
     pad = lambda rows, num_tokens: {"rows": np.array([-1 if r is None else r for r in rows])}  # noqa: E731
     parts = [
-        next(iter(training_batches(range(len(SIZES)), whole, pad=pad, shard=(i, count))))["rows"]
+        next(iter(training_batches(range(len(SIZES)), whole, pad=pad, shard=(i, count)))).arrays[
+            "rows"
+        ]
         for i in range(count)
     ]
     np.testing.assert_array_equal(np.concatenate(parts), whole[0].items.reshape(-1))

@@ -41,20 +41,19 @@ def test_padding_table():
         "solutions_where": [[1, 1, 0], [0, 0, 0]],
         "true_solution":   [1, -1],
         "row_where":       [1, 0],
-        "ids":             ["q0", ""],
     }  # fmt: skip
     for name, value in expected.items():
         np.testing.assert_array_equal(np.asarray(batch[name]), np.array(value), err_msg=name)
     np.testing.assert_array_equal(batch["solutions"][0], [[3, 3], [4, 4], [0, 0]])
     masks = {"where", "context", "solutions_where", "row_where"}
-    for name in set(batch) - {"ids"}:
+    for name in batch:
         assert batch[name].dtype == (bool if name in masks else np.int32), name
 
 
 def test_padding_may_stand_anywhere():
     batch = pad_windows([None, window(0)], 6, num_solutions=1, pad_id=0)
     assert batch["token_ids"].tolist() == [[0] * 6, [1, 2, 3, 4, 5, 6]]
-    assert batch["row_where"].tolist() == [False, True] and batch["ids"] == ["", "q0"]
+    assert batch["row_where"].tolist() == [False, True]
 
 
 def test_mentions_beyond_z_are_cut_from_the_end_and_a_cut_true_mention_is_unknown():
@@ -227,8 +226,8 @@ def test_training_batches_resume_at_any_step():
     resumed = iter(data)
     resumed.set_state(iterator.get_state())
     for expected, got in zip(everything[6:], resumed, strict=True):
-        np.testing.assert_array_equal(expected["token_ids"], got["token_ids"])
-        assert expected["ids"] == got["ids"]
+        np.testing.assert_array_equal(expected.arrays["token_ids"], got.arrays["token_ids"])
+        assert expected.ids == got.ids
 
 
 @pytest.mark.parametrize("config", [{}, {"packed_tokens": 30, "num_devices": 2}])
@@ -238,11 +237,11 @@ def test_shards_of_a_batch_together_are_the_batch(config):
         next(iter(training_batches(WINDOWS, steps, pad=PAD, shard=shard)))
         for shard in ((0, 1), (0, 2), (1, 2))
     )
-    assert whole["ids"] == parts[0]["ids"] + parts[1]["ids"]
-    assert all(part["solutions_where"].any(axis=1).sum() == 2 for part in parts)
-    for name in set(whole) - {"ids"}:
-        np.testing.assert_array_equal(whole[name], np.concatenate([p[name] for p in parts]))
-    assert ("packing" in whole) == bool(config)
+    assert whole.ids == parts[0].ids + parts[1].ids
+    assert all(part.arrays["solutions_where"].any(axis=1).sum() == 2 for part in parts)
+    for name, value in whole.arrays.items():
+        np.testing.assert_array_equal(value, np.concatenate([p.arrays[name] for p in parts]))
+    assert ("packing" in whole.arrays) == bool(config)
 
 
 @pytest.mark.parametrize("config", [{}, {"packed_tokens": 30, "num_devices": 2}])
@@ -250,12 +249,12 @@ def test_parts_to_accumulate_are_the_same_rows_stacked(config):
     whole = next(iter(training_batches(WINDOWS, plan_of_windows(**config), pad=PAD)))
     steps = plan_of_windows(accumulate=2, **config)
     stacked = next(iter(training_batches(WINDOWS, steps, pad=PAD)))
-    assert whole["ids"] == stacked["ids"]
-    for name in set(whole) - {"ids", "packing", "unpacking"}:
-        assert stacked[name].shape[0] == 2
-        np.testing.assert_array_equal(whole[name], np.concatenate(stacked[name]))
+    assert whole.ids == stacked.ids
+    for name in set(whole.arrays) - {"packing", "unpacking"}:
+        assert stacked.arrays[name].shape[0] == 2
+        np.testing.assert_array_equal(whole.arrays[name], np.concatenate(stacked.arrays[name]))
     if config:
-        assert stacked["packing"].shape[:2] == (2, 2)  # parts, devices
+        assert stacked.arrays["packing"].shape[:2] == (2, 2)  # parts, devices
 
 
 @pytest.mark.parametrize("config", [{}, {"packed_tokens": 32, "batch_size": 2}])
@@ -264,7 +263,7 @@ def test_examples_have_every_shape_of_an_epoch_once_and_nothing_in_it(config):
     epoch = [steps[i] for i in range(steps.steps_per_epoch)]
     shapes = {(step.packed_rows or 0, step.num_tokens) for step in epoch}
     assert len(shapes) > 1
-    examples = example_batches(steps, pad=PAD)
+    examples = [example.arrays for example in example_batches(steps, pad=PAD)]
     found = []
     for example in examples:
         rows = example["packing"].shape[1] if config else 0
@@ -274,7 +273,7 @@ def test_examples_have_every_shape_of_an_epoch_once_and_nothing_in_it(config):
     assert found == sorted(shapes, reverse=True)  # what does not fit fails first
     short = plan_of_windows(num_steps=1, **config)
     assert len(example_batches(short, pad=PAD)) == 1
-    first = next(iter(training_batches(WINDOWS, steps, pad=PAD)))
+    first = next(iter(training_batches(WINDOWS, steps, pad=PAD))).arrays
     assert any({k: np.shape(v) for k, v in first.items()} == {k: np.shape(v) for k, v in e.items()}
                for e in examples)  # fmt: skip
 
@@ -326,7 +325,9 @@ def test_evaluation_visits_every_window_once_and_marks_the_filling():
     for indices, batch in evaluation_batches(windows, lengths, config=config, pad=PAD):
         assert batch["token_ids"].shape[0] == 4
         assert batch["row_where"].sum() == len(indices)
-        assert [batch["ids"][i] for i in range(len(indices))] == [f"q{i}" for i in indices]
+        tokens = [windows[i].token_ids for i in indices]
+        for row, expected in zip(batch["token_ids"], tokens, strict=False):
+            np.testing.assert_array_equal(row[: len(expected)], expected)
         seen.extend(indices)
     assert sorted(seen) == list(range(23))
 

@@ -120,7 +120,7 @@ def test_a_batch_has_room_for_all_and_nothing_in_the_padding():
     sizes = dict(num_question_words=6, num_characters=16, num_numbers=5, num_solutions=4)
     rows = [*found, None]
     batch = pad_word_inputs(rows, 20, **sizes)
-    shapes = {name: value.shape for name, value in batch.items() if name != "ids"}
+    shapes = {name: value.shape for name, value in batch.items()}
     assert shapes == {
         **{"passage_words": (4, 20), "passage_chars": (4, 20, 16), "passage_where": (4, 20)},
         **{"question_words": (4, 6), "question_chars": (4, 6, 16), "question_where": (4, 6)},
@@ -142,7 +142,6 @@ def test_a_batch_has_room_for_all_and_nothing_in_the_padding():
     assert batch["numbers_where"].sum(axis=1).tolist() == [4, 1, 0, 0]
     assert batch["solutions_where"].sum(axis=1).tolist() == [3, 2, 1, 0]
     assert batch["row_where"].tolist() == [True, True, True, False]
-    assert batch["ids"] == ["q", "q", "q", ""]
 
 
 def test_cut_numbers_are_no_numbers_of_the_batch():

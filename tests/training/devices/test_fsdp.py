@@ -9,7 +9,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.training.checkpoint import RunCheckpoints, load_params
 from hardem_jax.training.devices import mesh as mesh_module
 from hardem_jax.training.devices.fsdp import all_gather_params
-from hardem_jax.training.devices.mesh import data_mesh, place_batch, split_ids, state_shardings
+from hardem_jax.training.devices.mesh import data_mesh, place_batch, state_shardings
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import current_shardings, init_state
@@ -67,7 +67,7 @@ def run(mesh, steps=3):
     state, train_step = start(mesh)
     iterator, losses = toy.batches(batch_size=16), []
     for _ in range(steps):
-        batch = place_batch(split_ids(next(iterator))[1], mesh)
+        batch = place_batch(next(iterator).arrays, mesh)
         state, metrics = train_step(state, batch)
         losses.append((float(metrics["loss"]), float(metrics["grad_norm"])))
     return state, losses
@@ -86,7 +86,7 @@ def test_eight_devices_with_parts_of_the_parameters_train_as_one(small_arrays_to
 def compiled_collectives(mesh):
     """Those of the compiled step."""
     state, train_step = start(mesh)
-    batch = place_batch(split_ids(next(toy.batches(batch_size=24)))[1], mesh)
+    batch = place_batch(next(toy.batches(batch_size=24)).arrays, mesh)
     found = collectives(train_step.lower(state, batch).compile().as_text())
     assert found
     return found

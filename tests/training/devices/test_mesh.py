@@ -10,7 +10,6 @@ from hardem_jax.training.devices.mesh import (
     mesh_over,
     place_batch,
     place_global_batch,
-    split_ids,
 )
 
 
@@ -51,11 +50,3 @@ def test_rows_that_do_not_divide_are_named():
 def test_fsdp_divides_the_devices(fsdp):
     with pytest.raises(InputError, match=f"expected a divisor of the 8 devices, found {fsdp}"):
         mesh_over(jax.devices(), fsdp=fsdp)
-
-
-def test_ids_stay_on_the_host():
-    batch = {"ids": np.array(["a", "b"], dtype=object), "x": np.zeros(2)}
-    ids, arrays = split_ids(batch)
-    assert ids == ["a", "b"] and list(arrays) == ["x"]
-    assert list(batch) == ["ids", "x"]  # the caller's batch is as it was
-    assert split_ids({"x": 1}) == ([], {"x": 1})
