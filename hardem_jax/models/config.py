@@ -15,26 +15,17 @@ Implementation = Literal["auto", "xla", "cudnn", "splash"]
 Remat = Literal["none", "attention", "dots", "layer"]
 
 _RATES = ("dropout", "layer_dropout")
-_MAY_BE_ZERO = ("num_highway_layers", "num_special")
 
 
 @dataclasses.dataclass(frozen=True)
-class NAQANetConfig:
-    """Sizes and rates; the defaults are those of Dua et al. (2019) in their released code.
+class NAQANetSizes:
+    """Sizes and rates of NAQANet; the defaults are those of Dua et al. (2019) in their code.
 
     Raises:
         InputError: a size is not a positive integer, the heads do not divide the hidden size,
             that is odd or below 4, or a dropout rate is outside `0 <= rate < 1`.
-
-    Example:
-        >>> NAQANetConfig(num_words=20000, num_characters=80).hidden_size
-        128
     """
 
-    num_words: int
-    """Entries of the word vocabulary, padding and unknown included."""
-    num_characters: int
-    """Entries of the character vocabulary, padding and unknown included."""
     word_size: int = 300
     """Width of a word vector."""
     character_size: int = 64
@@ -63,10 +54,6 @@ class NAQANetConfig:
     """Words that one of these convolutions sees."""
     num_passes: int = 4
     """Times that encoder is applied, with the same parameters, to its own output."""
-    num_counts: int = 10
-    """Counts that can be answered: 0, 1, ... num_counts - 1."""
-    num_special: int = 0
-    """Special numbers that may be operands too, each with a learned encoding; 0 as published."""
     dropout: float = 0.1
     """Probability of dropping an element."""
     layer_dropout: float = 0.1
@@ -74,12 +61,39 @@ class NAQANetConfig:
 
     def __post_init__(self) -> None:
         require(self, *_RATES, at_least=0, below=1)
-        sizes = [f.name for f in dataclasses.fields(self) if f.name not in _RATES]
-        for name in sizes:
-            require(self, name, at_least=0 if name in _MAY_BE_ZERO else 1, integer=True)
+        sizes = {f.name for f in dataclasses.fields(NAQANetSizes)} - {*_RATES, "num_highway_layers"}
+        require(self, *sorted(sizes), at_least=1, integer=True)
+        require(self, "num_highway_layers", at_least=0, integer=True)
         size, heads = self.hidden_size, self.num_heads
         if size % 2 or size < 4 or size % heads:
             raise InputError(
                 "hidden_size: expected an even number of at least 4 and a multiple of "
                 f"{heads} heads, found {size}"
             )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NAQANetConfig(NAQANetSizes):
+    """`NAQANetSizes`, with what follows from the data.
+
+    Raises:
+        InputError: see `NAQANetSizes`.
+
+    Example:
+        >>> NAQANetConfig(num_words=20000, num_characters=80).hidden_size
+        128
+    """
+
+    num_words: int
+    """Entries of the word vocabulary, padding and unknown included."""
+    num_characters: int
+    """Entries of the character vocabulary, padding and unknown included."""
+    num_counts: int = 10
+    """Counts that can be answered: 0, 1, ... num_counts - 1."""
+    num_special: int = 0
+    """Special numbers that may be operands too, each with a learned encoding; 0 as published."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "num_words", "num_characters", "num_counts", at_least=1, integer=True)
+        require(self, "num_special", at_least=0, integer=True)

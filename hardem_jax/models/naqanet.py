@@ -78,8 +78,9 @@ class NAQANet(nnx.Module):
         InputError: `word_vectors` has another shape.
 
     Example:
-        >>> config = NAQANetConfig(9, 9, word_size=4, character_size=4, num_filters=4,
-        ...     filter_width=2, hidden_size=8, num_heads=2, num_modelling_blocks=1, num_passes=2)
+        >>> config = NAQANetConfig(num_words=9, num_characters=9, word_size=4, character_size=4,
+        ...     num_filters=4, filter_width=2, hidden_size=8, num_heads=2,
+        ...     num_modelling_blocks=1, num_passes=2)
         >>> words, chars = jnp.array([[2, 3, 4]]), jnp.ones((1, 3, 4), int)
         >>> batch = dict(passage_words=words, passage_chars=chars, passage_where=words > 0,
         ...     question_words=words, question_chars=chars, question_where=words > 0,

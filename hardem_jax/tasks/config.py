@@ -8,7 +8,7 @@ from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.inputs.naqanet import WordConfig
 from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS
 from hardem_jax.errors import InputError, require
-from hardem_jax.models.config import Implementation, NAQANetConfig, Remat
+from hardem_jax.models.config import Implementation, NAQANetConfig, NAQANetSizes, Remat
 
 #: What the probabilities of a question add up to 1 over.
 Normalize = Literal["tags", "equations"]
@@ -89,34 +89,15 @@ class TaggerConfig(EncoderConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class NAQANetModelConfig:
+class NAQANetModelConfig(NAQANetSizes, WordConfig):
     """NAQANet (Dua et al., 2019) for answers that are numbers; sizes as released.
 
     Attributes:
         word_vectors: text file of word vectors (GloVe), which stay as they are; None learns
             vectors with everything else. Only ``train`` needs the file.
-        word_size: width of a word vector.
         min_words: words that occur less often in the training split are unknown; None for 1 with
             word vectors and 2 without, so that there are unknown words to learn from.
         min_characters: likewise for characters (released: 200).
-        max_passage_words: longer passages are cut; not above the largest of the buckets.
-        max_question_words: longer questions are cut.
-        max_word_characters: longer words are cut.
-        character_size: width of a character embedding.
-        num_filters: filters of the character convolution.
-        filter_width: characters that a filter sees.
-        num_highway_layers: highway layers over the word features.
-        hidden_size: width of everything after the word features.
-        num_heads: heads of each self-attention.
-        num_phrase_blocks: blocks of the encoder that reads passage and question separately.
-        num_phrase_convs: convolutions in each of them.
-        phrase_width: words that one of these convolutions sees.
-        num_modelling_blocks: blocks of the encoder that reads the two together.
-        num_modelling_convs: convolutions in each of them.
-        modelling_width: words that one of these convolutions sees.
-        num_passes: times that encoder is applied.
-        dropout: probability of dropping an element.
-        layer_dropout: probability of leaving out the last sublayer of a block.
         dtype: of activations and products; parameters, norms, softmax and heads stay float32.
         remat: recompute activations in the backward pass, to save memory.
         normalize: P(z | add or subtract, x) is a product over the signs ("tags") of all numbers,
@@ -124,36 +105,16 @@ class NAQANetModelConfig:
     """
 
     word_vectors: Path | None = None
-    word_size: int = NAQANetConfig.word_size
     min_words: int | None = None
     min_characters: int = 1
-    max_passage_words: int = WordConfig.max_passage_words
-    max_question_words: int = WordConfig.max_question_words
-    max_word_characters: int = WordConfig.max_word_characters
-    character_size: int = NAQANetConfig.character_size
-    num_filters: int = NAQANetConfig.num_filters
-    filter_width: int = NAQANetConfig.filter_width
-    num_highway_layers: int = NAQANetConfig.num_highway_layers
-    hidden_size: int = NAQANetConfig.hidden_size
-    num_heads: int = NAQANetConfig.num_heads
-    num_phrase_blocks: int = NAQANetConfig.num_phrase_blocks
-    num_phrase_convs: int = NAQANetConfig.num_phrase_convs
-    phrase_width: int = NAQANetConfig.phrase_width
-    num_modelling_blocks: int = NAQANetConfig.num_modelling_blocks
-    num_modelling_convs: int = NAQANetConfig.num_modelling_convs
-    modelling_width: int = NAQANetConfig.modelling_width
-    num_passes: int = NAQANetConfig.num_passes
-    dropout: float = NAQANetConfig.dropout
-    layer_dropout: float = NAQANetConfig.layer_dropout
     dtype: Literal["float32", "bfloat16"] = "float32"
     remat: bool = False
     normalize: Normalize = "tags"
 
     def __post_init__(self) -> None:
+        NAQANetSizes.__post_init__(self)
+        WordConfig.__post_init__(self)
         require(self, "min_words", "min_characters", at_least=1)
-        # Both check their ranges.
-        self.sizes(num_words=1, num_characters=1)
-        assert self.reading
 
     @property
     def reading(self) -> WordConfig:
@@ -162,9 +123,7 @@ class NAQANetModelConfig:
 
     def sizes(self, *, num_words: int, num_characters: int) -> NAQANetConfig:
         """Sizes of the model, given those of its vocabularies."""
-        names = {f.name for f in dataclasses.fields(NAQANetConfig)}
-        names &= {f.name for f in dataclasses.fields(self)}
-        fields = {name: getattr(self, name) for name in names}
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(NAQANetSizes)}
         return NAQANetConfig(num_words=num_words, num_characters=num_characters, **fields)
 
 

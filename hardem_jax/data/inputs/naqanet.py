@@ -51,7 +51,7 @@ class WordConfig:
     max_word_characters: int = 16
 
     def __post_init__(self) -> None:
-        require(self, *(field.name for field in dataclasses.fields(self)), at_least=1)
+        require(self, *(field.name for field in dataclasses.fields(WordConfig)), at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)
