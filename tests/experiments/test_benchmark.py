@@ -92,6 +92,7 @@ def test_padding_left_out_changes_no_loss(tmp_path):
     np.testing.assert_allclose(unpadded, padded, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_released_loss_is_that_of_gathered_solutions():
     torch = pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
     from experiments.benchmark.steps.pytorch import candidate_by_candidate, gathered

@@ -53,6 +53,7 @@ def test_layouts_are_measured_in_turns_and_padding_is_counted(split, tmp_path, c
     assert "speed, padded = 1" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_layouts_that_compute_something_else_are_not_compared(split, monkeypatch):
     monkeypatch.setitem(TOLERANCE, "float32", -1.0)
     with pytest.raises(RuntimeError, match="packed to 64: losses differ"):

@@ -152,6 +152,7 @@ def test_every_parameter_learns_and_padding_does_not():
                 assert np.all(np.abs(leaf).max(axis=tuple(range(1, leaf.ndim))) > 1e-9), name
 
 
+@pytest.mark.slow
 def test_heads_read_what_they_should():
     """Counts come from the passage alone, signs from the passage and its numbers."""
     _, counts, signs = gradients()

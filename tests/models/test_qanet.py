@@ -191,6 +191,7 @@ def test_scanned_encoder_is_its_blocks_one_after_the_other():
     assert not np.allclose(x, X, atol=0.1)
 
 
+@pytest.mark.slow
 def test_remat_changes_nothing():
     def grads(remat):
         graphdef, params = nnx.split(encoder(remat=remat))

@@ -70,6 +70,7 @@ def test_a_packed_step_is_the_step(task):
     assert_same_step(step_on(task, batch), step_on(task, packed(batch)))
 
 
+@pytest.mark.slow
 def test_every_device_packs_its_own_rows_and_sends_none():
     batch = packed(batch_of("spans"), num_devices=8)
     compiled, *results = step_on("spans", batch, num_devices=8)
