@@ -101,7 +101,7 @@ def terminate_one(processes, step):
     assert [process.returncode for process in processes] == [143, 143], said
     last = [text.splitlines()[-1] for text in said]
     assert last[0] == last[1] and last[0].startswith("stopped by SIGTERM after step ")
-    return int(last[0].split(",")[0].split()[-1])
+    return int(last[0].split(";")[0].split()[-1])
 
 
 def losses(folder):
