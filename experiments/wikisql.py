@@ -1,4 +1,4 @@
-"""Questions on tables, from answers alone: ``python -m experiments.wikisql --help``.
+"""Questions on tables, from answers only: ``python -m experiments.wikisql --help``.
 
 WikiSQL (Zhong et al., 2017), from the official files. They hold queries and no answers, so each
 query is executed once and dropped; what is built holds questions, tables, answers and Z::

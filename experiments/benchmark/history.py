@@ -1,8 +1,8 @@
 """The training step at several commits: ``python -m experiments.benchmark.history --help``.
 
 Each commit is unpacked into a folder of its own and measured by its own `experiments.benchmark`,
-our step alone, with the packages that are installed now: what changes is this project's code. The
-commits take turns for several rounds, so that what else the machine does hits all alike.
+our step only, with the packages that are installed now, so that only this project's code differs.
+The commits take turns for several rounds, so that other load on the machine hits all alike.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class History:
     """Measure the training step of several commits, in turns.
 
     Attributes:
-        commits: what git calls them; speed is relative to the first.
+        commits: any names that git knows; speed is relative to the first.
         repository: a checkout of this project with its history.
         preset: size of the encoder; "tiny" only to see that everything runs.
         rows: of the batch.

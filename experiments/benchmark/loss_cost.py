@@ -36,12 +36,12 @@ FEW, MANY, FEW_AGAIN = "step, smaller |Z|", "step, larger |Z|", "step, smaller |
 
 @dataclasses.dataclass(frozen=True)
 class LossCost(BenchmarkFlags):
-    """Measure what the loss costs by |Z|, alone and within the training step.
+    """Measure what the loss costs by |Z|, by itself and within the training step.
 
     Attributes:
         task: "spans" of a reader, "equations" of a tagger as a product over tags,
             "normalized-equations" as a softmax over Z_tot, "queries" of SQLova.
-        solutions: sizes of Z for the loss alone.
+        solutions: sizes of Z for the loss by itself.
         compare: smaller and larger Z of the whole step.
         calls: calls of the loss in a turn.
     """
@@ -144,7 +144,7 @@ def growth(small: Times, large: Times) -> dict[str, Any]:
 
 
 def alone_table(result: dict[str, Any]) -> Table:
-    """The loss alone: a row for every objective and size."""
+    """The loss by itself: a row for every objective and size."""
     table = Table(title=f"Loss and gradient alone, {_what(result)}, medians (quartiles)")
     table.add_column("objective")
     for name in ("|Z|", "µs", "CPU µs", "% of the step", "% of its CPU time"):

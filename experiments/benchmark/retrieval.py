@@ -1,8 +1,8 @@
 """Speed, memory and recall of retrieval: ``python -m experiments.benchmark.retrieval --help``.
 
 Indexes a passage file in four sizes, retrieves passages for the questions from each, and sets
-beside it plain BM25 as the library bm25s has it by default. Every figure comes from a process of
-its own, so that its peak memory is that of the step alone. Straight lines through the sizes say
+next to it plain BM25 with the defaults of the library bm25s. Every figure comes from a process of
+its own, so that peak memory is that of this step only. Straight lines through the sizes say
 what all of Wikipedia (21 million passages) would take.
 """
 

@@ -61,7 +61,7 @@ class Tpu:
         attention: what computes it, see `hardem_jax.models.ops.attention`.
         attention_dropout: on attention probabilities; kernels need 0.
         remat: what the backward pass computes again, see `Bert`.
-        accumulate: k, parts of a step, each of so many rows, that are computed one after another.
+        accumulate: k, micro-batches of a step, each with this many rows.
         fsdp: chips that parameters and optimiser state are split over; 1 for copies on all.
         out: write the figures here, as JSON.
     """

@@ -2,7 +2,7 @@
 
 The paper (Min et al., 2019) reports that its Z holds a solution for 93 % of the questions and
 8.2 of them in the mean, 3 in the median, but not which combinations of numbers it allows. Every
-reading of it is a row here, beside the same figures for the whole development set.
+reading of it is a row here, next to the same figures for the whole development set.
 """
 
 import dataclasses
@@ -79,7 +79,7 @@ class Equations:
 
     Attributes:
         file: DROP files in the official layout, one or several.
-        max_words: passages are cut behind this many words.
+        max_words: passages are cut after this many words.
         out: write the figures here, as JSON.
     """
 

@@ -18,7 +18,7 @@ from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.training.fingerprint import may_change
 
-# `hardem_jax.data.builders` brings in TFDS, and is imported by what builds and reads.
+# `hardem_jax.data.builders` imports TFDS, so it is imported only when a command runs.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,12 +29,12 @@ class BuildCommand(abc.ABC):
     files. The same command again finds it there; other options or files make another build.
 
     Attributes:
-        out: folder of all builds; that of this one is printed.
+        out: folder of all builds; the folder of this one is printed.
         folder: the official files; without it they are downloaded, where that is possible.
         splits: to build; by default those whose files are there.
-        processes: that find Z; the outcome is the same.
-        beam: options of Apache Beam, as ``name=value``, for machines of any number.
-        shard_size: questions of a shard, which is what a worker does at a time.
+        processes: number of processes that find Z; the result is the same.
+        beam: options of Apache Beam, as ``name=value``, to build on many machines.
+        shard_size: questions per shard, the unit of work of a process.
     """
 
     out: Path

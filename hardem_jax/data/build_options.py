@@ -44,8 +44,8 @@ class OpenOptions:
     are read as well.
 
     Attributes:
-        train_passages: the first so many of each training question (paper: 20).
-        passages: the first so many of any other question (paper: 80).
+        train_passages: passages read per training question (paper: 20).
+        passages: passages read per other question (paper: 80).
         prepend_title: put the article's title before each passage.
     """
 

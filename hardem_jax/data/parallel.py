@@ -76,7 +76,7 @@ def map_in_order(
 def _start_worker(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
-    # Ctrl-C reaches every process of the terminal; the parent alone answers it.
+    # Ctrl-C reaches every process of the terminal; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Tokenizers would start as many threads as there are cores in each process.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

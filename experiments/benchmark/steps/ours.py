@@ -1,4 +1,4 @@
-"""Our training step, and the loss alone: the code that the experiments train with."""
+"""Our training step, and the loss by itself: the code that the experiments train with."""
 
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class TaskStep:
         self._batch = place_batch(task.batch(setting), mesh)
 
     def run(self, steps: int) -> list[tuple[float, float]]:
-        """Make so many steps; returns ``(loss, norm of the gradient)`` of each."""
+        """Runs ``steps`` steps; returns ``(loss, norm of the gradient)`` of each."""
         metrics = []
         for _ in range(steps):
             self._state, now = self._step(self._state, self._batch)
@@ -97,7 +97,7 @@ class MatrixProduct:
         self._product = jax.jit(jnp.matmul)
 
     def run(self, steps: int) -> list[tuple[float, float]]:
-        """Compute it so many times."""
+        """Computes it this many times."""
         for _ in range(steps):
             out = self._product(self._matrix, self._matrix)
         jax.block_until_ready(out)
@@ -133,7 +133,7 @@ class LossStep:
         self._value_and_grad = value_and_grad
 
     def run(self, steps: int) -> list[tuple[float, float]]:
-        """Compute it so many times; returns ``(loss, norm of the gradient)`` of the last."""
+        """Computes it this many times; returns ``(loss, norm of the gradient)`` of the last."""
         for _ in range(steps):
             out = self._value_and_grad(*self._arguments, self._batch)
             jax.block_until_ready(out)

@@ -64,7 +64,7 @@ class SpanReader(torch.nn.Module):
         in_z = log_probs.masked_fill(~batch["solutions_where"], -torch.inf)
         answerable = batch["solutions_where"].any(dim=1)
         num_items = answerable.sum().clamp(min=1)
-        best = in_z.max(dim=1).values  # hard EM: the likeliest mention, one among ties
+        best = in_z.max(dim=1).values  # hard EM: the most likely mention, one among ties
         span_loss = torch.where(answerable, -best, 0.0).sum() / num_items
         pooled = hidden.masked_fill(~where[..., None], -torch.inf).max(dim=1).values
         selector_loss = F.cross_entropy(self.selector(pooled), answerable.long(), reduction="none")
@@ -98,7 +98,7 @@ def _attend_within_texts(
         q, k, v = (x[0].transpose(0, 1).contiguous() for x in (query, key, value))
         begins = text_begins.int()
         out = varlen_attn(q, k, v, begins, begins, longest, longest, scale=scaling)
-        assert isinstance(out, torch.Tensor)  # nothing beside it was asked for
+        assert isinstance(out, torch.Tensor)  # nothing else was requested
         return out[None], None
     lengths = text_begins.diff().tolist()
     parts = zip(*(x.split(lengths, dim=2) for x in (query, key, value)), strict=True)
@@ -192,7 +192,7 @@ class ReaderStep:
         }
 
     def run(self, steps: int) -> list[tuple[float, float]]:
-        """Make so many steps; returns ``(loss, norm of the gradient)`` of each."""
+        """Runs this many steps; returns ``(loss, norm of the gradient)`` of each."""
         metrics = []
         for _ in range(steps):
             loss = self._loss(self._batch)

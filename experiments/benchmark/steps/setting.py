@@ -35,7 +35,7 @@ OBJECTIVES: dict[str, Objective] = {
 }
 # Rows and columns of the product that is the measure of a device: large enough to fill it.
 MATRIX_SIZE = {"cpu": 2048, "gpu": 8192}
-# File beside the encoder's checkpoint: `HEAD.kernel` [D, 2] and `HEAD.bias` [2] of each head.
+# File next to the encoder's checkpoint: `HEAD.kernel` [D, 2] and `HEAD.bias` [2] of each head.
 HEADS_FILE = "heads.npz"
 HEADS = ("span_scores", "selector")
 
@@ -86,7 +86,7 @@ class Setting:
         tf32: allow TensorFloat-32 in float32 matrix products, where the device has it.
         device: "cpu" or "gpu".
         seed: of batch and dropout.
-        task: see `experiments.benchmark.steps.tasks`; PyTorch has "spans" alone.
+        task: see `experiments.benchmark.steps.tasks`; PyTorch has "spans" only.
     """
 
     sizes: Sizes

@@ -1,4 +1,4 @@
-"""The tasks whose step is measured: a random batch, the model, and the loss from scores alone."""
+"""The tasks whose step is measured: a random batch, the model, and the loss of given scores."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -256,7 +256,7 @@ TASKS: dict[str, TaskParts] = {
 }
 
 #: The steps of the tasks; that of NAQANet, which brings its own encoder; and that of an encoder
-#: alone, which heads are compared with.
+#: without a head, which heads are compared with.
 STEPS: dict[str, StepParts] = {
     **TASKS,
     "naqanet": StepParts(

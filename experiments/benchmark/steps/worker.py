@@ -35,7 +35,7 @@ _CLEAR_PEAK = "5"  # Linux, proc(5): resets the peak resident set size
 
 
 class Step(Protocol):
-    """What is measured: so many steps, finished when it returns; loss and gradient norm."""
+    """What is measured: a number of steps, finished on return; loss and gradient norm."""
 
     def run(self, steps: int) -> list[tuple[float, float]]: ...
 

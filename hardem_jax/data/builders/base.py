@@ -79,7 +79,7 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
     SPLITS: ClassVar[tuple[str, ...]] = ("train", "dev")
     RELEASE: ClassVar[Release]
     METRIC: ClassVar[str | None] = None
-    # TFDS would look for the file beside the module, by way of a package that it does not require.
+    # TFDS would look for the file next to the module, with a package that it does not require.
     url_infos: ClassVar[dict[str, Any]] = load_url_infos(Path(__file__).with_name("checksums.tsv"))
 
     def __init__(

@@ -6,7 +6,7 @@ workers. (TFDS's own pipeline makes a step of every shard, and Beam's local runn
 after the other.)
 
 Options are Beam's own, without the dashes. The local runner with one process for each core is the
-default; ``python -m experiments.build`` takes them behind ``--beam``:
+default; ``python -m experiments.build`` takes them after ``--beam``:
 
 ========  ==================================================================================
 local     ``direct_num_workers=8`` (0: one for each core);
@@ -46,7 +46,7 @@ def beam_config(options: Sequence[str] = ()) -> tfds.download.DownloadConfig:
     """What makes ``builder.download_and_prepare(download_config=...)`` use Beam.
 
     Args:
-        options: ``name=value``, or ``name`` alone for a switch. Without a ``runner`` there, the
+        options: ``name=value``, or just ``name`` for a switch. Without a ``runner`` there, the
             local one runs several processes.
 
     Raises:

@@ -1,7 +1,7 @@
 """Examples in, records with Z out: the part of a build that takes time, done in any process.
 
 A solver is a frozen dataclass of rules. It can be pickled, and what it makes of an example depends
-on that example and the rules alone, so that it does not matter which machine runs it.
+on that example and the rules only, so that it does not matter which machine runs it.
 """
 
 from __future__ import annotations

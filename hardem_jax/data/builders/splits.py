@@ -1,4 +1,4 @@
-"""The splits of builds that models are trained and evaluated on, without another copy on disk."""
+"""The splits of builds as models are trained and evaluated on them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.solutions.sql.enumeration import SqlRules, Table
 
-# Of the tables used last, read from disk.
+# The most recently used tables, read from disk.
 _TABLES_IN_MEMORY = 1024
 
 
 class _Split:
-    """What is the same for all kinds of records; see `NumericSplit`."""
+    """Common to all kinds of records; see `NumericSplit`."""
 
     def __init__(self, folder: PathLike, split: str, kind: Kind, make: Callable[[Record], Any]):
         build = open_build(folder)
@@ -100,7 +100,7 @@ class TableSplit(_Split):
 
 
 class _Tables(Mapping[str, Table]):
-    """Tables by id, in the order of their use; of those used last, the same object every time."""
+    """Tables by id, in order of first use; recently used ones are cached."""
 
     def __init__(self, places: dict[str, int], records: Sequence[Record]):
         self._places = dict(sorted(places.items(), key=lambda item: item[1]))

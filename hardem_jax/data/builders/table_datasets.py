@@ -30,7 +30,7 @@ from hardem_jax.data.solve import MakeMatcher
 
 
 class WikiSQL(SolutionBuilder):
-    """WikiSQL from answers alone (Zhong et al., 2017); Z: queries.
+    """WikiSQL from answers only (Zhong et al., 2017); Z: queries.
 
     Reading executes each annotated query once, which gives the answer, and drops it, unless the
     options say that it is to be all of Z.
