@@ -61,7 +61,7 @@ def run(objective, num_devices, **options):
     step = compile_train_step(make_train_step(make_span_loss(graphdef, objective), optimizer), mesh)
     losses, hard = [], []
     for batch in batches(**options):
-        state, metrics = step(state, place_batch(batch.arrays, mesh))
+        state, metrics = step(state, place_batch(batch, mesh))
         losses.append(float(metrics["loss"]))
         hard.append(float(metrics.get("hard", jnp.nan)))
     return losses, hard, named_leaves(state.params)
