@@ -98,12 +98,10 @@ class BuildSetting(Setting):
     dev_split: str = may_change("identified by contents", default="dev")
 
     def open_data(self) -> Any:
-        questions: Any = self.kind().QUESTIONS
-        return questions.open(self.data, self.data_split)
+        return _open(self.kind(), self.data, self.data_split)
 
     def open_dev(self, count: int | None) -> Any:
-        questions: Any = self.kind().QUESTIONS
-        return questions.open(self.dev, self.dev_split).first(count)
+        return _open(self.kind(), self.dev, self.dev_split).first(count)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,11 +113,12 @@ class EvaluateOnBuild(EvaluateCommand):
         split: of the build.
     """
 
+    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"split"}  # which is recorded with its content
+
     split: str = "dev"
 
     def open(self) -> Any:
-        questions: Any = self.kind().QUESTIONS
-        return questions.open(self.data, self.split)
+        return _open(self.kind(), self.data, self.split)
 
     def split_and_digest(self) -> tuple[str, str]:
         from hardem_jax.data.builders.read import open_build
@@ -127,3 +126,7 @@ class EvaluateOnBuild(EvaluateCommand):
         build = open_build(self.data)
         build.check_split(self.split)
         return self.split, build.meta["splits"][self.split]["content"]
+
+
+def _open(kind: Any, folder: Path, split: str) -> Any:
+    return kind.QUESTIONS.open(folder, split)

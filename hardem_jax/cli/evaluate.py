@@ -50,8 +50,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     #: Options that change scores by rounding at most. All others distinguish evaluations.
     IMMATERIAL: ClassVar[frozenset[str]] = frozenset(
-        {"run_dir", "data", "split", "predictions", "batch_size", "num_devices", "fsdp"}
-        | {"distributed"}
+        {"run_dir", "data", "predictions", "batch_size", "num_devices", "fsdp", "distributed"}
     )
 
     run_dir: Path
@@ -88,13 +87,12 @@ class EvaluateCommand(OnDevices, abc.ABC):
         """Files to write besides the scores."""
         return () if self.predictions is None else (self.predictions,)
 
-    def progress(self, total: int, unit: str) -> Progress:
-        """A bar on stderr, or a line where it is not a terminal."""
+    def progress(self, name: str, total: int, unit: str) -> Progress:
+        """A bar on stderr for the split of this name, or a line if that is not a terminal."""
         from hardem_jax.training.devices.distributed import is_primary
 
         if not is_primary():
             return iter
-        name = getattr(self, "split", self.data.name)
         if not Console(stderr=True).is_terminal:
             print(f"{name}: reading {total} {unit}", file=sys.stderr, flush=True)
             return iter
@@ -114,7 +112,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         data = self.open()
         changes: dict[str, Any] = self.changes() | {"batch_size": self.batch_size}
         trained = Trained(self.kind(), self.run_dir, self.checkpoint, mesh=mesh, **changes)
-        scores, answers = trained.evaluate(data, self.progress)
+        scores, answers = trained.evaluate(data, functools.partial(self.progress, name))
         if not is_primary():
             return
         table = Table(title=f"{name}: {data.count + len(data.left_out)} questions")
