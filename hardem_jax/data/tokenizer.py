@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from hardem_jax.data.json_stream import read_json_object, read_text
 from hardem_jax.errors import InputError
@@ -16,6 +17,7 @@ from hardem_jax.hub import download
 from hardem_jax.solutions.spans import skip_combining_marks
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_ROBERTA_SPECIAL = ("<s>", "</s>", "<unk>", "<pad>", "<mask>")
 _PADDING = ("[PAD]", "<pad>")
 _UNKNOWN = ("[UNK]", "<unk>")
 _BLANKS = np.array([code for code in range(0x3001) if chr(code).isspace()], np.uint32)
@@ -26,7 +28,7 @@ MIN_SPECIAL_TOKENS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Pieces:
+class Encoding:
     """A text as tokens.
 
     Attributes:
@@ -80,7 +82,7 @@ class PairTemplate:
         return len(self.before) + num_first + len(self.between)
 
 
-class Wordpieces:
+class Tokenizer:
     """A Hugging Face fast tokenizer, reduced to what a reader needs.
 
     Args:
@@ -101,17 +103,17 @@ class Wordpieces:
     Example:
         >>> from tokenizers import models, pre_tokenizers
         >>> vocab = {t: i for i, t in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "##m"])}
-        >>> tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+        >>> tokenizer = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
         >>> tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-        >>> pieces = Wordpieces(tokenizer).encode(["whom ?"])[0]
-        >>> pieces.ids.tolist(), pieces.offsets.tolist()
+        >>> encoding = Tokenizer(tokenizer).encode(["whom ?"])[0]
+        >>> encoding.ids.tolist(), encoding.offsets.tolist()
         ([4, 5, 1], [[0, 3], [3, 4], [5, 6]])
-        >>> Wordpieces(tokenizer).template
+        >>> Tokenizer(tokenizer).template
         PairTemplate(before=(2,), between=(3,), after=(3,))
     """
 
-    def __init__(self, tokenizer: Tokenizer):
-        self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
+    def __init__(self, tokenizer: tokenizers.Tokenizer):
+        self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.template = self._pair_template()
@@ -120,19 +122,20 @@ class Wordpieces:
         self.vocab_size = self._tokenizer.get_vocab_size()
         self.fingerprint = hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()[:16]
 
-    def encode(self, texts: Sequence[str]) -> list[Pieces]:
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Tokens of each text, in parallel over texts.
 
         Combining marks that follow a token belong to it, even if the tokenizer drops them.
         """
         texts = list(texts)
-        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        pieces = []
-        for text, encoding in zip(texts, encodings, strict=True):
-            offsets = np.array(encoding.offsets, np.int32).reshape(-1, 2)
+        encodings = []
+        for text, found in zip(
+            texts, self._tokenizer.encode_batch(texts, add_special_tokens=False), strict=True
+        ):
+            offsets = np.array(found.offsets, np.int32).reshape(-1, 2)
             offsets = _with_marks(text, _without_blanks(text, offsets))
-            pieces.append(Pieces(np.array(encoding.ids, np.int32), offsets))
-        return pieces
+            encodings.append(Encoding(np.array(found.ids, np.int32), offsets))
+        return encodings
 
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` into ``folder``, readable by `load_tokenizer`."""
@@ -143,7 +146,7 @@ class Wordpieces:
         """What the post-processor puts around two texts, whatever kind of post-processor it is."""
         if self._tokenizer.post_processor is not None:
             # A tokenizer that makes one token of each text, whatever the vocabulary.
-            single = Tokenizer(models.WordLevel({"x": 0}, unk_token="x"))
+            single = tokenizers.Tokenizer(models.WordLevel({"x": 0}, unk_token="x"))
             single.post_processor = self._tokenizer.post_processor
             pair = single.encode("x", "x")
             texts = [text for text in pair.sequence_ids if text is not None]
@@ -188,11 +191,12 @@ def _with_marks(text: str, offsets: np.ndarray) -> np.ndarray:
     return offsets
 
 
-def load_tokenizer(name_or_path: str | Path) -> Wordpieces:
+def load_tokenizer(name_or_path: str | Path) -> Tokenizer:
     """The tokenizer of a Hugging Face checkpoint.
 
     Args:
-        name_or_path: a local folder with ``tokenizer.json`` or ``vocab.txt``, or a hub name.
+        name_or_path: a hub name, or a local folder with ``tokenizer.json``, with ``vocab.txt``
+            (BERT), or with ``vocab.json`` and ``merges.txt`` (RoBERTa).
 
     Raises:
         InputError: if there is no such tokenizer, or it has no special tokens for pairs of texts.
@@ -201,12 +205,12 @@ def load_tokenizer(name_or_path: str | Path) -> Wordpieces:
     if not os.path.isdir(folder):
         if not isinstance(name_or_path, str) or re.match(r"[./~]", name_or_path):
             raise InputError(f"{name_or_path}: expected a folder with a tokenizer, found none")
-        patterns = ["tokenizer.json", "vocab.txt", "tokenizer_config.json"]
+        patterns = [*_READERS, "vocab.json", "tokenizer_config.json"]
         folder = download(name_or_path, patterns, what="a tokenizer")
-    for name, read in (("tokenizer.json", Tokenizer.from_file), ("vocab.txt", _from_vocabulary)):
+    for name, read in _READERS.items():
         if os.path.isfile(folder / name):
             try:
-                return Wordpieces(read(str(folder / name)))
+                return Tokenizer(read(folder / name))
             except InputError as error:
                 raise InputError(f"{folder / name}: {error}") from error
             except Exception as error:  # tokenizers raises nothing more specific
@@ -214,20 +218,23 @@ def load_tokenizer(name_or_path: str | Path) -> Wordpieces:
                     f"{folder / name}: expected a tokenizer, found: {error}"
                 ) from error
     raise InputError(
-        f"{name_or_path}: expected a tokenizer (tokenizer.json or vocab.txt), found neither file"
+        f"{name_or_path}: expected a tokenizer ({', '.join(_READERS)}), found none of these files"
     )
 
 
-def _from_vocabulary(file: str) -> Tokenizer:
+def _from_json(file: Path) -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_file(str(file))
+
+
+def _from_vocabulary(file: Path) -> tokenizers.Tokenizer:
     """BERT's tokenizer with the wordpieces of ``vocab.txt``, one a line."""
-    settings = Path(file).with_name("tokenizer_config.json")
-    config = read_json_object(settings) if settings.is_file() else {}
+    config = _settings(file)
     vocabulary: dict[str, int] = {}
     for number, piece in enumerate(read_text(file).removesuffix("\n").split("\n")):
         vocabulary[piece.removesuffix("\r")] = number
     if "[UNK]" not in vocabulary:
         raise InputError("expected a BERT vocabulary, found no [UNK] in it")
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(
         lowercase=config.get("do_lower_case", True),
         strip_accents=config.get("strip_accents"),
@@ -237,3 +244,34 @@ def _from_vocabulary(file: str) -> Tokenizer:
     special = [piece for piece in _SPECIAL if piece in vocabulary]
     tokenizer.add_special_tokens(special)
     return tokenizer
+
+
+def _from_merges(file: Path) -> tokenizers.Tokenizer:
+    """RoBERTa's byte-level BPE with the tokens of ``vocab.json`` and its ``merges.txt``."""
+    config = _settings(file)
+    vocabulary = file.with_name("vocab.json")
+    if not vocabulary.is_file():
+        raise InputError("expected vocab.json in the same folder, found none")
+    tokenizer = tokenizers.Tokenizer(models.BPE.from_file(str(vocabulary), str(file)))
+    ids = {token: tokenizer.token_to_id(token) for token in _ROBERTA_SPECIAL}
+    found = {token: token_id for token, token_id in ids.items() if token_id is not None}
+    missing = [token for token in ("<s>", "</s>", "<unk>", "<pad>") if token not in found]
+    if missing:
+        raise InputError(f"expected a RoBERTa vocabulary, found no {' or '.join(missing)} in it")
+    prefix = config.get("add_prefix_space", False)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix)
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", found["</s>"]), ("<s>", found["<s>"]), add_prefix_space=prefix
+    )
+    tokenizer.add_special_tokens(list(found))
+    return tokenizer
+
+
+def _settings(file: Path) -> dict:
+    """``tokenizer_config.json`` in the folder of ``file``, empty if there is none."""
+    settings = file.with_name("tokenizer_config.json")
+    return read_json_object(settings) if settings.is_file() else {}
+
+
+#: The files that may hold a tokenizer, best first.
+_READERS = {"tokenizer.json": _from_json, "vocab.txt": _from_vocabulary, "merges.txt": _from_merges}

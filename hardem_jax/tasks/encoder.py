@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from hardem_jax.data.tokenizer import Wordpieces
+from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders import pretrained
 from hardem_jax.models.encoders.base import Encoder, EncoderConfig
@@ -14,7 +14,7 @@ from hardem_jax.tasks import config as configs
 from hardem_jax.tasks.run_config import RunConfig
 
 
-def load_encoder(config: configs.EncoderConfig, tokenizer: Wordpieces) -> Encoder:
+def load_encoder(config: configs.EncoderConfig, tokenizer: Tokenizer) -> Encoder:
     """The encoder with its pretrained weights.
 
     Raises:

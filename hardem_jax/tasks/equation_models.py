@@ -17,7 +17,7 @@ from hardem_jax.data.inputs.naqanet import WordConfig, WordInputs, pad_word_inpu
 from hardem_jax.data.inputs.tagger import TaggerInputs, pad_inputs
 from hardem_jax.data.inputs.words import Vocabulary, build_vocabularies, load_word_vectors
 from hardem_jax.data.readers.drop import OUTSIDE_DROP_NUM
-from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError, require
 from hardem_jax.models.encoders.base import Encoder, EncoderConfig
 from hardem_jax.models.equation_tagger import EquationTagger
@@ -90,7 +90,7 @@ class _Saved:
 class Tagger(Model):
     """A tagger of numbers on a pretrained encoder, see `TaggerConfig`."""
 
-    tokenizer: Wordpieces
+    tokenizer: Tokenizer
     config: TaggerConfig
     encoder: EncoderConfig
     num_special: int

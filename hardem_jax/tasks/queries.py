@@ -22,7 +22,7 @@ from hardem_jax.data.examples import QueryQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.sqlova import QueryInputs, pad_query_inputs
 from hardem_jax.data.readers.wikisql import read_wikisql
-from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikisql import execution_match, logical_form_match
@@ -111,7 +111,7 @@ class TableQuestions(Questions):
 class Parser(Model):
     """SQLova on a pretrained encoder, see `SQLovaConfig`."""
 
-    tokenizer: Wordpieces
+    tokenizer: Tokenizer
     config: SQLovaConfig
     encoder: EncoderConfig
 

@@ -22,7 +22,7 @@ from hardem_jax.data.batching.plans import Plan
 from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.spans import PreparedSplit, Question, all_windows
 from hardem_jax.data.prepared.windows import Window, WindowConfig
-from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import rouge, squad, triviaqa
@@ -68,7 +68,7 @@ class ReadingQuestions(Questions):
     windows: Inputs
     places: np.ndarray
     metric: str
-    tokenizer: Wordpieces
+    tokenizer: Tokenizer
     window_sizes: Mapping[str, Any]
 
     @classmethod
@@ -126,7 +126,7 @@ class SpanModel(Model):
 
     config: ReaderConfig
     encoder: EncoderConfig
-    tokenizer: Wordpieces
+    tokenizer: Tokenizer
 
     @classmethod
     def start(cls, config: ReaderConfig, data: ReadingQuestions, *, seed: int) -> Self:

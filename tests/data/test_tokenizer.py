@@ -7,11 +7,12 @@ import sys
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import models, pre_tokenizers, processors
 
-from hardem_jax.data.tokenizer import PairTemplate, Wordpieces, load_tokenizer
+from hardem_jax.data.tokenizer import PairTemplate, Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.spans import split_words
 from tests.tiny import roberta_tokenizer
@@ -49,6 +50,36 @@ def test_a_vocabulary_is_enough(tmp_path):
     assert load_tokenizer(tmp_path).encode(["Rome"])[0].ids.tolist() == [6]
 
 
+@pytest.mark.parametrize("prefix", [False, True])
+def test_a_byte_level_vocabulary_with_its_merges_is_enough(tmp_path, prefix):
+    complete = roberta_tokenizer(add_prefix_space=prefix)
+    complete.model.save(str(tmp_path))
+    settings = {"add_prefix_space": prefix, "tokenizer_class": "RobertaTokenizer"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    tokenizer, expected = load_tokenizer(tmp_path), Tokenizer(complete)
+    text = " Ada lives in Zürich,  東京 😀<pad> or Rome"
+    ours, theirs = tokenizer.encode([text])[0], expected.encode([text])[0]
+    assert ours.ids.tolist() == theirs.ids.tolist()
+    assert ours.offsets.tolist() == theirs.offsets.tolist()
+    assert tokenizer.template == expected.template == PairTemplate((0,), (2, 2), (2,))
+    assert (tokenizer.pad_id, tokenizer.unknown_id) == (1, 3)
+    transformers = pytest.importorskip("transformers")
+    hub = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert ours.ids.tolist() == hub(text, add_special_tokens=False)["input_ids"]
+
+
+def test_merges_without_their_vocabulary_are_one_line(tmp_path):
+    roberta_tokenizer().model.save(str(tmp_path))
+    vocabulary = json.loads((tmp_path / "vocab.json").read_text())
+    broken = {token: i for token, i in vocabulary.items() if token != "</s>"}
+    (tmp_path / "vocab.json").write_text(json.dumps(broken))
+    with pytest.raises(InputError, match=r"merges.txt: expected a RoBERTa vocabulary, .* </s> in"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "vocab.json").unlink()
+    with pytest.raises(InputError, match="merges.txt: expected vocab.json in the same folder"):
+        load_tokenizer(tmp_path)
+
+
 def test_it_cuts_as_the_complete_tokenizer_does(minilm_dir, tmp_path):
     shutil.copy(minilm_dir / "vocab.txt", tmp_path)
     text = "Zürich’s naïve fans bought 1,000,000 cubes, 東京も; \u00a0[MASK] ﬁrst\tMcDonald"
@@ -63,7 +94,11 @@ def test_it_cuts_as_the_complete_tokenizer_does(minilm_dir, tmp_path):
         ("tokenizer.json", "{", "tokenizer.json: expected a tokenizer, found"),
         ("vocab.txt", "rome\n", r"vocab.txt: expected a BERT vocabulary, found no \[UNK\] in it"),
         ("vocab.txt", "[UNK]\n[PAD]", r"vocab.txt: .*found no \[CLS\] in it"),
-        ("other.txt", "", r"expected a tokenizer \(tokenizer.json or vocab.txt\), found neither"),
+        (
+            "other.txt",
+            "",
+            r"expected a tokenizer \(tokenizer.json, vocab.txt, merges.txt\), found none of",
+        ),
     ],
 )
 def test_what_is_no_tokenizer_is_named(name, content, message, tmp_path):
@@ -83,7 +118,10 @@ def test_a_folder_is_refused_before_anything_slow_is_imported(tmp_path):
     )
     command = [sys.executable, "-c", code, str(tmp_path), "./absent"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "found neither" in said and "./absent: expected a folder with a tokenizer" in said
+    assert (
+        "found none of these files" in said
+        and "./absent: expected a folder with a tokenizer" in said
+    )
 
 
 def test_a_name_on_the_hub_without_a_network_is_one_line(monkeypatch):
@@ -130,7 +168,7 @@ def post_processors():
 def test_the_template_is_that_of_the_post_processor(name):
     tokenizer = roberta_tokenizer()
     tokenizer.post_processor, expected = post_processors()[name]
-    pieces = Wordpieces(tokenizer)
+    pieces = Tokenizer(tokenizer)
     assert pieces.template == PairTemplate(*expected)
     assert (pieces.pad_id, pieces.unknown_id) == (1, 3)
     first, second = (found.ids for found in pieces.encode(["Who lives?", "Ada  lives in Rome."]))
@@ -152,17 +190,17 @@ def test_the_template_is_that_of_the_post_processor(name):
     ],
 )
 def test_a_tokenizer_without_special_tokens_is_refused(post_processor, vocabulary, culprit):
-    tokenizer = Tokenizer(models.BPE(dict(zip(vocabulary, range(9), strict=False)), []))
+    tokenizer = tokenizers.Tokenizer(models.BPE(dict(zip(vocabulary, range(9), strict=False)), []))
     if post_processor is not None:
         tokenizer.post_processor = post_processor
     with pytest.raises(InputError, match=culprit):
-        Wordpieces(tokenizer)
+        Tokenizer(tokenizer)
 
 
 @pytest.mark.parametrize("kind", BYTE_LEVEL)
 @given(text=TEXTS, data=st.data())
 def test_the_text_of_any_span_is_what_its_tokens_say(kind, text, data):
-    pieces = Wordpieces(BYTE_LEVEL[kind]).encode([text])[0]
+    pieces = Tokenizer(BYTE_LEVEL[kind]).encode([text])[0]
     starts, ends = pieces.offsets.T
     assert (np.diff(starts) >= 0).all() and (np.diff(ends) >= 0).all()
     assert ((starts >= 0) & (starts <= ends) & (ends <= len(text))).all()
@@ -188,7 +226,7 @@ def test_the_text_of_any_span_is_what_its_tokens_say(kind, text, data):
 @given(text=TEXTS)
 def test_words_lie_in_the_tokens_that_cover_them(kind, text):
     """As `make_windows` finds the tokens of a mention."""
-    pieces = Wordpieces(BYTE_LEVEL[kind]).encode([text])[0]
+    pieces = Tokenizer(BYTE_LEVEL[kind]).encode([text])[0]
     for start, end in split_words(text).spans:
         first = np.searchsorted(pieces.offsets[:, 1], start, side="right")
         last = np.searchsorted(pieces.offsets[:, 0], end, side="left") - 1
@@ -203,9 +241,9 @@ def test_metaspace_tokens_lose_their_blank():
     """As in XLM-RoBERTa."""
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     pieces += [(piece, -3.0) for piece in ("▁", "▁lives", "▁in", "▁Who")]
-    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=3))
+    tokenizer = tokenizers.Tokenizer(models.Unigram(pieces, unk_id=3))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    found = Wordpieces(tokenizer).encode(["Who  lives in"])[0]
+    found = Tokenizer(tokenizer).encode(["Who  lives in"])[0]
     assert found.ids.tolist() == [7, 4, 5, 6]
     assert found.offsets.tolist() == [[0, 3], [4, 4], [5, 10], [11, 13]]

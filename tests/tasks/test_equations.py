@@ -8,15 +8,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import tokenizers
 from flax import nnx
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import models, pre_tokenizers
 
 from hardem_jax import MML, FirstOnly, HardEM
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.inputs.tagger import EquationInput, TaggerInputs, pad_equations, pad_inputs
 from hardem_jax.data.solve import numeric_question
-from hardem_jax.data.tokenizer import Wordpieces
+from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.distributions.equation import AbilityDistribution, TagDistribution
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
@@ -437,13 +438,13 @@ def planted():
 def test_a_tiny_tagger_learns_a_tiny_set_by_hard_em():
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "less", "ann", "bob", "cid"]
     words += [str(number) for number in range(10, 21)]
-    tokenizer = Tokenizer(
+    tokenizer = tokenizers.Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     questions = list(planted())
     assert max(len(question.equations) for question in questions) > 1
-    inputs = TaggerInputs(questions, Wordpieces(tokenizer), max_tokens=12, max_question_tokens=3)
+    inputs = TaggerInputs(questions, Tokenizer(tokenizer), max_tokens=12, max_question_tokens=3)
     pad_id = tokenizer.token_to_id("[PAD]")
 
     def pad(inputs, num_solutions):

@@ -32,7 +32,7 @@ NUM_NUMBERS = 24
 NUM_SPECIAL = 10
 #: Z_tot with all equations that `equation_batch` draws.
 EVERY_PAIR = EquationRules(special_pairs=True, negative=True)
-#: Wordpieces of a header in the queries task.
+#: Tokens of a header in the queries task.
 COLUMN_PIECES = 3
 #: Vocabularies about as large as those of DROP's training split.
 NAQANET = NAQANetConfig(num_words=50_000, num_characters=100, num_special=NUM_SPECIAL)

@@ -38,7 +38,7 @@ from hardem_jax.data.inputs.sqlova_layout import (
     least_max_tokens,
     remaining_queries,
 )
-from hardem_jax.data.tokenizer import Pieces, Wordpieces
+from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
 
@@ -80,7 +80,7 @@ class QueryInputs(Sequence[QueryInput]):
         self,
         questions: Sequence[QueryQuestion],
         tables: Mapping[str, Table],
-        tokenizer: Wordpieces,
+        tokenizer: Tokenizer,
         *,
         max_tokens: int = 180,
         max_header_tokens: int = 24,
@@ -98,15 +98,19 @@ class QueryInputs(Sequence[QueryInput]):
         self._remaining: dict[int, np.ndarray] = {}
         self.cut_headers = self.cut_questions = self.cut_columns = self.lost = 0
         num_solutions = []
-        for asked, pieces, columns in _encoded(questions, tables, tokenizer):
+        for asked, encoding, columns in _encoded(questions, tables, tokenizer):
             lengths = np.array([len(ids) for ids in columns], np.int64)
             read, kept = cut_lengths(
-                len(pieces.ids), lengths, max_tokens, max_header_tokens, template=tokenizer.template
+                len(encoding.ids),
+                lengths,
+                max_tokens,
+                max_header_tokens,
+                template=tokenizer.template,
             )
             self.cut_headers += bool((kept < lengths[: len(kept)]).any())
-            self.cut_questions += read < len(pieces.ids)
+            self.cut_questions += read < len(encoding.ids)
             self.cut_columns += len(kept) < len(lengths)
-            item = lay_out(asked, pieces, read, columns, kept, tokenizer)
+            item = lay_out(asked, encoding, read, columns, kept, tokenizer)
             remain = remaining_queries(asked.queries, item.word_first, len(asked.words), len(kept))
             if not remain.all():
                 self._remaining[len(self._inputs)] = remain
@@ -236,8 +240,8 @@ def _fill(row: Arrays, item: QueryInput) -> None:
 
 
 def _encoded(
-    questions: Sequence[QueryQuestion], tables: Mapping[str, Table], tokenizer: Wordpieces
-) -> Iterator[tuple[QueryQuestion, Pieces, list[np.ndarray]]]:
+    questions: Sequence[QueryQuestion], tables: Mapping[str, Table], tokenizer: Tokenizer
+) -> Iterator[tuple[QueryQuestion, Encoding, list[np.ndarray]]]:
     """Each question with its tokens and those of each column, at least one each."""
     headers: dict[str, tuple[str, ...]] = {}
     texts = []
@@ -247,12 +251,12 @@ def _encoded(
             headers[question.table_id] = tables[question.table_id].header
     names = list(dict.fromkeys(itertools.chain.from_iterable(headers.values())))
     # Read in place of a text without tokens, so that there is something to represent it.
-    unknown = Pieces(np.array([tokenizer.unknown_id], np.int32), np.zeros((1, 2), np.int32))
-    pieces = [found if len(found.ids) else unknown for found in tokenizer.encode(texts)]
+    unknown = Encoding(np.array([tokenizer.unknown_id], np.int32), np.zeros((1, 2), np.int32))
+    encodings = [found if len(found.ids) else unknown for found in tokenizer.encode(texts)]
     header_ids = {
         name: found.ids if len(found.ids) else unknown.ids
         for name, found in zip(names, tokenizer.encode(names), strict=True)
     }
     # Read a second time, so that memory never holds Z of all questions.
-    for question, asked in zip(questions, pieces, strict=True):
+    for question, asked in zip(questions, encodings, strict=True):
         yield question, asked, [header_ids[name] for name in headers[question.table_id]]

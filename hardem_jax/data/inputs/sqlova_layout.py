@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hardem_jax.data.examples import QueryQuestion
-from hardem_jax.data.tokenizer import PairTemplate, Pieces, Wordpieces
+from hardem_jax.data.tokenizer import Encoding, PairTemplate, Tokenizer
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH
 
 
@@ -56,17 +56,17 @@ class QueryInput:
 
 def lay_out(
     question: QueryQuestion,
-    pieces: Pieces,
+    encoding: Encoding,
     read: int,
     columns: Sequence[np.ndarray],
     lengths: np.ndarray,
-    tokenizer: Wordpieces,
+    tokenizer: Tokenizer,
 ) -> QueryInput:
     """The input of a question, without its Z.
 
     Args:
         question: whose words are looked for.
-        pieces: of the whole question.
+        encoding: of the whole question.
         read: number of its tokens that are read.
         columns: tokens of every column, whole.
         lengths: ``[C]`` int, number of tokens that are read of each of the first C columns.
@@ -77,10 +77,10 @@ def lay_out(
     headers = [ids[:length] for ids, length in zip(columns, lengths, strict=False)]
     starts = template.second_start(read) + np.cumsum(lengths + len(template.after))
     starts = starts - lengths - len(template.after)
-    first, _ = pieces_of_words(question.words, pieces.offsets, read)
+    first, _ = pieces_of_words(question.words, encoding.offsets, read)
     return QueryInput(
         id=question.id,
-        token_ids=template.join(pieces.ids[:read], *headers),
+        token_ids=template.join(encoding.ids[:read], *headers),
         num_question_tokens=read,
         word_first=first,
         headers=np.stack([starts, starts + lengths], axis=1).astype(np.int32),

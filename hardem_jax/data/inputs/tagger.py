@@ -23,7 +23,7 @@ import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.examples import NumericQuestion
-from hardem_jax.data.tokenizer import Pieces, Wordpieces
+from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import COUNT, PASSAGE, SPECIAL
 
@@ -73,7 +73,7 @@ class TaggerInputs(Sequence[EquationInput]):
     def __init__(
         self,
         questions: Sequence[NumericQuestion],
-        tokenizer: Wordpieces,
+        tokenizer: Tokenizer,
         *,
         max_tokens: int = 512,
         max_question_tokens: int = 64,
@@ -95,13 +95,12 @@ class TaggerInputs(Sequence[EquationInput]):
             items.append((question, passages.setdefault(question.passage, len(passages))))
         if not items:
             raise InputError("data: expected questions, found none")
-        passage_pieces = tokenizer.encode(list(passages))
-        question_pieces = tokenizer.encode([question.question for question, _ in items])
+        encoded = tokenizer.encode(list(passages))
+        asked = tokenizer.encode([question.question for question, _ in items])
         self._inputs = [
-            _input(question, passage_pieces[index], pieces, tokenizer, max_tokens,
-                   max_question_tokens)
-            for (question, index), pieces in zip(items, question_pieces, strict=True)
-        ]  # fmt: skip
+            _input(question, encoded[index], encoding, tokenizer, max_tokens, max_question_tokens)
+            for (question, index), encoding in zip(items, asked, strict=True)
+        ]
         self.sizes = np.array(
             [[len(x.token_ids), len(x.equations)] for x in self._inputs], np.int32
         )
@@ -214,21 +213,21 @@ def drop_cut_numbers(
 
 def _input(
     question: NumericQuestion,
-    passage: Pieces,
-    pieces: Pieces,
-    tokenizer: Wordpieces,
+    passage: Encoding,
+    encoding: Encoding,
+    tokenizer: Tokenizer,
     max_tokens: int,
     max_question_tokens: int,
 ) -> EquationInput:
     template = tokenizer.template
-    asked = pieces.ids[:max_question_tokens]
+    asked = encoding.ids[:max_question_tokens]
     read = passage.ids[: max_tokens - len(asked) - template.num_special_tokens]
     question_start, passage_start = len(template.before), template.second_start(len(asked))
     in_passage = question.kinds[len(question.kinds) - len(question.spans) :] == PASSAGE
     # The token that holds a number's first character; past the end if it was cut.
     starts = question.spans[:, 0]
     passage_token = np.searchsorted(passage.offsets[:, 1], starts, side="right")
-    question_token = np.searchsorted(pieces.offsets[:, 1], starts, side="right")
+    question_token = np.searchsorted(encoding.offsets[:, 1], starts, side="right")
     kept = np.where(in_passage, passage_token < len(read), question_token < len(asked))
     tokens = np.where(in_passage, passage_token + passage_start, question_token + question_start)
     kinds, equations, true_equation = drop_cut_numbers(question, kept)

@@ -26,7 +26,7 @@ import numpy as np
 
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.planted.spans import NAMES, split_names, word_tokenizer
-from hardem_jax.data.tokenizer import Wordpieces
+from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.equations.enumeration import MINUS, PLUS, EquationRules
 
@@ -71,7 +71,7 @@ def planted_numeric_examples(
         yield _example(rng, config, f"{split}-{number}", names)
 
 
-def planted_numeric_tokenizer(config: PlantedEquationsConfig) -> Wordpieces:
+def planted_numeric_tokenizer(config: PlantedEquationsConfig) -> Tokenizer:
     """Returns a tokenizer with one piece for every word and number of the corpus."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "how", "many", "more", "has", "than", "?"]
     words += [*NAMES, *(str(number) for number in range(1, config.largest + 1))]

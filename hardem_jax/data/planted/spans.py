@@ -21,10 +21,11 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
 
 from hardem_jax.data.examples import Document, ReadingExample
-from hardem_jax.data.tokenizer import Wordpieces
+from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.errors import InputError, require
 
 QUESTION_VERBS = ("painted", "sold", "found", "broke", "stole", "cleaned", "lost", "bought")
@@ -93,19 +94,19 @@ def split_names(seed: int, split: Literal["train", "dev"]) -> list[str]:
     return [NAMES[i].capitalize() for i in chosen]
 
 
-def planted_tokenizer() -> Wordpieces:
+def planted_tokenizer() -> Tokenizer:
     """Returns a tokenizer with one piece for every word of the corpus."""
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "?"]
     return word_tokenizer([*special, *QUESTION_VERBS, *OTHER_VERBS, *NAMES])
 
 
-def word_tokenizer(words: Sequence[str]) -> Wordpieces:
+def word_tokenizer(words: Sequence[str]) -> Tokenizer:
     """Returns a tokenizer with one piece per lower-case word; ids are indices into `words`."""
     vocabulary = {word: index for index, word in enumerate(words)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return Wordpieces(tokenizer)
+    return Tokenizer(tokenizer)
 
 
 def _example(

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
+import tokenizers
 
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -40,7 +40,7 @@ from hardem_jax.data.prepared.records import (
 )
 from hardem_jax.data.prepared.windows import WINDOWS, Window, WindowConfig, make_windows
 from hardem_jax.data.solve import size_summary
-from hardem_jax.data.tokenizer import Wordpieces
+from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 
 FORMAT = "spans 3"
@@ -92,7 +92,7 @@ class PreparedSplit:
         self.positives = RecordSource(folder / "positives", WINDOWS)
         self.negatives = RecordSource(folder / "negatives", WINDOWS)
         self.places = load_array(folder / "places.npy")
-        self.tokenizer = Wordpieces(Tokenizer.from_file(str(folder / "tokenizer.json")))
+        self.tokenizer = Tokenizer(tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")))
         with open(folder / "questions.jsonl", encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
         self.questions = {
@@ -146,7 +146,7 @@ def prepare_split(
     examples: Iterable[ReadingExample],
     folder: Path,
     *,
-    tokenizer: Wordpieces,
+    tokenizer: Tokenizer,
     config: WindowConfig,
     metric: str,
     sources: Mapping[str, Any],
@@ -240,7 +240,7 @@ def prepare_split(
 
 
 def _cut(
-    example: ReadingExample, tokenizer: Wordpieces, config: WindowConfig, keep: bool
+    example: ReadingExample, tokenizer: Tokenizer, config: WindowConfig, keep: bool
 ) -> tuple[Question, list[tuple[int, tuple[int, int], bytes]], str | None]:
     """Returns the question, its windows as (document, sizes, record), and why it is unusable."""
     windows = make_windows(example, tokenizer, config)
@@ -255,7 +255,7 @@ def _cut(
     return question, records, None
 
 
-def _why_no_mention(example: ReadingExample, tokenizer: Wordpieces, config: WindowConfig) -> str:
+def _why_no_mention(example: ReadingExample, tokenizer: Tokenizer, config: WindowConfig) -> str:
     every_window = dataclasses.replace(config, max_windows=None)
     if _num_distinct_solutions(make_windows(example, tokenizer, every_window)):
         return FILTERED

@@ -12,7 +12,7 @@ import numpy as np
 
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.prepared.records import Codec
-from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS, Pieces, Wordpieces
+from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS, Encoding, Tokenizer
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words, trim_span
 
@@ -106,7 +106,7 @@ WINDOWS = Codec(
 
 
 def make_windows(
-    example: ReadingExample, tokenizer: Wordpieces, config: WindowConfig
+    example: ReadingExample, tokenizer: Tokenizer, config: WindowConfig
 ) -> list[Window]:
     """All windows of an example's documents, in document order, or the ``max_windows`` best.
 
@@ -126,11 +126,11 @@ def make_windows(
     config.check_room(num_special)
     room = config.max_tokens - num_special
     texts = [document.text for document in example.documents]
-    question, *pieces = tokenizer.encode([example.question, *texts])
+    question, *documents = tokenizer.encode([example.question, *texts])
     question = question.ids[: config.max_question_tokens]
     matcher = AliasMatcher(example.aliases)
     windows = []
-    for index, (text, document) in enumerate(zip(texts, pieces, strict=True)):
+    for index, (text, document) in enumerate(zip(texts, documents, strict=True)):
         words = split_words(text)
         if example.mentions is not None:
             given = [span[1:] for span in example.mentions if span[0] == index]
@@ -140,8 +140,8 @@ def make_windows(
         true_mention = None
         if example.true_mention is not None and example.true_mention[0] == index:
             true_mention = trim_span(words, *example.true_mention[1:])
-        spans = _to_pieces(document, mentions)
-        true_span = _to_pieces(document, np.array([true_mention])) if true_mention else None
+        spans = _to_tokens(document, mentions)
+        true_span = _to_tokens(document, np.array([true_mention])) if true_mention else None
         for begin, end in _cut(len(document.ids), room - len(question), config.stride):
             windows.append(
                 _window(
@@ -154,21 +154,21 @@ def make_windows(
     return _most_similar(example.question, windows, config.max_windows)
 
 
-def _cut(num_pieces: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
+def _cut(num_tokens: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
     """Ranges of ``room`` document tokens, ``stride`` apart, until the end is covered."""
     begin = 0
-    while begin < num_pieces:
-        yield begin, min(begin + room, num_pieces)
-        if begin + room >= num_pieces:
+    while begin < num_tokens:
+        yield begin, min(begin + room, num_tokens)
+        if begin + room >= num_tokens:
             return
         begin += stride
 
 
-def _to_pieces(document: Pieces, mentions: np.ndarray) -> np.ndarray:
-    """Character spans ``[M, 2]`` as sorted inclusive piece ranges, without duplicates."""
+def _to_tokens(document: Encoding, mentions: np.ndarray) -> np.ndarray:
+    """Character spans ``[M, 2]`` as sorted inclusive token ranges, without duplicates."""
     first = np.searchsorted(document.offsets[:, 1], mentions[:, 0], side="right")
     last = np.searchsorted(document.offsets[:, 0], mentions[:, 1], side="left") - 1
-    # A mention made of characters that the tokenizer drops covers no piece at all.
+    # A mention made of characters that the tokenizer drops covers no token at all.
     spans = np.stack([first, last], axis=1)[first <= last]
     return np.unique(spans, axis=0).astype(np.int32)
 

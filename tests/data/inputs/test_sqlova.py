@@ -3,7 +3,8 @@
 import jax
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
 
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -11,7 +12,7 @@ from hardem_jax.data.inputs.sqlova import QueryInput, QueryInputs, pad_query_inp
 from hardem_jax.data.inputs.sqlova_layout import pieces_of_words
 from hardem_jax.data.readers.wikisql import read_answers
 from hardem_jax.data.solve import query_question
-from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.enumeration import Query, SqlRules, Table
@@ -23,10 +24,10 @@ PAD, UNK, CLS, SEP, WHO, IS, ASK, FOUR, _2, ANN, _A, NO, DOT = range(len(PIECES)
 
 def make_tokenizer(unknown="[UNK]"):
     model = models.WordPiece({piece: i for i, piece in enumerate(PIECES)}, unk_token=unknown)
-    tokenizer = Tokenizer(model)
+    tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return Wordpieces(tokenizer)
+    return Tokenizer(tokenizer)
 
 
 @pytest.fixture(scope="module")
@@ -315,7 +316,7 @@ def test_an_input_of_roberta_has_its_special_tokens():
     official = roberta_tokenizer()
     text, names = "Who  lives in Rome?", ("", "lives in", "yards")
     table = make_table(*names, rows=(("Ada", "Rome", "3"),))
-    _, inputs = inputs_of(Wordpieces(official), (text, table, "Ada"))
+    _, inputs = inputs_of(Tokenizer(official), (text, table, "Ada"))
     found = inputs[0]
     bare = [official.encode(name, add_special_tokens=False).ids or [3] for name in names]
     asked = official.encode(text, add_special_tokens=False)
@@ -329,4 +330,4 @@ def test_an_input_of_roberta_has_its_special_tokens():
     assert len(words) == 5 and "Ġ" in asked.tokens and "Ġ" not in words
     assert words[1].removeprefix("Ġ")[:1] == "l" and words[3].removeprefix("Ġ")[:1] == "R"
     with pytest.raises(InputError, match="max_tokens: expected at least 10, found 9"):
-        inputs_of(Wordpieces(official), (text, table, "Ada"), max_tokens=9)
+        inputs_of(Tokenizer(official), (text, table, "Ada"), max_tokens=9)

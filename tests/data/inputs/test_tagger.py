@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
 
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -15,7 +16,7 @@ from hardem_jax.data.inputs.tagger import (
 )
 from hardem_jax.data.readers.drop import read_drop
 from hardem_jax.data.solve import numeric_question
-from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import (
     COUNT,
@@ -40,10 +41,10 @@ PAD, UNK, CLS, SEP, A, B, ASK, FOUR, _1, THREE, _8, _5, NINE = range(len(PIECES)
 def tokenizer():
     """Cuts numbers up into digits."""
     model = models.WordPiece({piece: i for i, piece in enumerate(PIECES)}, unk_token="[UNK]")
-    tokenizer = Tokenizer(model)
+    tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return Wordpieces(tokenizer)
+    return Tokenizer(tokenizer)
 
 
 def question(passage, text="a 95 ?", answer=3.0, true=None, **rules):
@@ -244,7 +245,7 @@ def test_numbers_are_at_their_first_token_in_roberta_too():
     official = roberta_tokenizer()
     passage, asked = "Ada ran\n\n 41 yards, Bo $38.", "How many  95 ?"
     [found] = inputs_of(
-        Wordpieces(official), question(passage, asked), max_tokens=64, max_question_tokens=32
+        Tokenizer(official), question(passage, asked), max_tokens=64, max_question_tokens=32
     )
     pair = official.encode(asked, passage)
     assert found.token_ids.tolist() == pair.ids
@@ -253,4 +254,4 @@ def test_numbers_are_at_their_first_token_in_roberta_too():
     assert [pair.sequence_ids[token] for token in found.number_tokens] == [1, 1, 0]
     assert said == ["4", "3", "9"]
     with pytest.raises(InputError, match="max_tokens: expected more than 8, found 8"):
-        inputs_of(Wordpieces(official), question("b 41"), max_tokens=8)
+        inputs_of(Tokenizer(official), question("b 41"), max_tokens=8)

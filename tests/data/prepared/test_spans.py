@@ -6,7 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+import tokenizers
+from tokenizers import models, pre_tokenizers
 
 from hardem_jax.data.builders.sources import digest
 from hardem_jax.data.examples import Document, ReadingExample
@@ -22,7 +23,7 @@ from hardem_jax.data.prepared.spans import (
     prepare_split,
 )
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
-from hardem_jax.data.tokenizer import Wordpieces
+from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.errors import InputError
 from tests.damages import DAMAGES
 
@@ -33,9 +34,9 @@ CONFIG = WindowConfig(max_tokens=10, stride=2, max_question_tokens=2, max_window
 def tokenizer():
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "c", "who"]
     model = models.WordLevel({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]")
-    tokenizer = Tokenizer(model)
+    tokenizer = tokenizers.Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    return Wordpieces(tokenizer)
+    return Tokenizer(tokenizer)
 
 
 def example(number, text, alias="b"):

@@ -4,13 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
 
 from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.records import RecordSource, RecordWriter
 from hardem_jax.data.prepared.windows import WINDOWS, WindowConfig, make_windows
-from hardem_jax.data.tokenizer import Wordpieces, load_tokenizer
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 from tests.tiny import roberta_tokenizer
@@ -22,11 +23,11 @@ def tokenizer():
     letters = "abcdefghijklmnopqrstuvwxyz0123456789.,?'"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *letters, *(f"##{c}" for c in letters)]
     model = models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]")
-    tokenizer = Tokenizer(model)
+    tokenizer = tokenizers.Tokenizer(model)
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.enable_truncation(5)  # what a checkpoint may ship and must not act
-    return Wordpieces(tokenizer)
+    return Tokenizer(tokenizer)
 
 
 def example(*texts, question="who?", aliases=("Bo",), **fields):
@@ -265,7 +266,7 @@ def test_a_window_of_roberta_is_the_official_pair(byte_level):
     text = "Ada  lives in Zürich.\n\nBo met 東京 😀."
     [window] = make_windows(
         example(text, question="Who lives?", aliases=("Bo", "東京")),
-        Wordpieces(byte_level),
+        Tokenizer(byte_level),
         dataclasses.replace(SMALL, max_tokens=64, max_question_tokens=16),
     )
     official = byte_level.encode("Who lives?", text)
@@ -283,7 +284,7 @@ def test_a_window_of_roberta_is_the_official_pair(byte_level):
 
 
 def test_windows_of_roberta_cover_every_token_of_the_document(byte_level):
-    tokenizer = Wordpieces(byte_level)
+    tokenizer = Tokenizer(byte_level)
     text = "Gus lives in Rome. Then  Bo ran in Kyiv, 東京 and Zürich; Bo met Ada. Eve saw Bo."
     config = dataclasses.replace(SMALL, max_tokens=16)
     document = tokenizer.encode([text])[0]
@@ -311,7 +312,7 @@ def test_a_stride_that_only_bert_has_room_for_is_refused(tokenizer, byte_level):
     config = WindowConfig(max_tokens=20, stride=13, max_question_tokens=4)
     assert make_windows(example("Hi Bo."), tokenizer, config)
     with pytest.raises(InputError, match="stride: expected at most 12"):
-        make_windows(example("Hi Bo."), Wordpieces(byte_level), config)
+        make_windows(example("Hi Bo."), Tokenizer(byte_level), config)
     config = WindowConfig(max_tokens=8, stride=1, max_question_tokens=4)
     with pytest.raises(InputError, match=r"max_tokens: .* \(4\) and 4 special tokens, found 8"):
-        make_windows(example("Hi Bo."), Wordpieces(byte_level), config)
+        make_windows(example("Hi Bo."), Tokenizer(byte_level), config)
