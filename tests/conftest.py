@@ -33,7 +33,7 @@ TESTS = Path(__file__).parent
 OPTIMIZED = ("distributions", "models", "tasks", "test_losses", "test_masked", "test_posteriors")
 OPTIMIZED += ("test_objectives", "test_pitfalls", "test_released_mml")
 # Folders with files of minutes: begun last, one would run with nothing beside it.
-FIRST = ("training", "experiments", "models")
+FIRST = ("training", "experiments", "robustness", "models")
 
 
 def pytest_collection_modifyitems(items):

@@ -100,7 +100,7 @@ EXTRAS_OF = {
     "hardem_jax/cli": ["train"],
     "hardem_jax/metrics": ["data"],
     "hardem_jax/hub.py": ["data"],
-    "experiments": ["all", "mutation", "parity"],
+    "experiments": ["all", "parity"],
     "tests": ["beam", "dev", "parity"],
 }
 

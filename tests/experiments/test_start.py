@@ -63,9 +63,10 @@ def is_main_test(node: ast.AST) -> bool:
 
 
 def runnable_modules() -> list[str]:
-    """All modules below ``experiments`` that do something under ``python -m``."""
+    """All modules of these two folders that do something under ``python -m``."""
+    folders = (ROOT / "experiments", ROOT / "tests" / "robustness")
     found = []
-    for path in sorted((ROOT / "experiments").rglob("*.py")):
+    for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
         if any(map(is_main_test, ast.parse(path.read_text(encoding="utf-8")).body)):
             found.append(".".join(path.relative_to(ROOT).with_suffix("").parts))
     return [name for name in found if name not in NOT_FOR_PEOPLE]
@@ -96,6 +97,7 @@ def test_every_command_is_tried(runs):
         "experiments.retrieve index --help",
         f"experiments.benchmark.tpu {TYPO}",
         "experiments.quickstart.__main__ --help",
+        f"tests.robustness.faults {TYPO}",
     } <= lines
     assert len(lines) > 100
 

@@ -6,8 +6,6 @@ import typing
 import pytest
 
 from experiments import build, drop
-from experiments.robustness.flags import MODULES
-from experiments.robustness.fuzz import targets
 from hardem_jax.data.builders import open_build
 from hardem_jax.data.prepared.spans import PreparedSplit
 from hardem_jax.data.tokenizer import load_tokenizer
@@ -15,6 +13,8 @@ from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.pretrained import read_config
 from hardem_jax.retrieval.retrieve import Retriever
 from tests.commands import fails
+from tests.robustness.flags import MODULES
+from tests.robustness.fuzz import targets
 
 LONG = "x" * 300
 COMMANDS = [(module, name) for module in MODULES for name in module.COMMANDS]

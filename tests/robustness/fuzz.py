@@ -1,11 +1,11 @@
-"""Fuzzing of all readers and command lines: ``python -m experiments.robustness.fuzz``.
+"""Fuzzing of all readers and command lines: ``python -m tests.robustness.fuzz``.
 
 Small files in every official layout are generated and randomly damaged: bytes, lines, JSON values,
 columns. A reader may read what is left or raise `InputError` with a one-line printable message;
 anything else is a finding, printed with the name and the number that reproduce the input::
 
-    python -m experiments.robustness.fuzz --count 100000 --seed 0
-    python -m experiments.robustness.fuzz --targets drop --first 4711 --count 1
+    python -m tests.robustness.fuzz --count 100000 --seed 0
+    python -m tests.robustness.fuzz --targets drop --first 4711 --count 1
 """
 
 import collections
@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.robustness.flags import MODULES, numbers
 from hardem_jax.cli.command import parse, peak_mib, run_command
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -44,6 +43,7 @@ from hardem_jax.errors import MAX_MESSAGE, InputError, printable, require
 from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.tasks.config import ReaderConfig, SpanInference
 from hardem_jax.tasks.run_config import RunConfig
+from tests.robustness.flags import MODULES, numbers
 
 COMMAND_LINES = "command lines"
 
@@ -493,4 +493,4 @@ class Fuzz:
 
 
 if __name__ == "__main__":
-    run_command(Fuzz, prog="python -m experiments.robustness.fuzz")
+    run_command(Fuzz, prog="python -m tests.robustness.fuzz")

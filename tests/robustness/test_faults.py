@@ -1,12 +1,12 @@
-"""A few of the faults; `python -m experiments.robustness.faults` does 200."""
+"""A few of the faults; `python -m tests.robustness.faults` does 200."""
 
 import random
 import signal
 
 import pytest
 
-from experiments.robustness import faults
-from experiments.robustness.faults import DAMAGES, FAULTS, GOOD, Bench, Case, cases, table
+from tests.robustness import faults
+from tests.robustness.faults import DAMAGES, FAULTS, GOOD, Bench, Case, cases, table
 
 SAMPLE = [
     Case("train", "SIGKILL", 0),

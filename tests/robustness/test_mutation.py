@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.robustness.mutation import Mutant, mutant, mutants, table
+from tests.robustness.mutation import Mutant, mutant, mutants, table
 
 ROOT = Path(__file__).parents[2]
 MODULE = '''
@@ -64,7 +64,7 @@ CHANGES = [
 ]
 PROGRAM = """
 import json, sys
-from experiments.robustness.mutation import Mutant, run
+from tests.robustness.mutation import Mutant, run
 
 mutants = [Mutant(**fields) for fields in json.loads(sys.argv[1])]
 run(mutants, ["test_boxes.py"], lambda one, result, remark: print(result, remark), more=2.0)
@@ -93,7 +93,7 @@ def environment(folder):
 
 def command(folder, *arguments):
     return subprocess.run(
-        [sys.executable, "-m", "experiments.robustness.mutation", "--modules", "boxes.py"]
+        [sys.executable, "-m", "tests.robustness.mutation", "--modules", "boxes.py"]
         + ["--tests", "test_boxes.py", "--out", "out.jsonl", *arguments],
         env=environment(folder),
         capture_output=True,

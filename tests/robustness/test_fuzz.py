@@ -1,9 +1,9 @@
-"""A sample of the fuzzing of `experiments.robustness.fuzz`, the same every time."""
+"""A sample of the fuzzing of `tests.robustness.fuzz`, the same every time."""
 
 import pytest
 
-from experiments.robustness.fuzz import COMMAND_LINES, Fuzzer
 from hardem_jax.errors import InputError
+from tests.robustness.fuzz import COMMAND_LINES, Fuzzer
 
 EACH = 60
 

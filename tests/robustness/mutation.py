@@ -1,11 +1,11 @@
-"""Mutation testing: ``python -m experiments.robustness.mutation``.
+"""Mutation testing: ``python -m tests.robustness.mutation``.
 
 Makes small changes to modules, one at a time, and runs the tests that call the changed function
 until one fails. A change that no test notices survives: either a test is missing or the code has
 no effect::
 
     pip install mutmut
-    python -m experiments.robustness.mutation --modules hardem_jax/losses.py \\
+    python -m tests.robustness.mutation --modules hardem_jax/losses.py \\
         --tests tests/test_losses.py tests/test_pitfalls.py --sample 100 --out losses.jsonl
 
 The operators are mutmut's for numbers, strings, names, comparisons, arithmetic and boolean
@@ -476,4 +476,4 @@ def table(total: int, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 if __name__ == "__main__":
-    run_command(Mutation, prog="python -m experiments.robustness.mutation")
+    run_command(Mutation, prog="python -m tests.robustness.mutation")

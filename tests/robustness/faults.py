@@ -1,4 +1,4 @@
-"""Fault injection for commands: ``python -m experiments.robustness.faults``.
+"""Fault injection for commands: ``python -m tests.robustness.faults``.
 
 Faults are injected into real commands on a tiny synthetic corpus: a signal, a full disk or a second
 process while a command runs, or damage to a file that it reads. The same command then runs again
@@ -7,8 +7,8 @@ without the fault. A table shows the outcomes. Signals and second processes hit 
 they arrive at a random time after it has taken its lock or reported what it reads, and are tried
 again if they arrive too late. While a second process runs, the first is paused::
 
-    python -m experiments.robustness.faults --out faults --count 200
-    python -m experiments.robustness.faults --out faults --count 200 --only train evaluate
+    python -m tests.robustness.faults --out faults --count 200
+    python -m tests.robustness.faults --out faults --count 200 --only train evaluate
 
 A second call continues where the first one stopped. A full disk is simulated by a limit on file
 sizes (``RLIMIT_FSIZE``), which needs no separate file system; writes fail with EFBIG instead of
@@ -424,7 +424,7 @@ class Bench:
 
     def _make_undisturbed(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
-        from experiments.robustness.corpus import write_corpus
+        from tests.robustness.corpus import write_corpus
 
         write_corpus(self._folder / "corpus")
         seconds = {}
@@ -597,4 +597,4 @@ def _flipped(content: bytes, rng: random.Random) -> bytes:
 
 
 if __name__ == "__main__":
-    run_command(Faults, prog="python -m experiments.robustness.faults")
+    run_command(Faults, prog="python -m tests.robustness.faults")

@@ -1,1 +1,0 @@
-"""Robustness tests: fault injection, fuzzing and mutation testing."""
