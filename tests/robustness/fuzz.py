@@ -9,7 +9,6 @@ anything else is a finding, printed with the name and the number that reproduce 
 """
 
 import collections
-import copy
 import dataclasses
 import json
 import random
@@ -18,47 +17,16 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hardem_jax.cli.command import parse, peak_mib, run_command
-from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.inputs.words import Vocabulary, load_word_vectors
-from hardem_jax.data.prepared.windows import WindowConfig
-from hardem_jax.data.readers.csv_tables import read_csv_table
-from hardem_jax.data.readers.dpr import read_context_questions, read_contexts
-from hardem_jax.data.readers.drop import read_drop
-from hardem_jax.data.readers.narrativeqa import QUESTIONS, SUMMARIES, read_narrativeqa
-from hardem_jax.data.readers.nq_open import read_nq_open
-from hardem_jax.data.readers.qa_hard_em import read_qa_hard_em
-from hardem_jax.data.readers.squad import read_squad_layout
-from hardem_jax.data.readers.table_jsonl import read_table_questions
-from hardem_jax.data.readers.triviaqa import read_triviaqa, read_triviaqa_questions
-from hardem_jax.data.readers.wikisql import read_answers, read_wikisql
-from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
-from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import MAX_MESSAGE, InputError, printable, require
-from hardem_jax.retrieval.passage_files import read_passages
-from hardem_jax.tasks.config import ReaderConfig, SpanInference
-from hardem_jax.tasks.run_config import RunConfig
 from tests.robustness.flags import MODULES, numbers
+from tests.robustness.targets import targets, write_files
 
 COMMAND_LINES = "command lines"
-
-
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """A reader with valid files.
-
-    Attributes:
-        files: name -> content.
-        read: reads all files of a folder.
-    """
-
-    files: Mapping[str, bytes]
-    read: Callable[[Path], object]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,183 +36,6 @@ class Finding:
     target: str
     number: int
     error: str
-
-
-# --- targets -------------------------------------------------------------------------------------
-
-
-def _json(content: Any) -> bytes:
-    return json.dumps(content, indent=None).encode()
-
-
-def _all(read: Callable[..., Iterable[Any]], *names: str, **options: Any) -> Callable[[Path], Any]:
-    def read_all(folder: Path) -> None:
-        paths = [folder / name for name in names]
-        collections.deque(read(*paths, skips=ExclusionCounts(), **options), maxlen=0)
-
-    return read_all
-
-
-def _splits(read: Callable[..., Iterable[Any]], split: str) -> Callable[[Path], Any]:
-    def read_all(folder: Path) -> None:
-        collections.deque(read(folder, split, skips=ExclusionCounts()), maxlen=0)
-
-    return read_all
-
-
-def targets() -> dict[str, Target]:
-    """Every reader with its files, by name."""
-    # These import jax, which help does not need.
-    from hardem_jax.models.encoders.bert import BertConfig
-    from hardem_jax.models.encoders.checkpoint_files import read_weights
-    from hardem_jax.models.encoders.pretrained import read_config
-    from hardem_jax.tasks.encoder import restore_sizes
-
-    page = {"Filename": "Rome.txt"}
-    trivia = {"Question": "Which city?", "QuestionId": "q1", "EntityPages": [page],
-              "Answer": {"NormalizedAliases": ["rome"], "HumanAnswers": ["Roma"]}}  # fmt: skip
-    answer = {"text": "Rome", "answer_start": 7}
-    qa = {"id": "q1", "question": "Which city?", "answers": [answer], "is_impossible": False}
-    squad = [{"title": "Italy", "paragraphs": [{"context": "It was Rome.", "qas": [qa]}]}]
-    mention = {"text": "Seattle, WA", "word_start": 1, "word_end": 3}
-    released = {"id": "q1", "question": "Where?", "context": [["In", "seattle", ",", "wa"]],
-                "answers": [[mention]], "final_answers": ["Seattle, WA"]}  # fmt: skip
-    context = {"id": "7", "title": "Rome", "text": "Rome is old.", "score": "9.5"}
-    contexts = {"id": 1, "question": "which city is old", "answers": ["Rome"], "ctxs": [context]}
-    number = {"number": "3", "date": {"day": "", "month": "", "year": ""}, "spans": []}
-    pair = {"query_id": "q1", "question": "How many of 5?", "answer": number,
-            "validated_answers": [number]}  # fmt: skip
-    drop = {"nfl_1": {"passage": "A 41-yard and a 38-yard goal.", "qa_pairs": [pair]}}
-    table = {"id": "1-1", "header": ["Player", "No."], "types": ["text", "real"],
-             "rows": [["Ann", 7], ["Bo", 42]]}  # fmt: skip
-    query = {"table_id": "1-1", "question": "Who wears 42?",
-             "sql": {"sel": 0, "agg": 0, "conds": [[1, 0, 42]]}}  # fmt: skip
-    wikisql = {"dev.tables.jsonl": _json(table), "dev.jsonl": _json(query)}
-    bert = dataclasses.asdict(BertConfig(100, 8, 2, 2, 16))
-    run = {
-        "version": "0.1.0",
-        "flags": {"model": {"type": "ReaderConfig", "num_layers": None, "dtype": "float32"},
-                  "inference": {"type": "SpanInference", "top": 5, "sweep": [10, 20]},
-                  "batches": {"type": "BatchConfig", "batch_size": 8, "buckets": [64, 128]}},
-        "task": "spans",
-        "model": {"encoder": {"model_type": "bert", **bert}},
-        "windows": dataclasses.asdict(WindowConfig()),
-    }  # fmt: skip
-    pieces = b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nrome\n##s\n"
-    vocabulary = Vocabulary(("yard", "kick"), lower=True)
-
-    def read_run(folder: Path) -> None:
-        config = RunConfig(folder, "spans")
-        config.flags("model", ReaderConfig)
-        config.flags("inference", SpanInference)
-        config.flags("batches", BatchConfig)
-        restore_sizes(config)
-        config.section("windows", WindowConfig)
-
-    def read_checkpoint(folder: Path) -> None:
-        read_config(folder)
-        read_weights(folder)
-
-    return {
-        "triviaqa": Target(
-            {"qa.json": _json({"Data": [trivia] * 2}), "wikipedia/Rome.txt": b"Rome is old."},
-            _all(read_triviaqa, "qa.json", "."),
-        ),
-        "triviaqa questions": Target(
-            {"qa.json": _json({"Data": [trivia], "Version": 1.0})},
-            _all(read_triviaqa_questions, "qa.json"),
-        ),
-        "squad": Target({"a.json": _json({"data": squad})}, _all(read_squad_layout, "a.json")),
-        "qa-hard-em": Target({"a.jsonl": _json(released)}, _all(read_qa_hard_em, "a.jsonl")),
-        "narrativeqa": Target(
-            {
-                QUESTIONS: b"document_id,set,question_tokenized,answer1_tokenized,"
-                b"answer2_tokenized\nd1,valid,Who ?,Mark .,He\n",
-                SUMMARIES: b'document_id,set,summary_tokenized\nd1,valid,"Mark runs\na radio ."\n',
-            },
-            _splits(read_narrativeqa, "valid"),
-        ),
-        "nq-open": Target(
-            {"a.jsonl": _json({"question": "who", "answer": ["Ada", "['b', C. D.]"]})},
-            _all(read_nq_open, "a.jsonl"),
-        ),
-        "contexts": Target({"a.json": _json([contexts] * 2)}, _all(read_contexts, "a.json")),
-        "context lines": Target(
-            {"a.jsonl": _json(contexts) + b"\n" + _json(contexts)},
-            _all(read_context_questions, "a.jsonl"),
-        ),
-        "passages": Target(
-            {"a.tsv": b'id\ttext\ttitle\n1\tRome is old.\tRome\n2\t"a ""b"""\tB\n'},
-            _all(read_passages, "a.tsv"),
-        ),
-        "passage lines": Target({"a.jsonl": _json(context)}, _all(read_passages, "a.jsonl")),
-        "drop": Target({"a.json": _json(drop)}, _all(read_drop, "a.json", max_words=400)),
-        "wikisql": Target(wikisql, _splits(read_wikisql, "dev")),
-        "table questions": Target(_table_questions(wikisql), _all(read_table_questions, "q.jsonl")),
-        "csv": Target(
-            {"a.csv": b'Model;HP\n"Beetle; late";50\nGolf;75 hp\n'},
-            lambda folder: read_csv_table(folder / "a.csv"),
-        ),
-        "wikitablequestions": Target(
-            {
-                "data/dev.tsv": b"id\tutterance\tcontext\ttargetValue\n"
-                b"nt-0\twhen?\tcsv/1.csv\t2004\n",
-                "csv/1.csv": b'"Year","City"\n"2004","Bonn \\"x\\""\n',
-            },
-            _splits(read_wikitablequestions, "dev"),
-        ),
-        "vocabulary": Target(
-            {"words.json": _json({"lower": True, "entries": ["kick", "yard"]})},
-            lambda folder: Vocabulary.load(folder / "words.json"),
-        ),
-        "word vectors": Target(
-            {"glove.txt": b"kick 1 0\nball 5 5\nyard 3 2e-1\n"},
-            lambda folder: load_word_vectors(folder / "glove.txt", vocabulary, size=2),
-        ),
-        "vocab.txt": Target(
-            {"vocab.txt": pieces, "tokenizer_config.json": _json({"do_lower_case": True})},
-            load_tokenizer,
-        ),
-        "tokenizer.json": Target({"tokenizer.json": _tokenizer(pieces)}, load_tokenizer),
-        "checkpoint": Target(_checkpoint(), read_checkpoint),
-        "run": Target({"config.json": _json(run)}, read_run),
-    }
-
-
-def _table_questions(wikisql: Mapping[str, bytes]) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _write(folder, wikisql)
-        lines = []
-        for asked in read_answers(folder, "dev", skips=ExclusionCounts()):
-            question = {"id": asked.id, "question": asked.question, "answer": asked.answer}
-            lines += [{"table": dataclasses.asdict(asked.table)}]
-            lines += [{**question, "table_id": asked.table.id, "match": asked.match}]
-        return {"q.jsonl": b"\n".join(map(_json, lines))}
-
-
-def _tokenizer(pieces: bytes) -> bytes:
-    with tempfile.TemporaryDirectory() as name:
-        Path(name, "vocab.txt").write_bytes(pieces)
-        load_tokenizer(name).save(Path(name))
-        return Path(name, "tokenizer.json").read_bytes()
-
-
-def _checkpoint() -> dict[str, bytes]:
-    from flax import nnx
-
-    from hardem_jax.models.encoders.bert import Bert, BertConfig
-    from hardem_jax.models.encoders.pretrained import save_encoder
-
-    with tempfile.TemporaryDirectory() as name:
-        save_encoder(Bert(BertConfig(9, 2, 1, 1, 1), rngs=nnx.Rngs(0)), name)
-        return {file.name: file.read_bytes() for file in Path(name).iterdir()}
-
-
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
 
 
 # --- mutations -----------------------------------------------------------------------------------
@@ -304,7 +95,6 @@ def _with_other_value(content: bytes, draw: random.Random) -> bytes | None:
         value = json.loads(lines[line])
     except (ValueError, RecursionError):
         return None
-    value = copy.deepcopy(value)
     locations = list(_locations(value))
     if not locations:
         return None
@@ -378,7 +168,7 @@ class Fuzzer:
         self.names = (*self._targets, COMMAND_LINES)
         self._folder = tempfile.TemporaryDirectory(prefix="fuzz-")
         for name, target in self._targets.items():
-            _write(Path(self._folder.name, name), target.files)
+            write_files(Path(self._folder.name, name), target.files)
 
     def __enter__(self) -> "Fuzzer":
         return self

@@ -14,7 +14,7 @@ from hardem_jax.models.encoders.pretrained import read_config
 from hardem_jax.retrieval.retrieve import Retriever
 from tests.commands import fails
 from tests.robustness.flags import MODULES
-from tests.robustness.fuzz import targets
+from tests.robustness.targets import targets
 
 LONG = "x" * 300
 COMMANDS = [(module, name) for module in MODULES for name in module.COMMANDS]
