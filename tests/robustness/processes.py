@@ -1,0 +1,147 @@
+"""Commands in processes of their own: what they print and how they end."""
+
+import contextlib
+import dataclasses
+import fcntl
+import importlib
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from hardem_jax.cli.command import run_command
+
+#: Commands that run longer, in seconds, are killed.
+TIMEOUT = 300.0
+STREAMS = ("stdout", "stderr")
+#: What `evaluate` prints if stderr is not a terminal.
+PROGRESS = re.compile(r": reading \d+ \w+$")
+PIPE_SIZE = 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """A finished process: its exit code (if negative, the signal that killed it) and stderr."""
+
+    code: int
+    lines: tuple[str, ...]
+
+    @property
+    def traceback(self) -> bool:
+        return len(self.lines) > 1 or any("Traceback" in line for line in self.lines)
+
+    @property
+    def warned(self) -> bool:
+        return any(line.startswith("warning: ") for line in self.lines)
+
+
+class Runner:
+    """Runs commands in processes that have already imported the package."""
+
+    def __init__(self, cache: Path) -> None:
+        os.environ |= {
+            "JAX_PLATFORMS": "cpu",
+            "JAX_COMPILATION_CACHE_DIR": str(cache),
+            "HF_HUB_OFFLINE": "1",
+        }
+        self._context = multiprocessing.get_context("forkserver")
+        # Not the modules that index and build data: they start threads, whose locks would stay
+        # held after a fork.
+        self._context.set_forkserver_preload(["experiments.triviaqa", "hardem_jax.tasks.spans"])
+
+    def start(self, argv: list[str], folder: Path, **options: Any) -> "Running":
+        """Starts ``argv``, module first, with its output in the folder and options of `_child`."""
+        return Running(self._context, argv, folder, options)
+
+    def run(self, argv: list[str], folder: Path, **options: Any) -> Ended:
+        return self.start(argv, folder, **options).end()
+
+
+class Running:
+    """A process that runs a command."""
+
+    def __init__(self, context: Any, argv: list[str], folder: Path, options: dict[str, Any]):
+        self._folder = folder
+        self._printed: dict[str, bytes] = {name: b"" for name in STREAMS}
+        self._pipes: dict[str, int] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in STREAMS:
+            # Pipes are not subject to the limit on file sizes.
+            (folder / name).unlink(missing_ok=True)
+            os.mkfifo(folder / name)
+            self._pipes[name] = os.open(folder / name, os.O_RDONLY | os.O_NONBLOCK)
+            fcntl.fcntl(self._pipes[name], fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+        self._process = context.Process(target=_child, args=(argv, folder), kwargs=options)
+        self._process.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.exitcode is None
+
+    @property
+    def reported_progress(self) -> bool:
+        lines = self._read("stderr").decode("utf-8", errors="replace").splitlines()
+        return any(map(PROGRESS.search, lines))
+
+    def wait(self, seconds: float) -> None:
+        """Waits for the end, but no longer than this."""
+        self._process.join(seconds)
+
+    def send(self, signum: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(self._process.pid, signum)
+
+    def end(self) -> Ended:
+        """Waits for the end; a process that times out is killed and counts as a traceback."""
+        self.wait(TIMEOUT)
+        hung = self.alive
+        if hung:
+            self._process.kill()
+            self._process.join()
+        for name, pipe in self._pipes.items():
+            content = self._read(name)
+            os.close(pipe)
+            (self._folder / name).unlink()
+            (self._folder / name).write_bytes(content)
+        lines = self._printed["stderr"].decode("utf-8", errors="replace").splitlines()
+        if hung:
+            lines += [f"Traceback: did not end within {TIMEOUT:.0f} s"]
+        messages = (line for line in lines if line.strip() and not PROGRESS.search(line))
+        return Ended(self._process.exitcode, tuple(messages))
+
+    def _read(self, stream: str) -> bytes:
+        """Returns what the process has written to a stream so far."""
+        with contextlib.suppress(BlockingIOError):  # nothing new
+            self._printed[stream] += os.read(self._pipes[stream], PIPE_SIZE)
+        return self._printed[stream]
+
+
+def _child(argv: list[str], folder: Path, *, limit: int | None = None, keep: bool = False) -> None:
+    """Runs a command.
+
+    Args:
+        argv: module and arguments.
+        folder: folder for its output.
+        limit: limit on file sizes, in bytes.
+        keep: write compiled programs to the cache; a process that will be killed must not, since
+            it could leave an incomplete entry.
+    """
+    for stream, name in enumerate(STREAMS, start=1):
+        with open(folder / name, "wb") as file:
+            os.dup2(file.fileno(), stream)
+    # Python's old stream objects remember what kind of file they wrote to.
+    sys.stdout, sys.stderr = (open(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
+    # Processes that a shell starts in the background inherit an ignored SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    import jax  # imported here to keep --help fast
+
+    seconds = 0.0 if keep else 1e9
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
+    if limit is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    module = importlib.import_module(f"experiments.{argv[0]}")
+    run_command(module.COMMANDS, prog=f"python -m experiments.{argv[0]}", argv=argv[1:])
