@@ -1,44 +1,34 @@
 """Lists every command of the experiment modules and every numeric flag."""
 
 import dataclasses
+import importlib
+import pkgutil
 import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments import (
-    build,
-    drop,
-    narrativeqa,
-    nq_open,
-    retrieve,
-    squad_layout,
-    triviaqa,
-    triviaqa_open,
-    wikisql,
-)
-from experiments.benchmark import (
-    history,
-    input_pipeline,
-    loss_cost,
-    packing,
-    retrieval,
-    step_profile,
-    tpu,
-    train_step,
-)
+import experiments
+from experiments.benchmark.history import History
+from experiments.benchmark.input_pipeline import InputPipeline
+from experiments.benchmark.loss_cost import LossCost
+from experiments.benchmark.packing import Packing
+from experiments.benchmark.retrieval import Retrieval
+from experiments.benchmark.step_profile import StepProfile
+from experiments.benchmark.tpu import Tpu
+from experiments.benchmark.train_step import TrainStep
 from experiments.quickstart.run import Quickstart
-from experiments.solution_sets import equations, rouge, sql
+from experiments.solution_sets.equations import Equations
+from experiments.solution_sets.rouge import Rouge
+from experiments.solution_sets.sql import Sql
 
-MODULES = (
-    *(build, drop, narrativeqa, nq_open, retrieve, squad_layout, triviaqa, triviaqa_open),
-    wikisql,
-)
+_FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "experiments."))
+#: The modules with several commands, by name.
+MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMANDS")]
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
-    *(Quickstart, equations.Equations, history.History, input_pipeline.InputPipeline),
-    *(loss_cost.LossCost, packing.Packing, retrieval.Retrieval, rouge.Rouge, sql.Sql),
-    *(step_profile.StepProfile, tpu.Tpu, train_step.TrainStep),
+    *(Quickstart, Equations, History, InputPipeline, LossCost, Packing, Retrieval, Rouge, Sql),
+    *(StepProfile, Tpu, TrainStep),
 ]
 
 
