@@ -25,7 +25,7 @@ import shutil
 import signal
 import time
 import typing
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal
@@ -142,18 +142,14 @@ class Faults:
 
 def table(outcomes: Mapping[Case, Outcome]) -> Table:
     """Tabulates the outcomes, with commands as columns and faults as rows."""
-    result = Table(title="Outcomes of faults")
-    result.add_column("fault")
-    columns = list(dict.fromkeys(case.command for case in outcomes))
-    for name in columns:
-        result.add_column(name)
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for case, outcome in outcomes.items():
+        counts[case.fault, case.command][outcome.verdict] += 1
+    commands = dict.fromkeys(case.command for case in outcomes)
+    result = Table("fault", *commands, title="Outcomes of faults")
     for fault in dict.fromkeys(case.fault for case in outcomes):
-        row = [fault]
-        for name in columns:
-            ended = [o for c, o in outcomes.items() if (c.command, c.fault) == (name, fault)]
-            counts = Counter(outcome.verdict for outcome in ended)
-            row.append("\n".join(f"{n} {verdict}" for verdict, n in counts.items()))
-        result.add_row(*row)
+        cells = (counts[fault, command].items() for command in commands)
+        result.add_row(fault, *("\n".join(f"{n} {verdict}" for verdict, n in c) for c in cells))
     return result
 
 

@@ -1,18 +1,12 @@
 """Mutation testing: ``python -m tests.robustness.mutation``.
 
-Makes small changes to modules, one at a time, and runs the tests that call the changed function
-until one fails. A change that no test notices survives: either a test is missing or the code has
-no effect::
+Makes small changes to modules, one at a time (`tests.robustness.mutants`), and runs the tests that
+call the changed function until one fails. A change that no test notices survives: either a test is
+missing or the code has no effect::
 
-    pip install mutmut
+    pip install -e '.[mutation]'
     python -m tests.robustness.mutation --modules hardem_jax/losses.py \\
         --tests tests/test_losses.py tests/test_pitfalls.py --sample 100 --out losses.jsonl
-
-The operators are mutmut's for numbers, strings, names, comparisons, arithmetic and boolean
-operators, conditional expressions, removed arguments, string methods, ``break`` and ``continue``.
-Those that replace a value by None are skipped, because almost any call fails on them. In addition,
-functions are swapped (``SWAPS``), conditions forced to be true or false, and calls removed.
-Annotations, error messages and code outside functions are not changed.
 
 A second call with the same ``--out`` continues where the first one stopped. ``--again`` runs the
 surviving mutants in the file again, after tests were added.
@@ -25,9 +19,8 @@ computed something, so test files must not create arrays at import time.
 import contextlib
 import cProfile
 import dataclasses
-import difflib
+import functools
 import gc
-import importlib
 import json
 import multiprocessing
 import os
@@ -36,171 +29,25 @@ import signal
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
+from tests.robustness.mutants import Mutant, mutants
 
-PAIRS = (
-    *(("min", "max"), ("any", "all"), ("minimum", "maximum"), ("argmin", "argmax")),
-    *(("logical_and", "logical_or"), ("floor", "ceil"), ("zeros", "ones"), ("append", "extend")),
-    *(("zeros_like", "ones_like"), ("startswith", "endswith"), ("match", "search")),
-)
-SWAPS = dict(PAIRS) | {b: a for a, b in PAIRS} | {"sorted": "list", "fullmatch": "match"}
-#: Operators of mutmut that replace a value by None or rename arguments.
-SKIPPED_OPERATORS = {
-    *("operator_assignment", "operator_lambda", "operator_dict_arguments", "operator_match"),
-}
-#: Calls whose arguments are messages or types.
-MESSAGES = {"InputError", "ValueError", "TypeError", "warn", "print", "cast", "TypeVar"}
 #: As in pyproject.toml, but without pytest-xdist; children have no terminal.
 PYTEST = (
     "-qq -s --tb=no --no-summary -p no:cacheprovider --disable-plugin-autoload"
     " -o addopts= --import-mode=importlib"
 )
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
-
-
-@dataclasses.dataclass(frozen=True)
-class Mutant:
-    """A module with one change.
-
-    Attributes:
-        path: path of the module, relative to the working directory.
-        function: qualified name of the outermost function around the change.
-        source: source of the changed module.
-        line: line number of the change.
-        diff: the change, without line numbers; identifies the mutant with path and function.
-    """
-
-    path: str
-    function: str
-    source: str
-    line: int
-    diff: str
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.path, self.function, self.diff
-
-
-def mutant(path: str, function: str, original: str, source: str) -> Mutant:
-    """Builds a mutant, computing its line and diff."""
-    lines = [*difflib.unified_diff(original.splitlines(), source.splitlines(), lineterm="", n=1)]
-    first = int(lines[2].split()[1][1:].split(",")[0]) + (not lines[3].startswith(("-", "+")))
-    return Mutant(path, function, source, first, "\n".join(lines[3:]))
-
-
-# --- changes -------------------------------------------------------------------------------------
-
-
-def mutants(path: str) -> tuple[list[Mutant], int]:
-    """Returns the mutants of a module, and the number of changes outside functions.
-
-    Raises:
-        InputError: mutmut is not installed, or the file is not Python.
-    """
-    cst = _library("libcst")
-    try:
-        source = Path(path).read_text("utf-8")
-        module = _library("libcst.metadata").MetadataWrapper(cst.parse_module(source)).module
-    except (OSError, UnicodeDecodeError, cst.ParserSyntaxError) as error:
-        raise InputError(f"{path}: expected a Python module, found {error}") from None
-    texts = [module.code_for_node(statement) for statement in module.body]
-    begin = source.index("".join(texts))
-    unique: dict[tuple[str, str, str], Mutant] = {}
-    outside = 0
-    for statement, text in zip(module.body, texts, strict=True):
-        end = begin + len(text)
-        for function, node, new in _changes(statement, "", in_function=False):
-            if function is None:
-                outside += 1
-                continue
-            changed = module.code_for_node(statement.deep_replace(node, new))
-            if changed != text and _compiles(changed):
-                one = mutant(path, function, source, source[:begin] + changed + source[end:])
-                unique.setdefault(one.key, one)
-        begin = end
-    return [*unique.values()], outside
-
-
-def _compiles(source: str) -> bool:
-    try:
-        compile(source, "changed", "exec")
-    except SyntaxError:  # e.g. a positional argument after a keyword
-        return False
-    return True
-
-
-def _changes(node: Any, scope: str, in_function: bool) -> Iterator[tuple[str | None, Any, Any]]:
-    """Yields (outermost function or None, node, replacement) for every change below a node."""
-    cst = _library("libcst")
-    if isinstance(node, cst.Annotation | cst.Import | cst.ImportFrom | cst.Decorator | cst.Raise):
-        return
-    if isinstance(node, cst.Call) and _name(node.func) in MESSAGES:
-        return
-    if isinstance(node, cst.Expr) and isinstance(
-        node.value, cst.SimpleString | cst.ConcatenatedString
-    ):
-        return
-    if isinstance(node, cst.ClassDef | cst.FunctionDef) and not in_function:
-        scope = f"{scope}.{node.name.value}".lstrip(".")
-    if isinstance(node, cst.FunctionDef):
-        # Defaults are evaluated at import time.
-        for child in node.params.children if not in_function else ():
-            yield from ((None, *change[1:]) for change in _changes(child, scope, True))
-        yield from _changes(node.body, scope, True)
-        return
-    for new in _replacements(node):
-        yield scope if in_function else None, node, new
-    for child in node.children:
-        yield from _changes(child, scope, in_function)
-
-
-def _library(name: str) -> Any:
-    """Imports mutmut or one of its dependencies."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise InputError("mutmut is not installed; run `pip install mutmut`") from None
-
-
-def _name(node: Any) -> str:
-    """Returns the last part of a dotted name, or ''."""
-    return getattr(getattr(node, "attr", node), "value", "")
-
-
-def _replacements(node: Any) -> Iterator[Any]:
-    cst = _library("libcst")
-    for kind, operator in _library("mutmut.mutation.mutators").mutation_operators:
-        if not isinstance(node, kind) or operator.__name__ in SKIPPED_OPERATORS:
-            continue
-        made = [*operator(node)]
-        if operator.__name__ == "operator_arg_removal":
-            made = [new for new in made if len(new.args) < len(node.args)]
-        # Only the first change of a string; the others differ in case.
-        yield from made[:1] if isinstance(node, cst.BaseString) else made
-    if isinstance(node, cst.Call) and (swapped := SWAPS.get(_name(node.func))):
-        yield node.with_deep_changes(getattr(node.func, "attr", node.func), value=swapped)
-    if isinstance(node, cst.If):
-        inner = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-        for operator, literal in ((cst.And(), "False"), (cst.Or(), "True")):
-            test = cst.BooleanOperation(inner, operator, cst.Name(literal))
-            # `if(a)` becomes `if (a) and False`.
-            space = cst.SimpleWhitespace(" ")
-            yield node.with_changes(test=test, whitespace_before_test=space)
-    if isinstance(node, cst.Expr) and isinstance(node.value, cst.Call):
-        yield cst.Pass()
-
-
-# --- runs ----------------------------------------------------------------------------------------
 
 
 class Bench:
@@ -246,20 +93,13 @@ class Bench:
         for one in self._mutants:
             if time.perf_counter() - begin > 60 * self._minutes:
                 break
-            path = str(Path(one.path).resolve())
-            chosen, seconds = self._choose(traces, (path, one.function))
-            target = functions.get((path, one.function))
-            if target is None:
-                continue
-            code = _code(one.source, path, one.function)
-
-            def test(target=target, code=code, chosen=chosen) -> str:
-                target.__code__ = code
-                return self._run(chosen)
-
-            failed = _in_child(test, 5 * seconds + self._more)
-            result = TIMEOUT if failed is None else KILLED if failed else SURVIVED
-            self._report(one, result, failed or f"{len(chosen)} tests")
+            place = str(Path(one.path).resolve()), one.function
+            if target := functions.get(place):
+                chosen, seconds = self._choose(traces, place)
+                test = functools.partial(self._test, target, _code(one.source, *place), chosen)
+                failed = _in_child(test, 5 * seconds + self._more)
+                result = TIMEOUT if failed is None else KILLED if failed else SURVIVED
+                self._report(one, result, failed or f"{len(chosen)} tests")
         return True
 
     def _choose(
@@ -293,8 +133,11 @@ class Bench:
             if isinstance(f, types.FunctionType) and f.__code__.co_filename in self._files
         }
 
-    def _run(self, items: Sequence[pytest.Item]) -> str:
-        """Returns the first test that fails, or ''."""
+    def _test(
+        self, target: types.FunctionType, code: types.CodeType, items: Sequence[pytest.Item]
+    ) -> str:
+        """Returns the first test that fails with other code in a function, or ''."""
+        target.__code__ = code
         for item, following in zip(items, [*items[1:], None], strict=True):
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
@@ -457,16 +300,8 @@ class Mutation:
 
 def table(total: int, rows: Sequence[Mapping[str, Any]]) -> Table:
     """Tabulates how many mutants exist, ran, and were killed in the first and the last run."""
-    result = Table(box=None)
-    for name in (
-        "mutants",
-        "run",
-        "killed at first",
-        "killed now",
-        "of which timeouts",
-        "survived",
-    ):
-        result.add_column(name, justify="right")
+    names = ("mutants", "run", "killed at first", "killed now", "of which timeouts", "survived")
+    result = Table(*(Column(name, justify="right") for name in names), box=None)
     first, now = ([row[name] for row in rows] for name in ("first", "now"))
     killed = len(rows) - now.count(SURVIVED)
     share = f" ({killed / len(rows):.0%})" if rows else ""

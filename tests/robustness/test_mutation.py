@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.mutation import Mutant, mutant, mutants, table
+from tests.robustness.mutants import Mutant, mutant, mutants
+from tests.robustness.mutation import table
 
 ROOT = Path(__file__).parents[2]
 MODULE = '''
@@ -64,7 +65,8 @@ CHANGES = [
 ]
 PROGRAM = """
 import json, sys
-from tests.robustness.mutation import Mutant, run
+from tests.robustness.mutants import Mutant
+from tests.robustness.mutation import run
 
 mutants = [Mutant(**fields) for fields in json.loads(sys.argv[1])]
 run(mutants, ["test_boxes.py"], lambda one, result, remark: print(result, remark), more=2.0)
