@@ -325,8 +325,10 @@ class RunCheckpoints:
 
     def __exit__(self, kind: type[BaseException] | None, *details: Any) -> None:
         with contextlib.ExitStack() as closing:
-            closing.push(self._entered)
-            if kind is not None:  # report the error that ended the run, not a failed save
+            if kind is None:
+                closing.push(self._entered)
+            else:  # report the error that ended the run, not a failed save
+                closing.callback(self._entered.__exit__, kind, *details)
                 closing.enter_context(contextlib.suppress(OSError))
             for series in self._opened.values():
                 closing.callback(series.close)

@@ -1,9 +1,12 @@
 """What comes back from disk, and what a wrong checkpoint says."""
 
 import dataclasses
+import errno
 import json
+import logging
 import os
 import shutil
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -340,3 +343,29 @@ def test_a_run_of_an_older_format_evaluates_but_does_not_resume(tmp_path, two):
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
         with pytest.raises(InputError, match="cannot resume a run of format 1"):
             checkpoints.restore(make_state(), toy.batches())
+
+
+@pytest.fixture
+def reports(monkeypatch):
+    """What Orbax's logger prints; filters and hook are restored afterwards."""
+    logger, printed = logging.getLogger("absl"), []
+    handler = logging.Handler()
+    handler.emit = lambda record: printed.append(record.getMessage())
+    monkeypatch.setattr(logger, "filters", [*logger.filters])
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    logger.addHandler(handler)
+    yield printed
+    logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(OSError(errno.EFBIG, "File too large"), []), (KeyError(), ["late"])]
+)
+def test_late_reports_of_a_full_disk_are_silent_if_it_ended_the_run(
+    tmp_path, reports, error, expected
+):
+    with pytest.raises(type(error)), RunCheckpoints(tmp_path, SETTINGS):
+        raise error
+    late = "late: Failed to write 18561 bytes to file 7: File too large"
+    logging.getLogger("absl").error(late)
+    assert [line.partition(":")[0] for line in reports] == expected
