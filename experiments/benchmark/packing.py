@@ -7,22 +7,39 @@ real. Each layout makes the steps of its own training plan, new batches in every
 does; batches are made beforehand, and every program is compiled before anything is measured.
 
 Before measuring, the loss of packed batches without dropout must be that of the same batches
-padded, to `steps.packing.TOLERANCE`.
+padded, to `TOLERANCE`.
 """
 
 import dataclasses
+import functools
+import statistics
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from rich.table import Table
-
-from experiments.benchmark.measure import machine, machine_line, wide_console, with_quartiles
-from hardem_jax.cli.command import flags, run_command
+from experiments.benchmark.measure import (
+    interleave,
+    machine,
+    median_ratio,
+    quartiles,
+    report,
+    table,
+    timed,
+    with_quartiles,
+)
+from experiments.benchmark.setting import MIN_TOKENS, Preset, Setting
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.files import write_json
+from hardem_jax.data.batching.plans import TrainingPlan, training_batches
+from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.spans import PreparedSplit, all_windows
 from hardem_jax.errors import require
+
+# Largest relative difference between the losses of packed and of padded rows.
+TOLERANCE = 1e-5
+CHECKED_STEPS = 2
+Batches = list[dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,96 +54,136 @@ class Packing:
         buckets: lengths of the second layout; the first pads to the last of them.
         packed_tokens: lengths of packed rows.
         dropout: rate, of hidden units and of attention.
-        dtype: of the computation in the encoder.
         rounds: turns of every layout.
         steps: training steps in a turn.
-        seed: of weights, batches and dropout.
         out: write the measurements here, as JSON.
     """
 
     data: tuple[Path, ...]
-    preset: Literal["tiny", "minilm", "bert-base", "bert-large"] = "minilm"
+    preset: Preset = "minilm"
     layers: int | None = None
     batch_size: int = 8
     buckets: tuple[int, ...] = (64, 128, 192, 256, 300)
     packed_tokens: tuple[int, ...] = (300, 512)
     dropout: float = 0.1
-    dtype: Literal["float32", "bfloat16"] = "float32"
     rounds: int = 5
     steps: int = 2
-    seed: int = 0
     out: Path | None = None
 
     def __post_init__(self) -> None:
         counts = ("layers", "batch_size", "buckets", "packed_tokens", "rounds", "steps")
         require(self, *counts, at_least=1)
         require(self, "dropout", at_least=0, below=1)
-        require(self, "seed", at_least=0, below=2**32)
 
     def run(self) -> None:
-        from experiments.benchmark.steps import packing as steps  # imports jax
+        from experiments.benchmark.jax_steps import TrainingStep  # imports jax
 
         about = machine()
         windows, _ = all_windows([PreparedSplit(folder) for folder in self.data])
-        layouts = {
-            name: steps.batches(self, windows, config) for name, config in self._layouts().items()
-        }
-        differences = steps.check(self, layouts)
-        step = steps.training_step(self, self.dropout)
-        first = {name: steps.compile_all(step, batches) for name, batches in layouts.items()}
-        times = steps.interleave(self, step, layouts)
-        results = {
-            name: steps.summary(batches, times[name], times[_padded(self.buckets)], self.batch_size)
-            | first[name]
-            for name, batches in layouts.items()
-        }
-        about["load_average_after"] = machine()["load_average"]
-        content = {
-            "flags": flags(self),
-            "machine": about,
-            "loss_differences": differences,
-            "results": results,
-        }
-        if self.out is not None:
-            write_json(self.out, content)
-        console = wide_console()
-        console.print(_table(results))
-        worst = max(differences.values(), default=0.0)
-        console.print(f"packed and padded losses differ by at most {worst:.1e}, relative")
-        console.print(machine_line(about), highlight=False, markup=False)
-
-    def _layouts(self) -> dict[str, BatchConfig]:
         config = BatchConfig(batch_size=self.batch_size, buckets=self.buckets)
         longest = dataclasses.replace(config, buckets=self.buckets[-1:])
+        padded = f"padded to {self.buckets[-1]}"
+        configs = {padded: longest, "buckets": config}
+        for tokens in self.packed_tokens:
+            configs[f"packed to {tokens}"] = dataclasses.replace(longest, packed_tokens=tokens)
+        layouts = {name: self._batches(windows, config) for name, config in configs.items()}
+        setting = Setting(
+            self.preset, self.layers, dropout=self.dropout, tokens=max(MIN_TOKENS, self.buckets[-1])
+        )
+        differences = {
+            name: check(name, batches, setting)
+            for name, batches in layouts.items()
+            if "packing" in batches[0]
+        }
+        step = TrainingStep(setting)
+        first = {name: compile_all(step, batches) for name, batches in layouts.items()}
+        turns = {
+            name: functools.partial(self._turn, step, batches) for name, batches in layouts.items()
+        }
+        times = interleave(turns, self.rounds)
+        results = {
+            name: self._summary(batches, times[name], times[padded]) | first[name]
+            for name, batches in layouts.items()
+        }
+        rows = [
+            {
+                "rows": name,
+                "items/s": f"{result['items_per_s']:.2f}",
+                "real tokens/s": f"{result['real_tokens_per_s']:,.0f}",
+                "real tokens, %": f"{100 * result['real_token_share']:.1f}",
+                "speed, padded = 1": with_quartiles(result["speed"], factor=1, digits=2),
+                "programs": str(result["programs"]),
+            }
+            for name, result in results.items()
+        ]
+        worst = max(differences.values(), default=0.0)
+        report(
+            self,
+            about,
+            {"results": results, "loss_differences": differences},
+            table("Training steps on real windows, new batches in every turn", rows),
+            f"packed and padded losses differ by at most {worst:.1e}, relative",
+        )
+
+    def _batches(self, windows: Any, config: BatchConfig) -> Batches:
+        """One for each measured step, on the device."""
+        from hardem_jax.training.devices.mesh import data_mesh, place_batch
+
+        plan = TrainingPlan(windows.sizes, config, num_steps=self.rounds * self.steps, seed=0)
+        num_solutions = config.num_solutions(windows.sizes)
+        pad = functools.partial(pad_windows, num_solutions=num_solutions, pad_id=0)
+        mesh = data_mesh(1)
+        made = training_batches(windows, plan, pad=pad)
+        return [place_batch(batch.arrays, mesh) for batch in made]
+
+    def _turn(self, step: Any, batches: Batches, index: int) -> float:
+        """Seconds of the steps of one round."""
+        part = batches[index * self.steps :][: self.steps]
+        return timed(lambda _: step.run_on(part))["wall_s"]
+
+    def _summary(
+        self, batches: Batches, seconds: Sequence[float], padded_seconds: Sequence[float]
+    ) -> dict[str, Any]:
+        """What the table and the file say about a layout."""
+        from hardem_jax.models.encoders.packing import real_token_share
+
+        tokens = [int(batch["where"].sum()) for batch in batches]
         return {
-            _padded(self.buckets): longest,
-            "buckets": config,
-            **{
-                f"packed to {tokens}": dataclasses.replace(longest, packed_tokens=tokens)
-                for tokens in self.packed_tokens
-            },
+            "items_per_s": len(batches) * self.batch_size / sum(seconds),
+            "real_tokens_per_s": sum(tokens) / sum(seconds),
+            "real_token_share": statistics.mean(float(real_token_share(b)) for b in batches),
+            "seconds": list(seconds),
+            "seconds_per_turn": quartiles(seconds),
+            "speed": median_ratio(padded_seconds, seconds),
         }
 
 
-def _padded(buckets: Sequence[int]) -> str:
-    return f"padded to {buckets[-1]}"
+def check(name: str, batches: Batches, setting: Setting) -> float:
+    """Largest relative difference of the first losses of packed rows from those of padded ones.
+
+    Raises:
+        RuntimeError: if it is above `TOLERANCE`.
+    """
+    from experiments.benchmark.jax_steps import TrainingStep
+
+    without_dropout = dataclasses.replace(setting, dropout=0.0)
+    padded = [{n: x for n, x in b.items() if n not in ("packing", "unpacking")} for b in batches]
+    losses = [
+        [loss for loss, _ in TrainingStep(without_dropout).run_on(some[:CHECKED_STEPS])]
+        for some in (batches, padded)
+    ]
+    difference = max(abs(one / other - 1) for one, other in zip(*losses, strict=True))
+    if not difference <= TOLERANCE:
+        raise RuntimeError(f"{name}: losses differ by {difference}, relative")
+    return difference
 
 
-def _table(results: Mapping[str, Mapping[str, Any]]) -> Table:
-    drawn = Table(title="Training steps on real windows, new batches in every turn")
-    drawn.add_column("rows")
-    for name in ("items/s", "real tokens/s", "real tokens, %", "speed, padded = 1", "programs"):
-        drawn.add_column(name, justify="right")
-    for name, result in results.items():
-        drawn.add_row(
-            name,
-            f"{result['items_per_s']:.2f}",
-            f"{result['real_tokens_per_s']:,.0f}",
-            f"{100 * result['real_token_share']:.1f}",
-            with_quartiles(result["speed"], factor=1, digits=2),
-            str(result["programs"]),
-        )
-    return drawn
+def compile_all(step: Any, batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Runs one batch of every shape; how many shapes there are, and how long that took."""
+    shapes = {str({name: x.shape for name, x in batch.items()}): batch for batch in batches}
+    began = time.perf_counter()
+    step.run_on(shapes.values())
+    return {"programs": len(shapes), "compile_s": time.perf_counter() - began}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -9,7 +9,6 @@ what all of Wikipedia (21 million passages) would take.
 import concurrent.futures
 import dataclasses
 import multiprocessing
-import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -17,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
-from experiments.benchmark.measure import machine, machine_line, wide_console
-from experiments.retrieve import READERS, Layout
-from hardem_jax.cli.command import flags, peak_mib, run_command
+from experiments.benchmark.measure import machine, report, table
+from hardem_jax.cli.command import peak_mib, run_command
 from hardem_jax.data.examples import OpenQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.files import new_folder, write_json
+from hardem_jax.data.readers.nq_open import read_nq_open
 from hardem_jax.errors import InputError, require
 from hardem_jax.retrieval.config import Method, RetrieverConfig
 from hardem_jax.retrieval.recall import RecallCounts
@@ -35,6 +32,10 @@ from hardem_jax.retrieval.store import PassageStore
 
 WIKIPEDIA = 21_015_324
 METHODS: tuple[Method, ...] = ("combined", "articles", "bm25")
+RANKS = (1, 5, 20, 80)
+PASSAGES = RetrieverConfig().passages
+# Questions, about, that are asked of each size.
+SAMPLE = 500
 # Figures that a straight line is put through: name in the file, unit, name in the table.
 FITTED = {
     "build_cpu_s": "CPU s to build",
@@ -51,90 +52,65 @@ class Retrieval:
 
     Attributes:
         passages: passage file, see ``experiments.retrieve``.
-        questions: files of questions, taken together.
-        layout: of `questions`.
+        questions: files of questions in NQ-open's layout, taken together.
         parts: sizes to measure, as shares of the passages; the largest must be 1.
-        retriever: articles and passages; every method is measured.
-        ranks: of recall.
-        sample: questions, about, that are asked of the smaller sizes.
         out: write the figures here, as JSON.
     """
 
     passages: Path
     questions: tuple[Path, ...]
-    layout: Layout = "nq_open"
     parts: tuple[float, ...] = (0.125, 0.25, 0.5, 1.0)
-    retriever: RetrieverConfig = RetrieverConfig()
-    ranks: tuple[int, ...] = (1, 5, 20, 80)
-    sample: int = 500
     out: Path | None = None
 
     def __post_init__(self) -> None:
         require(self, "parts", above=0, at_most=1)
-        require(self, "ranks", at_least=1, at_most=self.retriever.passages)
-        require(self, "sample", at_least=1)
         if 1 not in self.parts:
             raise InputError(f"parts: expected shares up to 1.0, found {self.parts}")
 
     def run(self) -> None:
         about, skips = machine(), ExclusionCounts()
-        questions = read_questions(self.questions, self.layout, skips)
+        questions = [q for file in self.questions for q in read_nq_open(file, skips=skips)]
+        if not questions:
+            raise InputError(f"--questions: expected questions, found none to use ({skips})")
         with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
-            content = self._measure(Path(name), questions)
-        content |= {"flags": flags(self), "machine": about, "warnings": skips.warnings_as_dict()}
-        about["load_average_after"] = list(os.getloadavg())
-        if self.out is not None:
-            write_json(self.out, content)
-        show(content, skips)
+            content = self._measure(Path(name) / "index", questions)
+        content |= {"questions": len(questions), "warnings": skips.warnings_as_dict()}
+        full, plain = content["sizes"][-1], content["plain_bm25s"]
+        lines = [
+            f"{method}: indices and {len(questions)} questions in "
+            f"{full['build_s'] + found['seconds']:.1f} s, plain bm25s in "
+            f"{plain['build_s'] + plain['seconds']:.1f} s"
+            for method, found in content["methods"].items()
+        ]
+        tables = recall_table(content), size_table(content)
+        report(self, about, content, str(skips), *tables, *lines)
 
-    def _measure(self, folder: Path, questions: list[OpenQuestion]) -> dict[str, Any]:
-        index = folder / "index"
+    def _measure(self, index: Path, questions: list[OpenQuestion]) -> dict[str, Any]:
+        few = questions[:: max(1, len(questions) // SAMPLE)]
+
+        def measured(limit: int | None) -> dict[str, Any]:
+            """One size: the index, and a sample of the questions."""
+            built = apart(build, self.passages, index, limit)
+            found = apart(ask, index, "combined", few, ())
+            milliseconds = 1000 * found["cpu_s"] / len(few)
+            asked = {"question_cpu_ms": milliseconds, "question_mib": found["peak_mib"]}
+            return built | asked
+
         # The full size first: how many passages there are is not known before.
-        built = apart(build, self.passages, index, None)
-        few = questions[:: max(1, len(questions) // max(self.sample, 1))]
-        full = {"passages": built["passages"], **built, **self._ask(index, few)}
-        methods = {
-            method: apart(
-                ask,
-                index,
-                dataclasses.replace(self.retriever, method=method),
-                questions,
-                self.ranks,
-            )
-            for method in METHODS
-        }
-        plain = apart(ask_plain, index, questions, self.retriever.passages, self.ranks)
-        sizes = [full]
+        sizes = [measured(None)]
+        methods = {method: apart(ask, index, method, questions, RANKS) for method in METHODS}
+        plain = apart(ask_plain, index, questions)
         for part in sorted(set(self.parts) - {1.0}, reverse=True):
-            limit = max(1, round(part * full["passages"]))
-            smaller = apart(build, self.passages, index, limit)
-            sizes.append({**smaller, **self._ask(index, few)})
+            sizes.append(measured(max(1, round(part * sizes[0]["passages"]))))
         sizes.reverse()
         fits = {name: line([(size["passages"], size[name]) for size in sizes]) for name in FITTED}
         return {
-            "questions": len(questions),
             "sampled": len(few),
             "sizes": sizes,
             "methods": methods,
             "plain_bm25s": plain,
             "fits": fits,
         }
-
-    def _ask(self, index: Path, questions: list[OpenQuestion]) -> dict[str, float]:
-        config = dataclasses.replace(self.retriever, method="combined")
-        found = apart(ask, index, config, questions, ())
-        milliseconds = 1000 * found["cpu_s"] / len(questions)
-        return {"question_cpu_ms": milliseconds, "question_mib": found["peak_mib"]}
-
-
-def read_questions(
-    files: Sequence[Path], layout: Layout, skips: ExclusionCounts
-) -> list[OpenQuestion]:
-    """The questions of some files."""
-    questions = [question for file in files for question in READERS[layout](file, skips=skips)]
-    if not questions:
-        raise InputError(f"--questions: expected questions, found none to use ({skips})")
-    return questions
 
 
 def apart(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
@@ -145,37 +121,25 @@ def apart(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str,
 
 
 def build(source: Path, folder: Path, limit: int | None) -> dict[str, Any]:
-    """Store and both indices: seconds of each, memory and size on disk."""
-    from hardem_jax.retrieval.articles import build_article_index
-    from hardem_jax.retrieval.passages import build_passage_index
-    from hardem_jax.retrieval.retrieve import FORMAT
-    from hardem_jax.retrieval.store import build_store
+    """Store and both indices: seconds, memory and size on disk."""
+    from hardem_jax.retrieval.retrieve import build_indices
 
     begin, cpu = time.perf_counter(), time.process_time()
-    with new_folder(folder, format=FORMAT, replace=True) as new:
-        store = build_store(source, new / "store", skips=ExclusionCounts(), limit=limit)
-        stored = time.perf_counter()
-        build_article_index(store, new / "articles")
-        by_article = time.perf_counter()
-        build_passage_index(store, new / "bm25")
-        end = time.perf_counter()
-        write_json(new / "meta.json", {"format": FORMAT, "content": store.content})
+    store = build_indices(source, folder, skips=ExclusionCounts(), limit=limit, replace=True)
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     files = [file for file in folder.rglob("*") if file.is_file()]
     return {
         "passages": len(store),
         "articles": store.num_articles,
-        "store_s": stored - begin,
-        "articles_s": by_article - stored,
-        "bm25_s": end - by_article,
-        "build_s": end - begin,
-        "build_cpu_s": time.process_time() - cpu,
+        "build_s": seconds,
+        "build_cpu_s": cpu,
         "build_mib": peak_mib(),
         "disk_mib": sum(file.stat().st_size for file in files) / 2**20,
     }
 
 
 def ask(
-    folder: Path, config: RetrieverConfig, questions: list[OpenQuestion], ranks: Sequence[int]
+    folder: Path, method: Method, questions: list[OpenQuestion], ranks: Sequence[int]
 ) -> dict[str, Any]:
     """Seconds, memory and recall of a retriever.
 
@@ -184,7 +148,7 @@ def ask(
     from hardem_jax.retrieval.retrieve import Retriever
 
     begin = time.perf_counter()
-    retriever = Retriever(folder, config)
+    retriever = Retriever(folder, RetrieverConfig(method=method))
     cpu = time.process_time()
     found = list(retriever(questions))
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
@@ -194,9 +158,7 @@ def ask(
     return {"seconds": seconds, "cpu_s": cpu, "peak_mib": peak, "recall": recall}
 
 
-def ask_plain(
-    folder: Path, questions: list[OpenQuestion], k: int, ranks: Sequence[int]
-) -> dict[str, Any]:
+def ask_plain(folder: Path, questions: list[OpenQuestion]) -> dict[str, Any]:
     """bm25s with its own tokenizer, stop words and parameters, over title and text."""
     import bm25s
 
@@ -208,10 +170,10 @@ def ask_plain(
     built = time.perf_counter()
     asked = bm25s.tokenize([question.question for question in questions], show_progress=False)
     options: dict[str, Any] = {"backend_selection": "numpy", "show_progress": False}
-    ranked = list(index.retrieve(asked, k=min(k, len(store)), **options)[0])
+    ranked = list(index.retrieve(asked, k=min(PASSAGES, len(store)), **options)[0])
     end = time.perf_counter()
     peak = peak_mib()
-    recall = recall_of(store, questions, ranked, ranks)
+    recall = recall_of(store, questions, ranked, RANKS)
     return {"build_s": built - begin, "seconds": end - built, "peak_mib": peak, "recall": recall}
 
 
@@ -244,57 +206,43 @@ def line(points: Sequence[tuple[float, float]]) -> dict[str, float]:
         slope, start = float(y[0] / x[0]), 0.0
     else:
         slope, start = np.polyfit(x, y, 1).tolist()
-    worst = float(np.max(np.abs(start + slope * x - y)))
     return {
         "fixed": start,
         "per_passage": slope,
-        "largest_residual": worst,
+        "largest_residual": float(np.max(np.abs(start + slope * x - y))),
         "wikipedia": start + slope * WIKIPEDIA,
     }
 
 
-def show(content: dict[str, Any], skips: ExclusionCounts) -> None:
-    """Two tables and the machine."""
-    console = wide_console()
-    console.print(skips, highlight=False, markup=False)
-    console.print(recall_table(content))
-    console.print(size_table(content))
-    full, plain = content["sizes"][-1], content["plain_bm25s"]
-    for method, found in content["methods"].items():
-        console.print(
-            f"{method}: indices and {content['questions']} questions in "
-            f"{full['build_s'] + found['seconds']:.1f} s, plain bm25s in "
-            f"{plain['build_s'] + plain['seconds']:.1f} s",
-            highlight=False,
-        )
-    console.print(machine_line(content["machine"]), highlight=False)
-
-
-def recall_table(content: dict[str, Any]) -> Table:
+def recall_table(content: dict[str, Any]) -> Any:
     """A row for each method, and for bm25s by itself."""
-    table = Table(title=f"{content['questions']} questions")
-    ranks = list(content["plain_bm25s"]["recall"])
-    for name in ("retriever", *(f"recall@{n} %" for n in ranks), "s", "questions/s", "MiB"):
-        table.add_column(name, justify="left" if name == "retriever" else "right")
+    rows = []
     for name, found in {**content["methods"], "bm25s, defaults": content["plain_bm25s"]}.items():
-        shares = (f"{100 * found['recall'][n]:.1f}" for n in ranks)
+        shares = {f"recall@{n} %": f"{100 * share:.1f}" for n, share in found["recall"].items()}
         speed = f"{content['questions'] / found['seconds']:.0f}"
-        table.add_row(name, *shares, f"{found['seconds']:.1f}", speed, f"{found['peak_mib']:.0f}")
-    return table
+        rows.append(
+            {"retriever": name, **shares}
+            | {"s": f"{found['seconds']:.1f}", "questions/s": speed}
+            | {"MiB": f"{found['peak_mib']:.0f}"}
+        )
+    return table(f"{content['questions']} questions", rows)
 
 
-def size_table(content: dict[str, Any]) -> Table:
-    """A row for each size, and one for all of Wikipedia by the fitted lines."""
-    table = Table(title="by number of passages")
-    for name in ("passages", *FITTED.values()):
-        table.add_column(name, justify="right")
-    for size in content["sizes"]:
-        table.add_row(str(size["passages"]), *(f"{size[name]:.1f}" for name in FITTED))
-    table.add_section()
-    fits = [content["fits"][name] for name in FITTED]
-    table.add_row("per 1000", *(f"{1000 * fit['per_passage']:.3f}" for fit in fits))
-    table.add_row(f"{WIKIPEDIA}, by the line", *(f"{fit['wikipedia']:.0f}" for fit in fits))
-    return table
+def size_table(content: dict[str, Any]) -> Any:
+    """A row for each size, and what the fitted lines say."""
+    rows = [
+        {"passages": str(size["passages"])}
+        | {title: f"{size[name]:.1f}" for name, title in FITTED.items()}
+        for size in content["sizes"]
+    ]
+    for title, figure, scale, digits in (
+        ("fixed", "fixed", 1, 2),
+        ("per 1000", "per_passage", 1000, 3),
+        (f"{WIKIPEDIA}, by the line", "wikipedia", 1, 0),
+    ):
+        fits = {FITTED[n]: f"{scale * f[figure]:.{digits}f}" for n, f in content["fits"].items()}
+        rows.append({"passages": title, **fits})
+    return table("by number of passages", rows)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

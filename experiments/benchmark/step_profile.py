@@ -10,18 +10,14 @@ import gzip
 import json
 import re
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from rich.table import Table
-
-from experiments.benchmark.measure import machine, machine_line, wide_console
-from experiments.benchmark.steps.setting import MIN_TOKENS, Setting, sizes_of
-from hardem_jax.cli.command import flags, run_command
-from hardem_jax.data.files import write_json
+from experiments.benchmark.measure import machine, report, table, timed
+from experiments.benchmark.setting import Setting
+from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 
 _INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = (?:\(.*?\)|\S+) ([\w-]+)\(")
@@ -31,83 +27,61 @@ _CONTAINERS = {"while", "call", "conditional"}
 
 
 @dataclasses.dataclass(frozen=True)
-class StepProfile:
+class StepProfile(Setting):
     """Profile the training step of hard EM.
 
     Attributes:
-        task: "spans" of a reader, "equations" of a tagger, "queries" of SQLova.
-        preset: size of the encoder; "tiny" only to see that everything runs.
-        layers: of the encoder; None for the preset's number.
-        rows: of the batch.
-        tokens: T.
-        solutions: Z.
-        dropout: rate, of hidden units and of attention.
-        attention_dropout: of attention, if it has a rate of its own.
-        dtype: of the computation in the encoder.
-        device: "cpu" or "gpu".
         steps: training steps that are profiled.
-        top: rows of the table of instructions.
-        out: write the figures here, as JSON.
     """
 
-    task: Literal["spans", "equations", "queries"] = "spans"
-    preset: Literal["tiny", "minilm", "bert-base", "bert-large"] = "minilm"
-    layers: int | None = None
-    rows: int = 16
-    tokens: int = 128
-    solutions: int = 32
-    dropout: float = 0.1
-    attention_dropout: float | None = None
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    device: Literal["cpu", "gpu"] = "cpu"
     steps: int = 3
-    top: int = 10
-    out: Path | None = None
 
     def __post_init__(self) -> None:
-        require(self, "layers", "solutions", "steps", "top", at_least=1)
-        require(self, "rows", at_least=2)
-        require(self, "tokens", at_least=MIN_TOKENS)
-        require(self, "dropout", "attention_dropout", at_least=0, below=1)
+        super().__post_init__()
+        require(self, "steps", at_least=1)
 
     def run(self) -> None:
         import jax  # for which help does not have to wait
 
-        from experiments.benchmark.steps.ours import TaskStep, write_weights
+        from experiments.benchmark.jax_steps import TrainingStep
 
-        setting = Setting(
-            *(sizes_of(self.preset, self.layers), self.rows, self.tokens, self.solutions),
-            dropout=self.dropout,
-            attention_dropout=self.attention_dropout,
-            dtype=self.dtype,
-            device=self.device,
-            task=self.task,
-        )
         about = machine()
+        step = TrainingStep(self)
+        origins = instructions(step.program())
+        step.run(2)
         with tempfile.TemporaryDirectory(prefix="profile-") as folder:
-            write_weights(setting, Path(folder))
-            step = TaskStep(setting, Path(folder))
-            origins = instructions(step.program())
-            step.run(2)
-            began = time.perf_counter()
             with jax.profiler.trace(folder):
-                step.run(self.steps)
-            seconds = (time.perf_counter() - began) / self.steps
-            times = instruction_times(Path(folder))
-        about["load_average_after"] = machine()["load_average"]
-        times = {name: total / self.steps for name, total in times.items() if name in origins}
+                seconds = timed(step.run, self.steps)["wall_s"]
+            [trace] = Path(folder).rglob("*.trace.json.gz")
+            with gzip.open(trace, "rt") as file:
+                events = json.load(file)["traceEvents"]
+        times = {n: ms / self.steps for n, ms in event_times(events).items() if n in origins}
         if not times:
             raise InputError("the profiler reported no instruction of the step")
-        results = {"step_ms": 1000 * seconds, "instructions_ms": times, "groups": []}
-        for (where, operation), (ms, count) in grouped(times, origins).items():
-            group = {"pass": where, "operation": operation, "ms": ms, "instructions": count}
-            results["groups"].append(group)
-        if self.out is not None:
-            write_json(self.out, {"flags": flags(self), "machine": about, "results": results})
-        console = wide_console()
-        console.print(_group_table(results), _instruction_table(times, origins, self.top))
-        console.print(f"{results['step_ms']:.0f} ms a step with the profiler", highlight=False)
-        console.print(machine_line(about), highlight=False, markup=False)
+        groups = [
+            {"pass": where, "operation": operation, "ms": ms, "instructions": count}
+            for (where, operation), (ms, count) in grouped(times, origins).items()
+        ]
+        total = sum(times.values())
+        rows = [
+            {
+                "pass": group["pass"],
+                "operation": group["operation"],
+                "ms a step": f"{group['ms']:.1f}",
+                "%": f"{100 * group['ms'] / total:.1f}",
+                "instructions": str(group["instructions"]),
+            }
+            for group in groups
+            if group["ms"] >= total / 100
+        ]
+        results = {"step_ms": 1000 * seconds, "instructions_ms": times, "groups": groups}
+        report(
+            self,
+            about,
+            {"results": results},
+            table("Time of a training step by pass and operation, above 1 %", rows, left=2),
+            f"{results['step_ms']:.0f} ms a step with the profiler",
+        )
 
 
 def instructions(hlo: str) -> dict[str, tuple[str, str]]:
@@ -119,23 +93,14 @@ def instructions(hlo: str) -> dict[str, tuple[str, str]]:
     """
     found = {}
     for line in hlo.splitlines():
-        if match := _INSTRUCTION.match(line):
+        if (match := _INSTRUCTION.match(line)) and match[2] not in _CONTAINERS:
             origin = _OP_NAME.search(line)
             found[match[1]] = match[2], origin[1] if origin else ""
-    return {name: both for name, both in found.items() if both[0] not in _CONTAINERS}
-
-
-def instruction_times(folder: Path) -> dict[str, float]:
-    """Name of an instruction -> milliseconds in all, from the newest trace in a folder."""
-    traces = sorted(folder.rglob("*.trace.json.gz"), key=lambda path: path.stat().st_mtime)
-    if not traces:
-        raise InputError(f"{folder}: the profiler wrote no trace")
-    with gzip.open(traces[-1], "rt") as file:
-        return event_times(json.load(file)["traceEvents"])
+    return found
 
 
 def event_times(events: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The same from the events of a trace: those of devices, if there are any, else of the host."""
+    """Instruction -> milliseconds, from a trace: of devices, if it has any, else of the host."""
     events = list(events)
     devices = {
         event["pid"]
@@ -166,33 +131,6 @@ def grouped(
         total, count = groups[group]
         groups[group] = total + ms, count + 1
     return dict(sorted(groups.items(), key=lambda item: -item[1][0]))
-
-
-def _group_table(results: Mapping[str, Any]) -> Table:
-    total = sum(group["ms"] for group in results["groups"])
-    drawn = Table(title="Time of a training step by pass and operation, above 1 %")
-    for name in ("pass", "operation"):
-        drawn.add_column(name)
-    for name in ("ms a step", "%", "instructions"):
-        drawn.add_column(name, justify="right")
-    for group in results["groups"]:
-        share = 100 * group["ms"] / total
-        if share >= 1:
-            figures = f"{group['ms']:.1f}", f"{share:.1f}", str(group["instructions"])
-            drawn.add_row(group["pass"], group["operation"], *figures)
-    return drawn
-
-
-def _instruction_table(
-    times: Mapping[str, float], origins: Mapping[str, tuple[str, str]], top: int
-) -> Table:
-    drawn = Table(title="The longest instructions")
-    for name in ("instruction", "operation"):
-        drawn.add_column(name)
-    drawn.add_column("ms a step", justify="right")
-    for name in sorted(times, key=lambda name: -times[name])[:top]:
-        drawn.add_row(name, origins[name][1], f"{times[name]:.2f}")
-    return drawn
 
 
 def main(argv: Sequence[str] | None = None) -> None:

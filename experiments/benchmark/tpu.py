@@ -6,34 +6,35 @@ every collective with its bytes. Weights and batches are shapes only, so that a 
 step of a thousand chips.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rich.progress import track
-from rich.table import Table
 
-from experiments.benchmark.measure import wide_console
+from experiments.benchmark.measure import table, wide_console
+from experiments.benchmark.setting import Preset, Setting
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json
-from hardem_jax.errors import require
+from hardem_jax.errors import InputError, require
 from hardem_jax.models.config import Implementation, Remat
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
 
 Task = Literal["spans", "equations", "queries", "naqanet"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Chip:
-    """A generation of TPUs.
-
-    Attributes:
-        memory_gib: HBM of a chip.
-        bf16_tflops: peak of its matrix units, 10^12 operations a second.
-        ici_gbytes: bandwidth of its links to other chips, all together, 10^9 bytes a second.
-    """
+class Chip(NamedTuple):
+    """A generation of TPUs: GiB of HBM, 10^12 operations a second, 10^9 bytes a second of links."""
 
     memory_gib: float
     bf16_tflops: float
@@ -68,7 +69,7 @@ class Tpu:
 
     topologies: tuple[str, ...] = ("v5e:2x2", "v5e:16x16", "v5p:2x2x1", "v5p:4x8x8")
     tasks: tuple[Task, ...] = ("spans", "equations", "queries", "naqanet")
-    preset: Literal["tiny", "minilm", "bert-base", "bert-large"] = "bert-base"
+    preset: Preset = "bert-base"
     layers: int | None = None
     rows: int = 32
     tokens: int = 300
@@ -82,68 +83,209 @@ class Tpu:
     out: Path | None = None
 
     def __post_init__(self) -> None:
-        require(self, "rows", "tokens", "solutions", at_least=2)
-        require(self, "layers", "accumulate", "fsdp", at_least=1)
-        require(self, "attention_dropout", at_least=0, below=1)
+        require(self, "accumulate", "fsdp", at_least=1)
+        self._setting("spans")
+
+    def _setting(self, task: Task) -> Setting:
+        shared = ("preset", "layers", "rows", "tokens", "solutions", "dtype", "attention_dropout")
+        return Setting(task=task, **{name: getattr(self, name) for name in shared})
 
     def run(self) -> None:
-        from experiments.benchmark.steps.tpu import compiled_step, slice_mesh  # imports jax
-
         meshes = {name: slice_mesh(name, self.fsdp) for name in self.topologies}
         programs = list(itertools.product(self.tasks, meshes, self.attention, self.remat))
         results = []
         for task, name, attention, remat in track(programs, "compiling", transient=True):
+            began = time.perf_counter()
+            compiled, parameters = compiled_step(
+                self._setting(task), meshes[name], self.accumulate, attention=attention, remat=remat
+            )
+            figures = {"parameters": parameters, "compile_s": time.perf_counter() - began}
             program = {"task": task, "topology": name, "attention": attention, "remat": remat}
-            figures = compiled_step(self, task, meshes[name], attention, remat)
-            results.append(program | figures)
+            results.append(program | figures | describe(compiled))
             if self.out is not None:  # after each: a program takes minutes
                 write_json(self.out, {"flags": flags(self), "results": results})
-        wide_console().print(table(results))
+        wide_console().print(table("One chip's training step", list(map(row, results)), left=4))
 
 
-def table(results: Sequence[dict[str, Any]]) -> Table:
-    """A row for each task and slice."""
-    drawn = Table(title="One chip's training step")
-    for name in ("task", "slice", "attention", "remat"):
-        drawn.add_column(name)
-    for name in (
-        "chips",
-        "GiB of HBM",
-        "TFLOP",
-        "kernels",
-        "collectives: arrays (MiB)",
-        "ms at peak",
-        "ms of links",
-    ):
-        drawn.add_column(name, justify="right")
-    for result in results:
-        generation, _, shape = result["topology"].partition(":")
-        chip, chips = CHIPS[generation], math.prod(map(int, shape.split("x")))
-        moved = ", ".join(
-            f"{entry['arrays']} {kind} ({entry['mib']:.1f})"
-            for kind, entry in sorted(result["collectives"].items())
+def slice_mesh(name: str, fsdp: int) -> Mesh:
+    """A mesh as training has it over a slice that need not exist.
+
+    Args:
+        name: such as ``v5e:2x2``.
+        fsdp: see `Tpu`.
+
+    Raises:
+        InputError: libtpu is not installed or knows no such slice, or `fsdp` does not divide it.
+    """
+    if name.partition(":")[0] not in CHIPS:
+        raise InputError(f"--topologies: expected one of {', '.join(CHIPS)}:AxB, found {name!r}")
+    from jax.experimental import topologies
+
+    from hardem_jax.training.devices.mesh import mesh_over
+
+    # Compiling needs no machine of the cloud, whose metadata libtpu would otherwise look for, and
+    # holds no device that another process could want.
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+    try:
+        topology = topologies.get_topology_desc(platform="tpu", topology_name=name)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"{name}: cannot be compiled for (pip install 'jax[tpu]'): {reason}"
+        ) from error
+    return mesh_over(topology.devices, fsdp=fsdp)
+
+
+def compiled_step(setting: Setting, mesh: Mesh, accumulate: int, **options: Any) -> tuple[Any, int]:
+    """The compiled step of hard EM, and its number of parameters; nothing is computed.
+
+    Args:
+        setting: ``rows`` are those of one chip.
+        mesh: see `slice_mesh`.
+        accumulate: see `Tpu`.
+        **options: of `Bert`.
+    """
+    import jax
+    import jax.numpy as jnp
+    from flax import nnx
+
+    from experiments.benchmark.jax_steps import bert_config, uncompiled
+    from experiments.benchmark.tasks import TASKS
+    from hardem_jax.models.encoders.bert import Bert
+    from hardem_jax.objectives import HardEM
+    from hardem_jax.training.devices.fsdp import all_gather_params
+    from hardem_jax.training.devices.mesh import row_sharding, state_shardings
+    from hardem_jax.training.state import TrainState
+    from hardem_jax.training.step import compile_train_step
+
+    task, dtype = TASKS[setting.task], jnp.dtype(setting.dtype)
+    model = nnx.eval_shape(
+        lambda: task.model(Bert(bert_config(setting), rngs=nnx.Rngs(0), dtype=dtype, **options))
+    )
+    graphdef, params = nnx.split(model, nnx.Param)
+    loss_fn = all_gather_params(task.make_loss(graphdef, HardEM()), mesh)
+    step, optimizer = uncompiled(loss_fn, params, accumulate)
+
+    def init(params: Any) -> TrainState:
+        step = jnp.zeros((), jnp.int32)
+        return TrainState(step, params, optimizer.init(params), jax.random.key(0))
+
+    state = jax.eval_shape(init, params)
+    shardings = state_shardings(state, mesh)
+    placed = jax.tree.map(lambda x, where: x.update(sharding=where), state, shardings)
+    parts = () if accumulate == 1 else (accumulate,)
+    split = row_sharding(mesh, len(parts))
+    batch = {
+        name: jax.ShapeDtypeStruct(
+            (*parts, mesh.size * len(x), *x.shape[1:]), x.dtype, sharding=split
         )
-        called = ", ".join(f"{count} {name}" for name, count in result["kernels"].items())
-        # All bytes but the chip's own share go once around the ring, for a sum on all chips twice.
-        sent = sum(
-            entry["mib"] * 2**20 * (2 if kind.startswith("all-reduce") else 1)
-            for kind, entry in result["collectives"].items()
+        for name, x in task.batch(setting).items()
+    }
+    compiled = compile_train_step(step, mesh, shardings).lower(placed, batch).compile()
+    return compiled, sum(math.prod(x.shape) for x in jax.tree.leaves(params))
+
+
+def describe(compiled: Any) -> dict[str, Any]:
+    """Memory, operations and collectives of one chip's program.
+
+    Returns:
+        ``memory_gib`` (the most at a time), ``flops`` as XLA counts them (the body of a loop once,
+        which leaves out most of an LSTM, and nothing of a kernel), ``collectives`` and ``kernels``,
+        see the functions of these names.
+    """
+    from hardem_jax.models.ops.attention import kernels
+
+    memory = compiled.memory_analysis()
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    held += memory.temp_size_in_bytes - memory.alias_size_in_bytes
+    held += memory.generated_code_size_in_bytes
+    return {
+        "memory_gib": held / 2**30,
+        "flops": compiled.cost_analysis()["flops"],
+        "collectives": collectives(compiled.as_text()),
+        "kernels": kernels(compiled.as_text()),
+    }
+
+
+_COLLECTIVES = "all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute"
+# `%x = SHAPE all-reduce(...)`; of an asynchronous pair only the start is counted.
+_COLLECTIVE = re.compile(rf"= (\(.*?\)|\S+) ({_COLLECTIVES})(-start)?\(")
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
+# TPUs write one asynchronous collective into up to three fusions: begun, waited for, and beside
+# what is computed meanwhile.
+_ASYNCHRONOUS = re.compile(r"channel_id=(\d+).*chain_id=\"(\d+)\"")
+_LOOP_BODY = re.compile(r"\bbody=%?([\w.-]+)")
+_SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
+_BITS = re.compile(r"\d+")
+
+
+def collectives(hlo: str) -> dict[str, dict[str, float]]:
+    """Kind of collective and dtype -> how many arrays there are in a program, and their MiB.
+
+    Those in the body of a loop are counted once, under a name of their own.
+
+    Example:
+        >>> collectives("%r = (f32[256,1024]{1,0}, f32[4]{0}) all-reduce(%a, %b), to_apply=%add")
+        {'all-reduce f32': {'arrays': 2, 'mib': 1.0000152587890625}}
+    """
+    found: dict[str, dict[str, float]] = {}
+    seen, computation, bodies = set(), "", set(_LOOP_BODY.findall(hlo))
+    for line in hlo.splitlines():
+        if header := _COMPUTATION.match(line):
+            computation = header[1]
+        if not (collective := _COLLECTIVE.search(line)):
+            continue
+        shapes, kind, begun = collective.groups()
+        if pair := _ASYNCHRONOUS.search(line):
+            if (kind, *pair.groups()) in seen:
+                continue
+            seen.add((kind, *pair.groups()))
+        if computation.startswith("all-reduce-scatter"):  # how TPUs write it: a sum, then a slice
+            kind = "reduce-scatter"
+        arrays = _SHAPE.findall(shapes)
+        if begun and kind != "all-reduce":  # a tuple of operands, results and scalars of the device
+            arrays = [(dtype, dims) for dtype, dims in arrays if dims]
+            arrays = arrays[len(arrays) // 2 :]
+        for dtype, dims in arrays:
+            name = f"{kind} {dtype}" + (" in a loop" if computation in bodies else "")
+            entry = found.setdefault(name, {"arrays": 0, "mib": 0.0})
+            entry["arrays"] += 1
+            entry["mib"] += _num_bytes(dtype, dims) / 2**20
+    return found
+
+
+def _num_bytes(dtype: str, dims: str) -> float:
+    bits = _BITS.search(dtype)
+    return math.prod(int(d) for d in dims.split(",") if d) * (int(bits[0]) / 8 if bits else 1)
+
+
+def row(result: Mapping[str, Any]) -> dict[str, str]:
+    """A row of the table: one task on one slice."""
+    generation, _, shape = result["topology"].partition(":")
+    chip, chips = CHIPS[generation], math.prod(map(int, shape.split("x")))
+    entries = sorted(result["collectives"].items())
+    # All bytes but the chip's own share go once around the ring, for a sum on all chips twice.
+    sent = sum(
+        e["mib"] * 2**20 * (2 if kind.startswith("all-reduce") else 1) for kind, e in entries
+    )
+    links = (chips - 1) / chips * sent / (chip.ici_gbytes * 1e9)
+    return {
+        "task": result["task"],
+        "slice": result["topology"],
+        "attention": result["attention"],
+        "remat": result["remat"],
+        "chips": str(chips),
+        "GiB of HBM": f"{result['memory_gib']:.2f} of {chip.memory_gib:g}",
+        "TFLOP": f"{result['flops'] / 1e12:.2f}",
+        "kernels": ", ".join(f"{n} {name}" for name, n in result["kernels"].items()) or "none",
+        "collectives: arrays (MiB)": ", ".join(
+            f"{entry['arrays']} {kind} ({entry['mib']:.1f})" for kind, entry in entries
         )
-        links = (chips - 1) / chips * sent / (chip.ici_gbytes * 1e9)
-        drawn.add_row(
-            result["task"],
-            result["topology"],
-            result["attention"],
-            result["remat"],
-            str(chips),
-            f"{result['memory_gib']:.2f} of {chip.memory_gib:g}",
-            f"{result['flops'] / 1e12:.2f}",
-            called or "none",
-            moved or "none",
-            f"{result['flops'] / chip.bf16_tflops / 1e9:.1f}",
-            f"{1000 * links:.1f}",
-        )
-    return drawn
+        or "none",
+        "ms at peak": f"{result['flops'] / chip.bf16_tflops / 1e9:.1f}",
+        "ms of links": f"{1000 * links:.1f}",
+    }
 
 
 def main(argv: Sequence[str] | None = None) -> None:

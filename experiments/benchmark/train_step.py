@@ -7,12 +7,12 @@ rates and hyperparameters are the same; before anything is measured, losses and 
 two steps without dropout must agree.
 
 The variants take turns, each in a process of its own, for several rounds. Reported are medians
-over rounds and, round by round, the speed relative to the faster PyTorch variant. Beside the wall
-clock stands the CPU time of the process, all threads together: on a machine that others use too it
-is the steadier figure, because waiting for a turn costs none. An example is a row of the batch. The
-first step includes compilation; peak memory is of the device on a GPU, else of the whole process,
-the libraries' own code included. Utilisation is the share of what a large matrix product reaches on
-the same device, measured in the same rounds; `step_flops` says what is counted.
+over rounds and, round by round, the speed relative to the faster PyTorch variant. CPU time, of all
+threads together, is the steadier figure on a machine that others use too, because waiting costs
+none. An example is a row of the batch. The first step includes compilation; peak memory is of the
+device on a GPU, else of the whole process, the libraries' own code included. Utilisation is the
+share of what a large matrix product reaches on the same device, measured in the same rounds;
+`step_flops` says what is counted.
 
 "pytorch-released" is the eager PyTorch step with the loss of the paper's release, a cross-entropy
 of start and end for one candidate after another. "pytorch-unpadded", eager or compiled, computes
@@ -22,26 +22,27 @@ a GPU (which has no dropout) and SDPA text by text on a CPU; `--shortest` says h
 SQLova: what heads, losses and Z cost.
 """
 
+import contextlib
 import dataclasses
 import statistics
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.table import Table
-
+from experiments.benchmark import workers
 from experiments.benchmark.measure import (
-    Times,
+    by_measure,
     interleave,
-    machine_line,
-    measure_all,
+    machine,
     median_ratio,
     quartiles,
-    wide_console,
+    report,
+    table,
     with_quartiles,
 )
-from experiments.benchmark.steps.setting import MATRIX_SIZE, BenchmarkFlags, Setting, step_flops
-from experiments.benchmark.steps.worker import Worker, WorkerError, worker_pool
+from experiments.benchmark.setting import MATRIX_SIZE, Setting, StepFlags, step_flops
+from experiments.benchmark.workers import PRODUCT, Worker, WorkerError
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 
@@ -56,68 +57,94 @@ Variant = Literal[
     "equations",
     "queries",
 ]
-PRODUCT = "matrix product"
 VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
 # Largest difference between our and PyTorch's loss or gradient norm, relative where above 1.
-TOLERANCE = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}
+TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainStep(BenchmarkFlags):
+class TrainStep(StepFlags):
     """Measure complete training steps, ours and PyTorch's, in turns.
 
     Attributes:
+        tokens: T, one or several.
         solutions: Z of the rows that have mentions.
         variants: what to measure.
+        rounds: turns of every variant.
+        steps: training steps in a turn.
     """
 
+    tokens: tuple[int, ...] = (128, 300)
     solutions: int = 32
     variants: tuple[Variant, ...] = VARIANTS
+    rounds: int = 10
+    steps: int = 3
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, "solutions", at_least=1)
+        require(self, "rounds", "steps", at_least=1)
         if not self.variants or len(set(self.variants)) != len(self.variants):
             raise InputError(f"variants: expected distinct variants, found {self.variants}")
+        if not self._settings():
+            raise InputError("tokens: expected at least one length, found none")
+
+    def _settings(self) -> list[Setting]:
+        return [self.setting(tokens=tokens, solutions=self.solutions) for tokens in self.tokens]
 
     def run(self) -> None:
-        settings = self.settings(self.solutions)
-        content = measure_all(self, settings, self._measure)
-        console = wide_console()
-        console.print(table(content["results"]))
-        for line in notes(content):
-            console.print(line, highlight=False, markup=False)
+        from experiments.benchmark.jax_steps import write_weights  # imports jax
+
+        about, results = machine(), []
+        for setting in self._settings():
+            with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+                write_weights(setting, Path(folder))
+                results.append(self._measure(setting, Path(folder)))
+        title = "One complete training step, medians over rounds (quartiles)"
+        rows = [row(r["tokens"], *item) for r in results for item in r["variants"].items()]
+        drawn = table(title, rows, left=2)
+        report(self, about, {"results": results}, drawn, *self._notes(results))
 
     def _measure(self, setting: Setting, folder: Path) -> dict[str, Any]:
         """All variants at one length."""
         variants: dict[str, dict[str, Any]] = {}
-        turns: dict[str, tuple[Worker, int]] = {}
+        turns: dict[str, Worker] = {}
         libraries: dict[str, Any] = {}
-        with worker_pool(folder, device=self.device, threads=self.threads) as new_worker:
+        with contextlib.ExitStack() as stack:
+
+            def new_worker() -> Worker:
+                worker = Worker(folder)
+                stack.callback(worker.close)
+                return worker
+
             for variant in self.variants:
                 worker = new_worker()
                 try:
-                    check = worker.check(variant, setting)
-                    first_step = worker.build(variant, variant, setting)
-                    libraries |= worker.ask("describe")
+                    checked = worker(workers.check, variant, setting, folder)
+                    seconds = worker(workers.build, variant, setting, folder)
+                    libraries |= worker(workers.libraries, setting.device)
                 except WorkerError as error:
-                    variants[variant] = {"error": str(error), "traceback": error.traceback}
+                    variants[variant] = {"error": error.message, "traceback": error.traceback}
                 else:
-                    variants[variant] = {"without_dropout": check, "first_step_s": first_step}
-                    turns[variant] = worker, self.steps
+                    variants[variant] = {"without_dropout": checked, "first_step_s": seconds}
+                    turns[variant] = worker
             if not turns:
-                said = "; ".join(f"{name}: {row['error']}" for name, row in variants.items())
+                said = "; ".join(f"{name}: {found['error']}" for name, found in variants.items())
                 raise InputError(f"nothing could be measured: {said}")
             check_agreement({name: variants[name]["without_dropout"] for name in turns}, setting)
-            # Beside our step; on a GPU on its own, for its matrices are not memory of the step.
-            beside = "ours" in turns and self.device == "cpu"
-            product = turns["ours"][0] if beside else new_worker()
-            product.build(PRODUCT, PRODUCT, setting)
-            turns[PRODUCT] = product, self.steps
-            times = interleave(turns, rounds=self.rounds, label=f"T={setting.tokens}")
-        peak = 2 * MATRIX_SIZE[setting.device] ** 3 / min(times.pop(PRODUCT).wall_s)
-        for variant in times:
-            variants[variant] |= summarize(variant, times, setting, peak)
+            # With our step; on a GPU on its own, for its matrices are not memory of the step.
+            shared = "ours" in turns and self.device == "cpu"
+            turns[PRODUCT] = turns["ours"] if shared else new_worker()
+            turns[PRODUCT](workers.build, PRODUCT, setting, folder)
+            runs = {
+                name: lambda _, name=name, worker=worker: worker(
+                    workers.run, name, self.steps, setting.device
+                )
+                for name, worker in turns.items()
+            }
+            times = interleave(runs, self.rounds, f"T={setting.tokens}")
+        measured = {name: by_measure(rounds) for name, rounds in times.items()}
+        peak = 2 * MATRIX_SIZE[setting.device] ** 3 / min(measured.pop(PRODUCT)["wall_s"])
+        for variant in measured:
+            variants[variant] |= summarize(variant, measured, setting, peak)
         return {
             "tokens": setting.tokens,
             "libraries": libraries,
@@ -125,96 +152,79 @@ class TrainStep(BenchmarkFlags):
             "variants": variants,
         }
 
+    def _notes(self, results: Sequence[dict[str, Any]]) -> list[str]:
+        """What must be known to read the table."""
+        libraries = {k: v for result in results for k, v in result["libraries"].items()}
+        lines = [
+            f"{self.preset}, {self.dtype}, {self.rows} rows, |Z| = {self.solutions}, dropout "
+            f"{self.dropout}; " + ", ".join(f"{name} {v}" for name, v in libraries.items())
+        ]
+        for result in results:
+            peak = result["matrix_product_flops_per_s"] / 1e12
+            lines.append(f"T={result['tokens']}: a large matrix product reaches {peak:.3f} TFLOP/s")
+            for variant, found in result["variants"].items():
+                said = f"failed, {found.get('error')}"
+                if "error" not in found:
+                    losses = " ".join(f"{loss:.6f}" for loss in found["without_dropout"]["loss"])
+                    said = f"losses of the first steps without dropout {losses}"
+                lines.append(f"T={result['tokens']}, {variant}: {said}")
+        return lines
+
 
 def summarize(
-    variant: str, times: dict[str, Times], setting: Setting, peak: float
+    variant: str, measured: Mapping[str, Mapping[str, list[Any]]], setting: Setting, peak: float
 ) -> dict[str, Any]:
     """The figures of one variant.
 
     Args:
         variant: which.
-        times: of all variants.
+        measured: ``wall_s``, ``cpu_s`` and ``peak_mib`` of every round, of all variants.
         setting: of the step.
         peak: operations per second of a large matrix product.
 
     Returns:
-        Quartiles of seconds per step; examples and tokens per second and utilisation, from the
-        median; and the speed relative to the fastest PyTorch variant, within rounds (None without
-        one).
+        Quartiles of seconds per step; examples per second and utilisation, from the median; and
+        the speed relative to the fastest PyTorch variant, within rounds (None without one).
     """
-    own = times[variant]
-    result: dict[str, Any] = {"rounds": dataclasses.asdict(own), "peak_mib": own.peak_mib}
-    seconds = statistics.median(own.wall_s)
-    result["examples_per_s"] = setting.rows / seconds
-    result["tokens_per_s"] = setting.rows * setting.tokens / seconds
-    flops = step_flops(setting.sizes, setting.rows, setting.tokens)
-    result["utilisation"] = flops / seconds / peak
+    own = measured[variant]
+    seconds = statistics.median(own["wall_s"])
+    result: dict[str, Any] = {
+        "rounds": own,
+        "peak_mib": own["peak_mib"][-1],
+        "examples_per_s": setting.rows / seconds,
+        "utilisation": step_flops(setting) / seconds / peak,
+    }
     for measure in ("wall_s", "cpu_s"):
-        theirs = [getattr(t, measure) for name, t in times.items() if name.startswith("pytorch")]
+        theirs = [t[measure] for name, t in measured.items() if name.startswith("pytorch")]
         fastest = min(theirs, key=statistics.median, default=None)
-        mine = getattr(own, measure)
-        result[measure] = quartiles(mine)
-        result[f"speed_{measure}"] = None if fastest is None else median_ratio(fastest, mine)
+        result[measure] = quartiles(own[measure])
+        result[f"speed_{measure}"] = (
+            None if fastest is None else median_ratio(fastest, own[measure])
+        )
     return result
 
 
-def table(results: Sequence[dict[str, Any]]) -> Table:
-    """Medians, with quartiles where there is room for them."""
-    result = Table(title="One complete training step, medians over rounds (quartiles)")
-    for name in ("T", "variant"):
-        result.add_column(name)
-    for name in (
-        *("examples/s", "tokens/s", "utilisation,\n%"),
-        *("ms per step", "speed relative to\nfaster PyTorch", "CPU ms\nper step"),
-        *("the same,\nCPU time", "first\nstep, s", "peak\nMiB"),
-    ):
-        result.add_column(name, justify="right")
-    for measured in results:
-        for variant, row in measured["variants"].items():
-            head = (str(measured["tokens"]), variant)
-            if "error" in row:
-                result.add_row(*head, "failed")
-                continue
-            result.add_row(
-                *head,
-                f"{row['examples_per_s']:.1f}",
-                f"{row['tokens_per_s']:,.0f}",
-                f"{100 * row['utilisation']:.0f}",
-                with_quartiles(row["wall_s"], factor=1000, digits=0),
-                with_quartiles(row["speed_wall_s"], factor=1, digits=2),
-                f"{1000 * row['cpu_s']['median']:.0f}",
-                with_quartiles(row["speed_cpu_s"], factor=1, digits=2),
-                f"{row['first_step_s']:.1f}",
-                "?" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}",
-            )
-        result.add_section()
-    return result
+def row(tokens: int, variant: str, found: Mapping[str, Any]) -> dict[str, str]:
+    """A row of the table: medians, with quartiles where there is room for them."""
+    head = {"T": str(tokens), "variant": variant}
+    if "error" in found:
+        return head | {"examples/s": "failed"}
+    peak_mib = found["peak_mib"]
+    return head | {
+        "examples/s": f"{found['examples_per_s']:.1f}",
+        "ms per step": with_quartiles(found["wall_s"], factor=1000, digits=0),
+        "speed relative to\nfaster PyTorch": with_quartiles(
+            found["speed_wall_s"], factor=1, digits=2
+        ),
+        "CPU ms\nper step": f"{1000 * found['cpu_s']['median']:.0f}",
+        "the same,\nCPU time": with_quartiles(found["speed_cpu_s"], factor=1, digits=2),
+        "utilisation,\n%": f"{100 * found['utilisation']:.0f}",
+        "first\nstep, s": f"{found['first_step_s']:.1f}",
+        "peak\nMiB": "?" if peak_mib is None else f"{peak_mib:.0f}",
+    }
 
 
-def notes(content: dict[str, Any]) -> list[str]:
-    """What must be known to read the table."""
-    flags_used = content["flags"]
-    libraries = {k: v for result in content["results"] for k, v in result["libraries"].items()}
-    lines = [
-        machine_line(content["machine"]),
-        f"{flags_used['preset']}, {flags_used['dtype']}, {flags_used['rows']} rows, "
-        f"|Z| = {flags_used['solutions']}, dropout {flags_used['dropout']}; "
-        + ", ".join(f"{name} {version}" for name, version in libraries.items()),
-    ]
-    for result in content["results"]:
-        peak = result["matrix_product_flops_per_s"] / 1e12
-        lines.append(f"T={result['tokens']}: a large matrix product reaches {peak:.3f} TFLOP/s")
-        for variant, row in result["variants"].items():
-            said = f"T={result['tokens']}, {variant}: "
-            if "error" in row:
-                lines.append(f"{said}failed, {row['error']}")
-            else:
-                losses = " ".join(f"{loss:.6f}" for loss in row["without_dropout"]["loss"])
-                lines.append(f"{said}losses of the first steps without dropout {losses}")
-    return lines
-
-
-def check_agreement(checks: dict[str, dict[str, list[float]]], setting: Setting) -> None:
+def check_agreement(checks: Mapping[str, Mapping[str, list[float]]], setting: Setting) -> None:
     """Both must compute the same thing, or comparing their speed means nothing.
 
     Args:
@@ -224,16 +234,16 @@ def check_agreement(checks: dict[str, dict[str, list[float]]], setting: Setting)
     Raises:
         RuntimeError: if one of PyTorch's differs from ours by more than `TOLERANCE`.
     """
-    kind = "tf32" if setting.tf32 and setting.dtype == "float32" else setting.dtype
+    tolerance = TOLERANCE[setting.dtype]
     for variant, theirs in checks.items():
         if not variant.startswith("pytorch"):
             continue
         for measure, values in checks.get("ours", {}).items():
             for mine, other in zip(values, theirs[measure], strict=True):
-                if not abs(mine - other) <= TOLERANCE[kind] * max(1.0, abs(mine)):
+                if not abs(mine - other) <= tolerance * max(1.0, abs(mine)):
                     raise RuntimeError(
                         f"T={setting.tokens}: {measure} of ours is {mine}, of {variant} {other}; "
-                        f"expected a difference of at most {TOLERANCE[kind]}"
+                        f"expected a difference of at most {tolerance}"
                     )
 
 

@@ -1,4 +1,4 @@
-"""Speed and size of Z on DROP: ``python -m experiments.solution_sets.equations --help``.
+"""Size of Z on DROP: ``python -m experiments.solution_sets.equations --help``.
 
 The paper (Min et al., 2019) reports that its Z holds a solution for 93 % of the questions and
 8.2 of them in the mean, 3 in the median, but not which combinations of numbers it allows. Every
@@ -6,17 +6,14 @@ reading of it is a row here, next to the same figures for the whole development 
 """
 
 import dataclasses
-import os
 import statistics
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.progress import track
-from rich.table import Table
 
-from experiments.benchmark.measure import machine, machine_line, wide_console
+from experiments.benchmark.measure import table, wide_console
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -27,8 +24,6 @@ from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
 
-# Training questions of the whole data set, and those of them whose answer is a number.
-FULL_QUESTIONS, FULL_NUMERIC = 77_409, 46_973
 PAPER = (0.93, 8.2, 3)
 
 _ALL = EquationRules(special_pairs=True, lone_special=True)
@@ -75,7 +70,7 @@ VARIANTS = (
 
 @dataclasses.dataclass(frozen=True)
 class Equations:
-    """Measure how fast Z is enumerated, and how large it is.
+    """Count the equations in Z.
 
     Attributes:
         file: DROP files in the official layout, one or several.
@@ -92,38 +87,43 @@ class Equations:
 
     def run(self) -> None:
         skips = ExclusionCounts()
-        examples = [
-            example
-            for file in self.file
-            for example in read_drop(file, skips=skips, max_words=self.max_words)
-        ]
-        if not examples:
-            names = ", ".join(map(str, self.file)) or "no file at all"
-            raise InputError(f"--file: expected questions with a number as answer, found {names}")
-        about = machine()
+        examples = read_all(self.file, skips, self.max_words)
         rows = [measure(variant, examples) for variant in track(VARIANTS, transient=True)]
-        about["load_average_after"] = list(os.getloadavg())
-        content = {"flags": flags(self), "machine": about, "left_out": skips.as_dict()}
-        content |= {"read": len(examples) + skips.total, "numeric": len(examples), "rows": rows}
+        content = {"flags": flags(self), "left_out": skips.as_dict(), "rows": rows}
+        content |= {"read": len(examples) + skips.total, "numeric": len(examples)}
         if self.out is not None:
             write_json(self.out, content)
+        title = (
+            f"Z of the {len(examples)} numeric of {content['read']} questions; of those with a "
+            "solution, mean and median |Z|"
+        )
         console = wide_console()
         console.print(skips, highlight=False, markup=False)
-        console.print(variants_table(rows, len(examples)))
-        console.print(speed_line(rows, content["read"]), highlight=False, markup=False)
-        console.print(machine_line(about), highlight=False, markup=False)
+        console.print(table(title, [*map(_cells, rows), _cells({"name": "paper", "full": PAPER})]))
+
+
+def read_all(
+    files: Iterable[Path], skips: ExclusionCounts, max_words: int = 400
+) -> list[NumericExample]:
+    """The questions with a number as answer.
+
+    Raises:
+        InputError: if there are none.
+    """
+    examples = [e for file in files for e in read_drop(file, skips=skips, max_words=max_words)]
+    if not examples:
+        names = ", ".join(map(str, files)) or "no file at all"
+        raise InputError(f"--file: expected questions with a number as answer, found {names}")
+    return examples
 
 
 def measure(variant: Variant, examples: Sequence[NumericExample]) -> dict[str, Any]:
-    """Size of Z and seconds it takes; the numbers of a passage are looked for once."""
-    sizes = []
-    wall, cpu = time.perf_counter(), time.process_time()
-    for example in examples:
-        question = numeric_question(example, variant.numbers, variant.rules)
-        sizes.append(len(question.equations))
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return {"name": variant.name, **size_of(sizes), "wall_s": wall, "cpu_s": cpu} | {
-        "numeric": len(sizes),
+    """Coverage and size of Z."""
+    found = (numeric_question(example, variant.numbers, variant.rules) for example in examples)
+    return {
+        "name": variant.name,
+        **size_of([len(question.equations) for question in found]),
+        "numeric": len(examples),
         "rules": flags(variant.rules),
         "numbers": flags(variant.numbers),
         "full": variant.full,
@@ -145,38 +145,15 @@ def size_of(sizes: Sequence[int]) -> dict[str, float | None]:
     }
 
 
-def variants_table(rows: Sequence[dict[str, Any]], numeric: int) -> Table:
-    """A row for each variant, and the paper's."""
-    table = Table(title=f"Z of {numeric} questions; of those with a solution, mean and median |Z|")
-    table.add_column("numbers of passage, question, S")
-    for name in ("covered %", "mean", "median", "questions/CPU s", "full dev: %", "mean", "median"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        here = _cells(row["coverage"], row["mean"], row["median"])
-        speed = f"{numeric / row['cpu_s']:.0f}"
-        table.add_row(row["name"], *here, speed, *_cells(*(row["full"] or (None,) * 3)))
-    table.add_section()
-    table.add_row("paper", *_cells(None, None, None), "", *_cells(*PAPER))
-    return table
-
-
-def speed_line(rows: Sequence[dict[str, Any]], read: int) -> str:
-    """Seconds of the default rules, here and for the whole training set."""
-    default, numbers = flags(EquationRules()), flags(NumberConfig())
-    [row] = [row for row in rows if (row["rules"], row["numbers"]) == (default, numbers)]
-    numeric = row["numeric"]
-    # There is one thread; its CPU time is what it would take on a core of its own.
-    full = FULL_NUMERIC * row["cpu_s"] / numeric
-    return (
-        f"default: {row['wall_s']:.1f} s, of which {row['cpu_s']:.1f} s on the CPU, for the "
-        f"{numeric} numeric of {read} questions: {numeric / row['cpu_s']:.0f} per CPU second. "
-        f"The {FULL_NUMERIC} numeric of all {FULL_QUESTIONS} training questions take {full:.0f} s"
-    )
-
-
-def _cells(coverage: float | None, mean: float | None, median: float | None) -> list[str]:
-    formats = ((coverage, 100, ".1f"), (mean, 1, ".1f"), (median, 1, "g"))
-    return ["-" if value is None else f"{scale * value:{form}}" for value, scale, form in formats]
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    """A row of the table."""
+    cells = {"numbers of passage, question, S": row["name"]}
+    here = row.get("coverage"), row.get("mean"), row.get("median")
+    for where, values in (("", here), ("full dev: ", row["full"] or (None,) * 3)):
+        columns = ("covered %", 100, ".1f"), ("mean", 1, ".1f"), ("median", 1, "g")
+        for (name, scale, form), value in zip(columns, values, strict=True):
+            cells[where + name] = "-" if value is None else f"{scale * value:{form}}"
+    return cells
 
 
 def main(argv: Sequence[str] | None = None) -> None:

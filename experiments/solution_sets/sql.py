@@ -1,35 +1,21 @@
-"""Speed and size of Z on WikiSQL: ``python -m experiments.solution_sets.sql --help``.
+"""Size of Z on WikiSQL: ``python -m experiments.solution_sets.sql --help``.
 
 The paper (Min et al., 2019) reports a mean |Z| of 346.1 and a median of 5 on WikiSQL, but not which
-spans may be values, nor which conditions may be combined. Every reading of it is a row here. The
-time that SQLite takes for all of Z_tot is measured on a sample, and both engines are compared on
-random queries.
+spans may be values, nor which conditions may be combined. Every reading of it is a row here.
+``--queries`` compares `execute_sql` with SQLite on random queries.
 """
 
-import concurrent.futures
 import dataclasses
-import itertools
-import multiprocessing
-import os
-import random
 import statistics
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.progress import track
-from rich.table import Table as Printed
 
-from experiments.benchmark.measure import machine, machine_line, wide_console
-from experiments.solution_sets.sql_queries import (
-    all_conditions,
-    compare_engines,
-    execute_all,
-    holding_conditions,
-    sample_queries,
-)
+from experiments.benchmark.measure import table, wide_console
+from experiments.solution_sets.sql_queries import compare_engines
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import write_json
@@ -48,9 +34,7 @@ from hardem_jax.solutions.sql.enumeration import (
     split_words,
 )
 
-PAPER = (346.1, 5)
-# Training questions of the whole data set.
-FULL_QUESTIONS = 56_355
+PAPER = {"queries": "paper", "mean": "346.1", "median": "5"}
 
 VARIANTS = {
     "default: < > on numbers, whole ones, a column once": SqlRules(),
@@ -73,60 +57,50 @@ VARIANTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Sql:
-    """Measure how fast Z is enumerated, how large it is, and how SQLite compares.
+    """Count the queries in Z, and compare two engines.
 
     Attributes:
         folder: WikiSQL in the official layout.
         split: whose questions.
-        processes: for the speed of the default rules.
-        sample: questions, about, whose Z_tot is timed in SQLite.
-        sample_queries: of each, as many as are executed.
         queries: random queries that both engines execute.
-        seed: of samples and queries.
+        seed: of the queries.
         out: write the figures here, as JSON.
     """
 
     folder: Path
     split: str = "train"
-    processes: int = 2
-    sample: int = 100
-    sample_queries: int = 200
     queries: int = 0
     seed: int = 0
     out: Path | None = None
 
     def __post_init__(self) -> None:
-        require(self, "processes", "sample", "sample_queries", at_least=1)
         require(self, "queries", at_least=0)
         require(self, "seed", at_least=0, below=2**32)
 
     def run(self) -> None:
         skips = ExclusionCounts()
         questions = answered(self.folder, self.split, skips)
-        if not questions:
-            raise InputError(
-                f"--folder: expected questions with a query, found none in {self.folder}"
-            )
-        about = machine()
-        content: dict[str, Any] = {"flags": flags(self), "machine": about}
-        content |= {"left_out": skips.as_dict(), "questions": len(questions)}
-        content["rows"] = [
+        rows = [
             {"name": name, **measure(rules, questions)}
             for name, rules in track(VARIANTS.items(), transient=True)
         ]
-        content["parallel"] = in_parallel(questions, self.processes)
-        content["sqlite"] = beside_sqlite(questions, self.sample, self.sample_queries, self.seed)
+        content = {"flags": flags(self), "left_out": skips.as_dict(), "rows": rows}
+        content["questions"] = len(questions)
+        title = f"Z of {len(questions)} questions; of those with a solution, mean and median"
+        shown = [skips, table(title, [*map(_cells, rows), PAPER])]
         if self.queries:
             pairs = [(question.table, question.question) for question in questions]
-            content["engines"] = compare_engines(pairs, self.queries, self.seed)
-        about["load_average_after"] = list(os.getloadavg())
+            content["engines"] = engines = compare_engines(pairs, self.queries, self.seed)
+            shown.append(
+                f"{engines['queries']} random queries, {engines['trivial']} of them without a row: "
+                f"{engines['different']} different results"
+            )
+            shown += engines["differences"]
         if self.out is not None:
             write_json(self.out, content)
         console = wide_console()
-        console.print(skips, highlight=False, markup=False)
-        console.print(variants_table(content["rows"], len(questions)))
-        for line in (*lines(content), machine_line(about)):
-            console.print(line, highlight=False, markup=False)
+        for item in shown:
+            console.print(item, highlight=False, markup=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +114,11 @@ class Answered:
 
 
 def answered(folder: Path, split: str, skips: ExclusionCounts) -> list[Answered]:
-    """The questions whose annotated query the official engine can execute."""
+    """The questions whose annotated query the official engine can execute.
+
+    Raises:
+        InputError: if there are none.
+    """
     questions: list[Answered] = []
     with OfficialEngine() as engine:
         for example in read_wikisql(folder, split, skips=skips):
@@ -151,14 +129,14 @@ def answered(folder: Path, split: str, skips: ExclusionCounts) -> list[Answered]
             except ExecutionError:
                 continue
             questions.append(Answered(example.question, example.table, example.query, answer))
+    if not questions:
+        raise InputError(f"--folder: expected questions with a query, found none in {folder}")
     return questions
 
 
 def measure(rules: SqlRules, questions: Sequence[Answered]) -> dict[str, Any]:
-    """Size of Z, whether it holds the annotated query, and seconds it takes."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    """Coverage and size of Z, and whether it holds the annotated query."""
     found = [enumerate_sql(q.table, q.question, q.answer, rules) for q in questions]
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     sizes = [solutions.size for solutions in found if solutions.size]
     annotated = sum(
         annotation_in(question, solutions.queries)
@@ -173,8 +151,6 @@ def measure(rules: SqlRules, questions: Sequence[Answered]) -> dict[str, Any]:
         "max": max(sizes, default=None),
         "cut": sum(solutions.cut > 0 for solutions in found),
         "fewer_conditions": sum(s.max_conditions < rules.max_conditions for s in found),
-        "wall_s": wall,
-        "cpu_s": cpu,
     }
 
 
@@ -194,103 +170,18 @@ def annotation_in(question: Answered, queries: np.ndarray) -> bool:
     return any(meaning(conditions) == wanted for conditions in found)
 
 
-def in_parallel(questions: Sequence[Answered], processes: int) -> dict[str, Any]:
-    """Questions per second of some processes, the default rules, starting up not included."""
-    # Neighbours share tables, and no process should get all of the hard ones.
-    size = max(1, len(questions) // (16 * processes))
-    parts = [questions[start : start + size] for start in range(0, len(questions), size)]
-    spawn = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(processes, mp_context=spawn) as pool:
-        list(pool.map(_enumerate_all, parts))  # starts the processes
-        begin = time.perf_counter()
-        total = sum(pool.map(_enumerate_all, parts))
-        wall = time.perf_counter() - begin
-    return {"processes": processes, "wall_s": wall, "solutions": total}
-
-
-def _enumerate_all(questions: Sequence[Answered]) -> int:
-    # Unpickled tables are new objects, so that nothing is known of them.
-    return sum(enumerate_sql(q.table, q.question, q.answer).size for q in questions)
-
-
-def beside_sqlite(
-    questions: Sequence[Answered], number: int, queries: int, seed: int
-) -> dict[str, Any]:
-    """What executing queries by SQLite takes, from a sample of them, and what enumeration takes.
-
-    The questions are all those on some tables, drawn at random, since what is made of a table, here
-    as by SQLite, serves all questions on it. SQLite has its tables before its time begins.
-    """
-    rng, rules = random.Random(seed), SqlRules()
-    groups = [list(group) for _, group in itertools.groupby(questions, key=lambda q: id(q.table))]
-    rng.shuffle(groups)
-    chosen: list[Answered] = []
-    for group in groups:
-        if len(chosen) < number:
-            # A new table, so that nothing is known of it.
-            table = dataclasses.replace(group[0].table)
-            chosen += [dataclasses.replace(question, table=table) for question in group]
-    begin = time.perf_counter()
-    for question in chosen:
-        enumerate_sql(question.table, question.question, question.answer, rules)
-    found: dict[str, Any] = {"ours_s": time.perf_counter() - begin, "questions": len(chosen)}
-    for name, conditions_of in (("all", all_conditions), ("holding", holding_conditions)):
-        found[name] = totals = {"queries": 0, "executed": 0, "official_s": 0.0}
-        for question in track(chosen, transient=True):
-            conditions = conditions_of(question.table, question.question, rules)
-            some, total = sample_queries(
-                rng, question.table, question.question, conditions, rules.max_conditions, queries
-            )
-            totals["queries"] += total
-            totals["executed"] += len(some)
-            # Each question by itself, since queries of one table may be slower than another's.
-            totals["official_s"] += execute_all(question.table, some) * total / len(some)
-    return found
-
-
-def variants_table(rows: Sequence[dict[str, Any]], questions: int) -> Printed:
-    """A row for each variant, and the paper's."""
-    table = Printed(title=f"Z of {questions} questions; of those with a solution, mean and median")
-    table.add_column("queries")
-    names = ("covered %", "annotated %", "mean", "median", "largest", "cut", "questions/CPU s")
-    for name in names:
-        table.add_column(name, justify="right")
-    for row in rows:
-        sizes = [
-            f"{row[name]:.10g}" if row[name] is not None else "-" for name in ("median", "max")
-        ]
-        mean = f"{row['mean']:.1f}" if row["mean"] is not None else "-"
-        shares = [f"{100 * row[name]:.1f}" for name in ("covered", "annotated")]
-        cells = (*shares, mean, *sizes, str(row["cut"]), f"{questions / row['cpu_s']:.0f}")
-        table.add_row(row["name"], *cells)
-    table.add_section()
-    table.add_row("paper", "", "", f"{PAPER[0]:.1f}", f"{PAPER[1]:g}", "", "", "")
-    return table
-
-
-def lines(content: dict[str, Any]) -> Iterator[str]:
-    """What the table does not say, in sentences."""
-    parallel, sqlite = content["parallel"], content["sqlite"]
-    speed = content["questions"] / parallel["wall_s"]
-    yield (
-        f"default in {parallel['processes']} processes: {speed:.0f} questions/s; all "
-        f"{FULL_QUESTIONS} training questions take {FULL_QUESTIONS / speed:.0f} s"
-    )
-    ours_ms = 1000 * sqlite["ours_s"] / sqlite["questions"]
-    yield f"{sqlite['questions']} questions sampled: {ours_ms:.2f} ms each. What SQLite takes for"
-    for name, which in (("all", "all of Z_tot"), ("holding", "conditions that hold for a row")):
-        part = sqlite[name]
-        yield (
-            f"  {which}: {part['queries']} queries, {part['official_s']:.1f} s going by "
-            f"{part['executed']} of them, {part['official_s'] / sqlite['ours_s']:.0f} times as long"
-        )
-    if engines := content.get("engines"):
-        yield (
-            f"{engines['queries']} random queries, {engines['trivial']} of them without a row: "
-            f"{engines['different']} different results; SQLite {engines['official_s']:.0f} s, "
-            f"ours {engines['ours_s']:.0f} s"
-        )
-        yield from engines["differences"]
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    """A row of the table."""
+    cells = {"queries": row["name"]}
+    for name in ("covered", "annotated"):
+        cells[f"{name} %"] = f"{100 * row[name]:.1f}"
+    for column, name, form in (
+        ("mean", "mean", ".1f"),
+        ("median", "median", ".10g"),
+        ("largest", "max", ".10g"),
+    ):
+        cells[column] = "-" if row[name] is None else f"{row[name]:{form}}"
+    return cells | {"cut": str(row["cut"])}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -1,22 +1,20 @@
 """The benchmarks at tiny sizes: what they compute and write, never how fast."""
 
 import json
-import os
-import sys
 
 import jax
 import numpy as np
 import pytest
 
 from experiments.benchmark import loss_cost, train_step
-from experiments.benchmark.measure import Times, interleave
-from experiments.benchmark.steps.ours import OBJECTIVES, TaskStep, write_weights
-from experiments.benchmark.steps.setting import PRESETS, Setting, Sizes, random_batch, step_flops
-from experiments.benchmark.steps.tasks import TASKS
+from experiments.benchmark.jax_steps import TrainingStep, write_weights
+from experiments.benchmark.measure import interleave
+from experiments.benchmark.setting import Setting, random_batch, step_flops
+from experiments.benchmark.tasks import TASKS
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
 TINY += ["--rounds", "2", "--steps", "1"]
-SETTING = Setting(PRESETS["tiny"], rows=6, tokens=40, solutions=50, shortest=0.5)
+SETTING = Setting("tiny", rows=6, tokens=40, solutions=50, shortest=0.5)
 
 
 def fails(capsys, module, *arguments):
@@ -36,19 +34,19 @@ def run(module, capsys, out, *arguments):
 
 @pytest.mark.slow
 def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
-    """Padded rows, two processes, one CPU each; a compiler that fails is a row, not the end."""
+    """Padded rows, two processes; a compiler that fails is a row, not the end."""
     pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
     monkeypatch.setenv("CXX", str(tmp_path / "no-such-compiler"))
     content, printed = run(
         *(train_step, capsys, tmp_path / "out.json"),
-        *("--shortest", "0.5", "--solutions", "7", "--threads", "1"),
+        *("--shortest", "0.5", "--solutions", "7"),
     )
     assert content["flags"]["solutions"] == 7
     assert len(content["machine"]["load_average_after"]) == 3
     [result] = content["results"]
     ours, torch, compiled = (result["variants"][name] for name in train_step.VARIANTS)
     peak = result["matrix_product_flops_per_s"]
-    assert result["libraries"]["torch threads"] == 1
+    assert result["libraries"]["torch threads"] >= 1
     for measure in ("loss", "grad_norm"):
         mine, theirs = (row["without_dropout"][measure] for row in (ours, torch))
         assert len(mine) == 2 and mine[0] != mine[1]
@@ -56,9 +54,8 @@ def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
     for row in ours, torch:
         assert len(row["rounds"]["wall_s"]) == len(row["rounds"]["cpu_s"]) == 2
         assert row["examples_per_s"] > 0 and row["first_step_s"] > 0
-        assert row["tokens_per_s"] == pytest.approx(24 * row["examples_per_s"])
         seconds = row["wall_s"]["median"]
-        products = step_flops(Sizes(1000, 32, 1, 2, 64), 4, 24) / seconds
+        products = step_flops(Setting("tiny", 1, rows=4, tokens=24)) / seconds
         assert row["utilisation"] * peak == pytest.approx(products)
         assert set(row["wall_s"]) == set(row["speed_cpu_s"]) == {"low", "median", "high"}
         assert row["peak_mib"] is None or row["peak_mib"] > 1
@@ -71,9 +68,9 @@ def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_an_encoder_alone_is_a_step_too(tmp_path):
-    setting = Setting(Sizes(1000, 32, 1, 2, 64), rows=4, tokens=24, solutions=1, task="encoder")
+    setting = Setting("tiny", 1, rows=4, tokens=24, task="encoder")
     write_weights(setting, tmp_path)
-    [(loss, grad_norm)] = TaskStep(setting, tmp_path).run(1)
+    [(loss, grad_norm)] = TrainingStep(setting, tmp_path).run(1)
     # Normalised units, scales of 1 and biases of 0 up to random numbers.
     assert loss == pytest.approx(1, rel=0.1) and grad_norm > 0
 
@@ -81,10 +78,9 @@ def test_an_encoder_alone_is_a_step_too(tmp_path):
 @pytest.mark.slow
 def test_padding_left_out_changes_no_loss(tmp_path):
     pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
-    from experiments.benchmark.steps.pytorch import ReaderStep
+    from experiments.benchmark.pytorch import ReaderStep
 
-    sizes = Sizes(1000, 32, 2, 2, 64)
-    setting = Setting(sizes, rows=4, tokens=24, solutions=3, shortest=0.5, dropout=0.0)
+    setting = Setting("tiny", rows=4, tokens=24, solutions=3, shortest=0.5, dropout=0.0)
     write_weights(setting, tmp_path)
     padded, unpadded = (
         ReaderStep(setting, tmp_path, unpadded=unpadded).run(2) for unpadded in (False, True)
@@ -95,7 +91,7 @@ def test_padding_left_out_changes_no_loss(tmp_path):
 @pytest.mark.slow
 def test_the_released_loss_is_that_of_gathered_solutions():
     torch = pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
-    from experiments.benchmark.steps.pytorch import candidate_by_candidate, gathered
+    from experiments.benchmark.pytorch import candidate_by_candidate, gathered
 
     scores = torch.randn(3, 8, 2, generator=torch.Generator().manual_seed(0))
     solutions = torch.tensor([[[0, 1], [2, 7]], [[3, 3], [0, 0]], [[5, 6], [1, 4]]])
@@ -107,7 +103,7 @@ def test_the_released_loss_is_that_of_gathered_solutions():
 @pytest.mark.slow
 def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError('torch is away')")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
     line = fails(capsys, train_step, *TINY, "--variants", "pytorch")
     assert "nothing could be measured: pytorch: ModuleNotFoundError: torch is away" in line
 
@@ -121,16 +117,16 @@ def test_loss_cost(capsys, tmp_path):
     [result] = content["results"]
     assert result["task"] == "equations"
     measured = [(row["objective"], row["solutions"]) for row in result["alone"]]
-    assert measured == [(name, 9) for name in OBJECTIVES]
+    assert measured == [(name, 9) for name in loss_cost.OBJECTIVES]
     assert all(row["share_wall"]["median"] > 0 for row in result["alone"])
     assert result["whole"]["solutions"] == [1, 5]
     assert len(result["rounds"]["step, larger |Z|"]["wall_s"]) == 2
     assert "ms, |Z| = 5" in printed and "hard-em, annealed" in printed
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [name for name, task in TASKS.items() if task.scores])
 def test_random_solutions_have_mass(task):
-    setting = Setting(PRESETS["tiny"], rows=4, tokens=48, solutions=6, task=task)
+    setting = Setting("tiny", rows=4, tokens=48, solutions=6, task=task)
     parts = TASKS[task]
     batch = parts.batch(setting)
     scores = {name: np.zeros(shape, np.float32) for name, shape in parts.scores(setting).items()}
@@ -152,14 +148,14 @@ def test_disagreement_stops_the_benchmark():
 
 def test_speed_is_relative_to_the_faster_pytorch_in_the_same_round():
     times = {
-        "ours": Times([1.0, 4.0, 2.0], [1.0] * 3),
-        "pytorch": Times([3.0, 8.0, 5.0], [2.0] * 3),
-        "pytorch-compile": Times([2.0, 10.0, 3.0], [3.0] * 3),
+        "ours": {"wall_s": [1.0, 4.0, 2.0], "cpu_s": [1.0] * 3, "peak_mib": [7.0, 8.0, 9.0]},
+        "pytorch": {"wall_s": [3.0, 8.0, 5.0], "cpu_s": [2.0] * 3, "peak_mib": [1.0] * 3},
+        "pytorch-compile": {"wall_s": [2.0, 10.0, 3.0], "cpu_s": [3.0] * 3, "peak_mib": [1.0] * 3},
     }
-    setting = Setting(PRESETS["tiny"], rows=16, tokens=40, solutions=1)
-    flops = step_flops(PRESETS["tiny"], 16, 40)
+    setting = Setting("tiny", rows=16, tokens=40, solutions=1)
+    flops = step_flops(setting)
     rows = {name: train_step.summarize(name, times, setting, 4 * flops) for name in times}
-    assert rows["ours"]["examples_per_s"] == 16 / 2.0
+    assert rows["ours"]["examples_per_s"] == 16 / 2.0 and rows["ours"]["peak_mib"] == 9
     assert rows["ours"]["utilisation"] == 1 / 2.0 / 4
     # By the wall clock the compiled one is faster (median 3 against 5), by CPU time the other.
     assert rows["ours"]["speed_wall_s"]["median"] == sorted([2 / 1, 10 / 4, 3 / 2])[1]
@@ -173,15 +169,16 @@ def test_speed_is_relative_to_the_faster_pytorch_in_the_same_round():
 def test_every_round_runs_every_step_and_begins_with_another():
     order = []
 
-    class Recorder:
-        def ask(self, do, *, name, steps):
-            order.append((name, steps))
-            return {"wall_s": len(order), "cpu_s": 0.0, "peak_mib": None}
+    def turn(name):
+        def take(index):
+            order.append((name, index))
+            return len(order)
 
-    turns = {"a": (Recorder(), 1), "b": (Recorder(), 2)}
-    times = interleave(turns, rounds=3, label="")
-    assert [name for name, _ in order] == ["a", "b", "b", "a", "a", "b"]
-    assert times["b"].wall_s == [2, 3, 6] and ("b", 2) in order
+        return take
+
+    results = interleave({"a": turn("a"), "b": turn("b")}, rounds=3)
+    assert order == [("a", 0), ("b", 0), ("b", 1), ("a", 1), ("a", 2), ("b", 2)]
+    assert results == {"a": [1, 4, 5], "b": [2, 3, 6]}
 
 
 def test_random_batch_has_the_layout_of_training():
@@ -209,17 +206,11 @@ def test_random_batch_has_the_layout_of_training():
         (train_step, ["--variants"], "--variants"),
         (train_step, ["--dropout", "1"], "--dropout"),
         (train_step, ["--out", "nowhere/out.json"], "--out: expected an existing folder"),
-        (train_step, ["--threads", str(os.cpu_count() + 1)], "--threads"),
         (train_step, ["--dtype", "float16"], "float16"),
+        (train_step, ["--tokens"], "--tokens"),
         (loss_cost, ["--compare", "4", "4"], "--compare"),
         (loss_cost, ["--calls", "0"], "--calls"),
     ],
 )
 def test_wrong_flags_are_one_line(capsys, module, flags, culprit):
     assert culprit in fails(capsys, module, *flags)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="CPU binding is Linux only")
-def test_more_threads_than_allowed(capsys):
-    allowed = len(os.sched_getaffinity(0))
-    assert f"at most the {allowed} CPUs" in fails(capsys, train_step, "--threads", allowed + 1)

@@ -26,7 +26,7 @@ def test_it_measures_all_it_says(tmp_path, capsys, monkeypatch):
     lines = [{"question": f"old {word}", "answer": ["rome"]} for word in ("city", "river", "king")]
     questions.write_text("\n".join(map(json.dumps, lines)))
     arguments = ["--passages", passages, "--questions", questions, "--out", tmp_path / "out.json"]
-    options = ["--parts", "0.5", "1.0", "--ranks", "1", "5", "--sample", "2"]
+    options = ["--parts", "0.5", "1.0"]
     retrieval.main([str(argument) for argument in [*arguments, *options]])
     content = json.loads((tmp_path / "out.json").read_text())
     assert [size["passages"] for size in content["sizes"]] == [60, 120]
@@ -47,7 +47,7 @@ def test_mistakes_become_one_line(tmp_path, capsys):
     arguments = ["--passages", str(tmp_path / "a.tsv"), "--questions", str(questions)]
     wrong = {
         ("--parts", "0.5"): "--parts: expected shares up to 1.0",
-        ("--ranks", "100"): "--ranks: expected at least 1 and at most 80, found 100",
+        ("--parts", "2.0"): "--parts: expected more than 0 and at most 1, found 2.0",
         (): "--questions: expected questions, found none to use",
     }
     for options, message in wrong.items():

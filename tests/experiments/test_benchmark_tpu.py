@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.benchmark import tpu
-from experiments.benchmark.steps.tpu import collectives
+from experiments.benchmark.tpu import collectives
 
 ROOT = Path(__file__).resolve().parents[2]
 HLO = """

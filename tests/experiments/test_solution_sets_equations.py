@@ -1,4 +1,4 @@
-"""The table of Z on DROP at a tiny size: what it counts, never how fast."""
+"""The table of Z on DROP at a tiny size: what it counts."""
 
 import json
 
@@ -43,7 +43,7 @@ def test_counts_every_variant(file, tmp_path, capsys):
     assert rows["P+Q+S, everything"]["mean"] == (1 + 1 + 6) / 2
     assert rows["P+Q+S, no SxS"]["median"] == (1 + 2) / 2
     printed = capsys.readouterr().out
-    for text in ("answer is a text span: 2", "66.7", "93.0", "6 numeric of 8 questions", "77409"):
+    for text in ("answer is a text span: 2", "66.7", "93.0", "6 numeric of 8 questions"):
         assert text in " ".join(printed.split())
 
 

@@ -1,4 +1,4 @@
-"""The table of Z on NarrativeQA at a tiny size: what it counts, never how fast."""
+"""The table of Z on NarrativeQA at a tiny size: what it counts."""
 
 import json
 from pathlib import Path

@@ -74,11 +74,11 @@ def test_the_command_on_a_few_questions(shared_dir, tmp_path, capsys):
         lines = (shared_dir / "data/wikisql" / name).read_text(encoding="utf-8").splitlines(True)
         (folder / name).write_text("".join(lines[:40]), encoding="utf-8")
     out = tmp_path / "out.json"
-    flags = f"--folder {folder} --split dev --processes 1 --sample 3 --queries 200 --out {out}"
+    flags = f"--folder {folder} --split dev --queries 200 --out {out}"
     main(flags.split())
     printed = capsys.readouterr().out
     assert "200 random queries" in printed and ": 0 different results" in printed
-    assert "times as long" in printed and out.is_file()
+    assert "346.1" in printed and out.is_file()
 
 
 @pytest.mark.slow

@@ -22,8 +22,6 @@ HEAVY = {
     *("pandas", "scipy", "sklearn", "tensorboardX", "tensorflow", "tensorflow_datasets", "torch"),
     *("transformers",),
 }
-# Talks to `experiments.benchmark` and to nobody else.
-NOT_FOR_PEOPLE = {"experiments.benchmark.steps.worker"}
 TYPO = "--no-such-flag"
 
 # Runs command lines of JSON lines in one process, as `python -m` does, and reports each: exit code,
@@ -69,7 +67,7 @@ def runnable_modules() -> list[str]:
     for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
         if any(map(is_main_test, ast.parse(path.read_text(encoding="utf-8")).body)):
             found.append(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    return [name for name in found if name not in NOT_FOR_PEOPLE]
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from experiments.benchmark.input_pipeline import InputPipeline
 from experiments.benchmark.loss_cost import LossCost
 from experiments.benchmark.packing import Packing
 from experiments.benchmark.retrieval import Retrieval
+from experiments.benchmark.solution_sets import SolutionSets
 from experiments.benchmark.step_profile import StepProfile
 from experiments.benchmark.tpu import Tpu
 from experiments.benchmark.train_step import TrainStep
@@ -28,7 +29,7 @@ MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMAN
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
     *(Quickstart, Equations, History, InputPipeline, LossCost, Packing, Retrieval, Rouge, Sql),
-    *(StepProfile, Tpu, TrainStep),
+    *(SolutionSets, StepProfile, Tpu, TrainStep),
 ]
 
 

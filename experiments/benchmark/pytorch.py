@@ -7,7 +7,7 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 from transformers import AttentionInterface, BertModel, get_linear_schedule_with_warmup
 
-from experiments.benchmark.steps.setting import (
+from experiments.benchmark.setting import (
     HEADS,
     HEADS_FILE,
     NUM_STEPS,
@@ -156,8 +156,7 @@ class ReaderStep:
         candidate_losses: bool = False,
         unpadded: bool = False,
     ):
-        torch.set_float32_matmul_precision("high" if setting.tf32 else "highest")
-        torch.manual_seed(setting.seed)
+        torch.manual_seed(0)
         device = "cuda" if setting.device == "gpu" else "cpu"
         self._cuda = device == "cuda"
         model = SpanReader(setting, folder, candidate_losses=candidate_losses, unpadded=unpadded)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from experiments.benchmark.steps.setting import Setting, random_batch, random_texts
+from experiments.benchmark.setting import Setting, random_batch, random_texts
 from hardem_jax.distributions.equation import NUM_TAGS, TagDistribution
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.distributions.sql import QueryDistribution
@@ -40,31 +40,22 @@ MAX_CHARACTERS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class StepParts:
-    """What a training step is made of.
+class Task:
+    """What is needed to measure the training step of a task, and its loss without the model.
 
     Attributes:
         batch: setting -> a batch without the entries of the host.
         model: encoder -> model; heads are fresh.
         make_loss: (graphdef, objective) -> loss of a training step.
-    """
-
-    batch: Callable[[Setting], Batch]
-    model: Callable[[Encoder], nnx.Module]
-    make_loss: Callable[..., Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskParts(StepParts):
-    """What the benchmark needs of a task.
-
-    Attributes:
         scores: setting -> shapes of the model's scores by name, before any softmax.
         log_probs: (scores, batch) -> log P(z | x), ``[R, Z]``.
     """
 
-    scores: Callable[[Setting], dict[str, tuple[int, ...]]]
-    log_probs: Callable[[Mapping[str, Array], Mapping[str, Array]], Array]
+    batch: Callable[[Setting], Batch]
+    model: Callable[[Encoder], nnx.Module]
+    make_loss: Callable[..., Any] = make_loss
+    scores: Callable[[Setting], dict[str, tuple[int, ...]]] | None = None
+    log_probs: Callable[[Mapping[str, Array], Mapping[str, Array]], Array] | None = None
 
 
 def _span_log_probs(scores: Mapping[str, Array], batch: Mapping[str, Array]) -> Array:
@@ -76,12 +67,11 @@ def equation_batch(setting: Setting) -> Batch:
     """Texts full of numbers, with ``solutions`` random equations of two numbers in every row.
 
     Example:
-        >>> from experiments.benchmark.steps.setting import PRESETS
-        >>> setting = Setting(PRESETS["tiny"], rows=2, tokens=64, solutions=3, task="equations")
+        >>> setting = Setting("tiny", rows=2, tokens=64, solutions=3)
         >>> equation_batch(setting)["solutions"].shape
         (2, 3, 4)
     """
-    rng = np.random.default_rng(setting.seed)
+    rng = np.random.default_rng(0)
     texts = random_texts(setting, rng)
     rows, slots = setting.rows, NUM_SPECIAL + NUM_NUMBERS
     lengths = texts["where"].sum(axis=1, keepdims=True)
@@ -106,13 +96,12 @@ def query_batch(setting: Setting) -> Batch:
     """A question of a third of the row, then columns of three wordpieces; random queries.
 
     Example:
-        >>> from experiments.benchmark.steps.setting import PRESETS
-        >>> setting = Setting(PRESETS["tiny"], rows=2, tokens=48, solutions=3, task="queries")
+        >>> setting = Setting("tiny", rows=2, tokens=48, solutions=3)
         >>> batch = query_batch(setting)
         >>> batch["solutions"].shape, batch["columns_where"].sum(axis=1).tolist()
         ((2, 3, 15), [7, 7])
     """
-    rng = np.random.default_rng(setting.seed)
+    rng = np.random.default_rng(0)
     texts = random_texts(dataclasses.replace(setting, shortest=1.0), rng)
     rows, words = setting.rows, setting.tokens // 3
     width = 1 + COLUMN_PIECES  # and [SEP]
@@ -149,12 +138,11 @@ def word_batch(setting: Setting) -> Batch:
     """`equation_batch` in words and characters: passages of T words, questions of an eighth.
 
     Example:
-        >>> from experiments.benchmark.steps.setting import PRESETS
-        >>> setting = Setting(PRESETS["tiny"], rows=2, tokens=64, solutions=3, task="naqanet")
+        >>> setting = Setting("tiny", rows=2, tokens=64, solutions=3)
         >>> word_batch(setting)["question_chars"].shape
         (2, 8, 16)
     """
-    rng = np.random.default_rng(setting.seed)
+    rng = np.random.default_rng(0)
     read = ("number_tokens", "numbers_where", "solutions", "solutions_where", "row_where")
     equations = equation_batch(setting)
     batch = {name: equations[name] for name in read}
@@ -224,45 +212,38 @@ def _softmax_log_probs(scores: Mapping[str, Array], batch: Mapping[str, Array]) 
     return equations.log_prob(batch["solutions"])
 
 
-def _tagger_parts(rules: EquationRules | None, log_probs: Callable[..., Array]) -> TaskParts:
-    return TaskParts(
+def _tagger(rules: EquationRules | None, log_probs: Callable[..., Array]) -> Task:
+    return Task(
         batch=equation_batch,
         model=lambda encoder: EquationTagger(
             encoder, num_special=NUM_SPECIAL, rules=rules, rngs=nnx.Rngs(0)
         ),
-        make_loss=make_loss,
         scores=lambda setting: {"tags": (setting.rows, NUM_SPECIAL + NUM_NUMBERS, NUM_TAGS)},
         log_probs=log_probs,
     )
 
 
-TASKS: dict[str, TaskParts] = {
-    "spans": TaskParts(
+#: NAQANet brings its own encoder. The step of an encoder without a head is what those with one are
+#: compared with.
+TASKS = {
+    "spans": Task(
         batch=random_batch,
         model=lambda encoder: SpanReader(encoder, rngs=nnx.Rngs(0)),
         make_loss=make_span_loss,
         scores=lambda setting: dict.fromkeys(("start", "end"), (setting.rows, setting.tokens)),
         log_probs=_span_log_probs,
     ),
-    "equations": _tagger_parts(None, _equation_log_probs),
-    "normalized-equations": _tagger_parts(EVERY_PAIR, _softmax_log_probs),
-    "queries": TaskParts(
+    "equations": _tagger(None, _equation_log_probs),
+    "normalized-equations": _tagger(EVERY_PAIR, _softmax_log_probs),
+    "queries": Task(
         batch=query_batch,
         model=lambda encoder: SQLova(encoder, rngs=nnx.Rngs(0)),
-        make_loss=make_loss,
         scores=_query_scores,
         log_probs=_query_log_probs,
     ),
-}
-
-#: The steps of the tasks; that of NAQANet, which brings its own encoder; and that of an encoder
-#: without a head, which heads are compared with.
-STEPS: dict[str, StepParts] = {
-    **TASKS,
-    "naqanet": StepParts(
+    "naqanet": Task(
         batch=word_batch,
         model=lambda encoder: NAQANet(NAQANET, dtype=encoder.dtype, rngs=nnx.Rngs(0)),
-        make_loss=make_loss,
     ),
-    "encoder": StepParts(batch=random_batch, model=EncoderAlone, make_loss=_encoder_loss),
+    "encoder": Task(batch=random_batch, model=EncoderAlone, make_loss=_encoder_loss),
 }

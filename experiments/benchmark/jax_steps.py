@@ -1,0 +1,196 @@
+"""Our training step, and the loss without the model: the code that the experiments train with."""
+
+import importlib.metadata
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+
+from experiments.benchmark.setting import (
+    HEADS,
+    HEADS_FILE,
+    MATRIX_SIZE,
+    NUM_STEPS,
+    OPTIMIZER,
+    Setting,
+)
+from experiments.benchmark.tasks import TASKS
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.encoders.pretrained import load_encoder, save_encoder
+from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.objectives import HardEM, Objective
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.grad_accumulation import LossFn
+from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
+from hardem_jax.training.state import init_state
+from hardem_jax.training.step import TrainStep, compile_train_step, make_train_step
+from hardem_jax.training.tree_paths import leaf_name
+
+OPTIMIZER_CONFIG = OptimizerConfig(warmup_fraction=0.0, **OPTIMIZER)
+
+
+def uncompiled(
+    loss_fn: LossFn, params: Any, accumulate: int = 1
+) -> tuple[TrainStep, optax.GradientTransformation]:
+    """The step of a loss with the benchmark's AdamW, and that optimizer."""
+    optimizer = make_optimizer(OPTIMIZER_CONFIG, params, NUM_STEPS)
+    schedule = learning_rate_schedule(OPTIMIZER_CONFIG, NUM_STEPS)
+    return make_train_step(loss_fn, optimizer, schedule, accumulate=accumulate), optimizer
+
+
+def use_device(setting: Setting) -> None:
+    """Compute on the device of the setting, and float32 products in float32."""
+    # Several processes may share the device, and its peak memory is to be read off.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax.config.update("jax_platforms", "cuda,cpu" if setting.device == "gpu" else "cpu")
+    jax.devices(setting.device)  # an error if there is none; otherwise JAX would take another
+    precision = "float32" if setting.dtype == "float32" else None
+    jax.config.update("jax_default_matmul_precision", precision)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the libraries, and the device."""
+    about = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "flax")}
+    return about | {"jax device": jax.devices()[0].device_kind}
+
+
+class TrainingStep:
+    """The compiled step of hard EM, and its state.
+
+    Args:
+        setting: task, sizes and batch.
+        folder: weights, from `write_weights`; None draws them.
+    """
+
+    def __init__(self, setting: Setting, folder: Path | None = None):
+        use_device(setting)
+        dtype, task = jnp.dtype(setting.dtype), TASKS[setting.task]
+        if folder is None:
+            encoder = Bert(bert_config(setting), rngs=nnx.Rngs(0), dtype=dtype)
+        else:
+            encoder = load_encoder(folder, dtype=dtype, **setting.dropout_rates)
+        model = task.model(encoder)
+        if folder is not None and setting.task == "spans":  # PyTorch computes it with these heads
+            _load_heads(model, folder)
+        graphdef, params = nnx.split(model, nnx.Param)
+        mesh = data_mesh(1)
+        step, optimizer = uncompiled(task.make_loss(graphdef, HardEM()), params)
+        self._state = init_state(params, optimizer, 0, mesh)
+        self._step = compile_train_step(step, mesh)
+        self._batch = place_batch(task.batch(setting), mesh)
+
+    def run(self, steps: int) -> list[tuple[float, float]]:
+        """Runs ``steps`` steps; returns ``(loss, norm of the gradient)`` of each."""
+        return self.run_on([self._batch] * steps)
+
+    def run_on(self, batches: Iterable[Mapping[str, jax.Array]]) -> list[tuple[float, float]]:
+        """The same, a step on each of these batches."""
+        metrics = []
+        for batch in batches:
+            self._state, now = self._step(self._state, batch)
+            metrics.append(now)
+        jax.block_until_ready(self._state)
+        return [(float(m["loss"]), float(m["grad_norm"])) for m in metrics]
+
+    def program(self) -> str:
+        """The compiled program."""
+        return self._step.lower(self._state, self._batch).compile().as_text()
+
+
+class MatrixProduct:
+    """A product of two square matrices: what the device can do at its best, as JAX gets it."""
+
+    def __init__(self, setting: Setting):
+        use_device(setting)
+        size = MATRIX_SIZE[setting.device]
+        self._matrix = jnp.ones((size, size), jnp.dtype(setting.dtype))
+        self._product = jax.jit(jnp.matmul)
+
+    def run(self, steps: int) -> None:
+        """Computes it this many times."""
+        for _ in range(steps):
+            out = self._product(self._matrix, self._matrix)
+        jax.block_until_ready(out)
+
+
+class LossStep:
+    """What depends on Z, and nothing else: from scores to loss and their gradient.
+
+    That is softmax, gathering of the solutions, and objective, called on their own. In a training
+    step the call is not paid for and XLA may fuse across, so this is an upper bound.
+    """
+
+    def __init__(self, setting: Setting, objective: Objective):
+        task = TASKS[setting.task]
+        assert task.scores is not None and task.log_probs is not None
+        log_probs_of, shapes = task.log_probs, task.scores(setting)
+        self._batch = {name: jnp.asarray(x) for name, x in task.batch(setting).items()}
+        rng = np.random.default_rng(0)
+        scores = {
+            name: jnp.asarray(rng.normal(size=shape), jnp.float32) for name, shape in shapes.items()
+        }
+        self._arguments = scores, jnp.int32(5_000), jax.random.key(0)
+
+        @jax.jit
+        def value_and_grad(scores, step, key, batch):
+            def loss(scores):
+                log_probs = log_probs_of(scores, batch)
+                return objective(log_probs, step=step, key=key, where=batch["solutions_where"])[0]
+
+            return jax.value_and_grad(loss)(scores)
+
+        self._value_and_grad = value_and_grad
+
+    def run(self, steps: int) -> None:
+        """Computes it this many times, one after the other."""
+        for _ in range(steps):
+            jax.block_until_ready(self._value_and_grad(*self._arguments, self._batch))
+
+
+def bert_config(setting: Setting) -> BertConfig:
+    """The encoder of a setting.
+
+    Example:
+        >>> bert_config(Setting("minilm")).head_size
+        32
+    """
+    positions = max(512, setting.tokens)
+    return BertConfig(*setting.sizes, max_position_embeddings=positions, **setting.dropout_rates)
+
+
+def write_weights(setting: Setting, folder: Path) -> None:
+    """Random weights of encoder (Hugging Face layout) and heads (``heads.npz``).
+
+    Biases and LayerNorm are random too: a weight that is lost on the way to PyTorch then changes
+    the loss. Drawn by numpy on abstract modules, so that no device is touched.
+    """
+    rng = np.random.default_rng(0)
+    config = bert_config(setting)
+    reader = nnx.eval_shape(lambda: SpanReader(Bert(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0)))
+    graphdef, shapes = nnx.split(reader, nnx.Param)
+
+    def draw(path, leaf):
+        values = 0.02 * rng.standard_normal(leaf.shape, np.float32)
+        return values + 1 if leaf_name(path).endswith(".scale") else values
+
+    reader = nnx.merge(graphdef, jax.tree_util.tree_map_with_path(draw, shapes))
+    save_encoder(reader.encoder, folder)
+    heads: dict[str, Any] = {
+        f"{name}.{leaf}": np.asarray(getattr(getattr(reader, name), leaf)[...])
+        for name in HEADS
+        for leaf in ("kernel", "bias")
+    }
+    np.savez(folder / HEADS_FILE, **heads)
+
+
+def _load_heads(reader: nnx.Module, folder: Path) -> None:
+    with np.load(folder / HEADS_FILE) as heads:
+        for name, values in heads.items():
+            head, leaf = name.split(".")
+            getattr(getattr(reader, head), leaf)[...] = jnp.asarray(values)

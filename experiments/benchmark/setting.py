@@ -1,0 +1,184 @@
+"""The training step to measure: flags, sizes, a random batch, FLOPs. Imports nothing heavy.
+
+Every process of the benchmark makes the same batch, so none has to be sent.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from hardem_jax.errors import InputError, require
+
+# The longest mention, in tokens (released code: 10).
+MAX_MENTION = 10
+MIN_TOKENS = 16
+# AdamW as in fine-tuning BERT, decaying linearly to 0. There is no warmup: the very first update
+# then moves the weights, and the second loss checks it.
+OPTIMIZER: dict[str, Any] = {
+    "learning_rate": 1e-5,
+    "weight_decay": 0.01,
+    "clip_norm": 1.0,
+    "b1": 0.9,
+    "b2": 0.999,
+    "eps": 1e-6,
+}
+NUM_STEPS = 100_000
+# Rows and columns of the product that is the measure of a device: large enough to fill it.
+MATRIX_SIZE = {"cpu": 2048, "gpu": 8192}
+# File next to the encoder's checkpoint: `HEAD.kernel` [D, 2] and `HEAD.bias` [2] of each head.
+HEADS_FILE = "heads.npz"
+HEADS = ("span_scores", "selector")
+
+
+class Sizes(NamedTuple):
+    """Sizes of an encoder, in the order of `BertConfig`."""
+
+    vocabulary: int
+    hidden: int
+    layers: int
+    heads: int
+    intermediate: int
+
+
+Task = Literal["spans", "equations", "normalized-equations", "queries", "naqanet", "encoder"]
+Preset = Literal["tiny", "minilm", "bert-base", "bert-large"]
+PRESETS: dict[Preset, Sizes] = {
+    "tiny": Sizes(1000, 32, 2, 2, 64),
+    "minilm": Sizes(30522, 384, 6, 12, 1536),
+    "bert-base": Sizes(30522, 768, 12, 12, 3072),
+    "bert-large": Sizes(30522, 1024, 24, 16, 4096),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class StepFlags:
+    """Flags of every command that runs a training step.
+
+    Attributes:
+        preset: size of the encoder; "tiny" only to see that everything runs.
+        layers: of the encoder; None for the preset's number.
+        rows: R; the first half has mentions, the second half none, as in training.
+        shortest: length of the shortest row as a share of T; lengths are uniform from there to T.
+        dropout: rate, of hidden units and of attention.
+        attention_dropout: of attention, if it has a rate of its own; our kernels need 0.
+        dtype: of the computation in the encoder; weights, heads and loss are float32.
+        device: "cpu" or "gpu".
+        out: write the measurements here, as JSON.
+    """
+
+    preset: Preset = "minilm"
+    layers: int | None = None
+    rows: int = 16
+    shortest: float = 1.0
+    dropout: float = 0.1
+    attention_dropout: float | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    device: Literal["cpu", "gpu"] = "cpu"
+    out: Path | None = None
+
+    def setting(self, **others: Any) -> "Setting":
+        """A step with these flags, and others of `Setting`, which checks them all."""
+        shared = {f.name: getattr(self, f.name) for f in dataclasses.fields(StepFlags)}
+        return Setting(**{**shared, **others})
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting(StepFlags):
+    """One training step.
+
+    Attributes:
+        tokens: T.
+        solutions: Z, mentions in every row of the first half.
+        task: "spans" of a reader, "equations" of a tagger ("normalized-equations" with a softmax
+            over Z_tot), "queries" of SQLova, "naqanet", or an "encoder" without a head.
+    """
+
+    tokens: int = 128
+    solutions: int = 32
+    task: Task = "spans"
+
+    def __post_init__(self) -> None:
+        require(self, "layers", "solutions", at_least=1)
+        require(self, "tokens", at_least=MIN_TOKENS)
+        require(self, "rows", at_least=2)
+        if self.rows % 2:
+            raise InputError(f"rows: expected an even number, found {self.rows}")
+        require(self, "shortest", at_least=0.5, at_most=1)
+        require(self, "dropout", "attention_dropout", at_least=0, below=1)
+        if self.out is not None and not self.out.parent.is_dir():
+            # Now, and not after the measurements.
+            raise InputError(f"out: expected an existing folder, found none at {self.out.parent}")
+
+    @property
+    def sizes(self) -> Sizes:
+        sizes = PRESETS[self.preset]
+        return sizes if self.layers is None else sizes._replace(layers=self.layers)
+
+    @property
+    def dropout_rates(self) -> dict[str, Any]:
+        """Fields of `BertConfig`."""
+        attention = self.dropout if self.attention_dropout is None else self.attention_dropout
+        return {"hidden_dropout": self.dropout, "attention_dropout": attention}
+
+
+def random_batch(setting: Setting) -> dict[str, np.ndarray]:
+    """A batch in the layout of `hardem_jax.data.batching.padding`, without the entries of the host.
+
+    A question of an eighth of the row, then context; mentions drawn anywhere in the context.
+
+    Example:
+        >>> batch = random_batch(Setting("tiny", rows=2, tokens=16, solutions=3))
+        >>> batch["solutions"].shape, batch["solutions_where"].any(axis=1).tolist()
+        ((2, 3, 2), [True, False])
+    """
+    rng = np.random.default_rng(0)
+    rows = setting.rows
+    texts = random_texts(setting, rng)
+    answerable = np.arange(rows)[:, None] < rows // 2
+    end = texts["where"].sum(axis=1, keepdims=True) - 1  # the last real token is [SEP]
+    first = rng.integers(_begin(setting), end, (rows, setting.solutions))
+    last = np.minimum(first + rng.integers(0, MAX_MENTION, first.shape), end - 1)
+    position = np.arange(setting.tokens)[None]
+    return {
+        **texts,
+        "context": (texts["token_type_ids"] > 0) & (position < end),
+        "solutions": (np.stack([first, last], axis=-1) * answerable[..., None]).astype(np.int32),
+        "solutions_where": np.broadcast_to(answerable, first.shape).copy(),
+        "row_where": np.ones(rows, bool),
+    }
+
+
+def random_texts(setting: Setting, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Token ids, types and mask: a question of an eighth of the row, then context."""
+    shape = rows, tokens = setting.rows, setting.tokens
+    lengths = rng.integers(int(np.ceil(setting.shortest * tokens)), tokens + 1, (rows, 1))
+    position = np.arange(tokens)[None]
+    where = position < lengths
+    token_ids = np.where(where, rng.integers(1, setting.sizes.vocabulary, shape), 0)
+    return {
+        "token_ids": token_ids.astype(np.int32),
+        "token_type_ids": (where & (position >= _begin(setting))).astype(np.int32),
+        "where": where,
+    }
+
+
+def _begin(setting: Setting) -> int:
+    """First token of the context: [CLS] question [SEP] come before."""
+    return setting.tokens // 8 + 2
+
+
+def step_flops(setting: Setting) -> float:
+    """Floating-point operations of the matrix products in the encoder, padding included.
+
+    The backward pass takes twice those of the forward pass.
+
+    Example:
+        >>> f"{step_flops(Setting('bert-base', rows=32, tokens=300)) / 1e12:.2f} TFLOP"
+        '5.21 TFLOP'
+    """
+    hidden, tokens = setting.sizes.hidden, setting.tokens
+    dense = 2 * (4 * hidden**2 + 2 * hidden * setting.sizes.intermediate)
+    attention = 2 * 2 * tokens * hidden
+    return float(3 * setting.sizes.layers * setting.rows * tokens * (dense + attention))

@@ -1,1 +1,0 @@
-"""The training steps that are measured, and the processes that run them."""
