@@ -71,10 +71,10 @@ class SolutionSets:
 
     def __post_init__(self) -> None:
         require(self, "processes", "sample", "check", at_least=1)
-        if not (self.drop or self.wikisql or self.narrativeqa):
-            raise InputError("--drop, --wikisql, --narrativeqa: expected one of them, found none")
 
     def run(self) -> None:
+        if not (self.drop or self.wikisql or self.narrativeqa):
+            raise InputError("--drop, --wikisql, --narrativeqa: expected one of them, found none")
         about, rows = machine(), []
         if self.drop:
             rows += time_equations(self.drop)
