@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from experiments.benchmark.measure import (
     quartiles,
     report,
     table,
-    with_quartiles,
 )
 from experiments.benchmark.setting import MIN_TOKENS, Preset
 from hardem_jax.cli.command import run_command
@@ -39,7 +38,6 @@ class History:
         commits: any names that git knows; speed is relative to the first.
         repository: a checkout of this project with its history.
         preset: size of the encoder; "tiny" only to see that everything runs.
-        rows: of the batch.
         tokens: T.
         steps: training steps in a turn.
         rounds: turns of every commit.
@@ -49,7 +47,6 @@ class History:
     commits: tuple[str, ...]
     repository: Path = Path()
     preset: Preset = "minilm"
-    rows: int = 16
     tokens: int = 128
     steps: int = 5
     rounds: int = 3
@@ -57,7 +54,6 @@ class History:
 
     def __post_init__(self) -> None:
         require(self, "steps", "rounds", at_least=1)
-        require(self, "rows", at_least=2)
         require(self, "tokens", at_least=MIN_TOKENS)
 
     def run(self) -> None:
@@ -74,20 +70,28 @@ class History:
                 subprocess.run(["tar", "-xf", "-", "-C", folder], input=archive, check=True)
                 turns[commit] = lambda _, at=(commit, Path(folder)): self._measure(*at)
             measured = interleave(turns, self.rounds)
-        results = summarize(titles, measured)
-        rows = [
+        seconds = {c: [t["wall_s"]["median"] for t in turns] for c, turns in measured.items()}
+        results = [
             {
-                "commit": result["commit"],
-                "date and subject": result["title"],
-                "ms per step": with_quartiles(result["wall_s"], factor=1000, digits=0),
-                "speed, first = 1": with_quartiles(result["speed"], factor=1, digits=2),
-                "first step, s": f"{result['first_step_s']:.1f}",
-                "peak MiB": "?" if result["peak_mib"] is None else f"{result['peak_mib']:.0f}",
+                "commit": commit,
+                "title": titles[commit],
+                "wall_s": quartiles(seconds[commit]),
+                "speed": median_ratio(seconds[self.commits[0]], seconds[commit]),
+                "first_step_s": statistics.median(turn["first_step_s"] for turn in turns),
+                "peak_mib": max((turn["peak_mib"] or 0) for turn in turns) or None,
             }
-            for result in results
+            for commit, turns in measured.items()
         ]
+        columns = {
+            "commit": "commit",
+            "date and subject": "title",
+            "ms per step": ("wall_s", 1000, 0),
+            "speed, first = 1": ("speed", 1, 2),
+            "first step, s": ("first_step_s", 1, 1),
+            "peak MiB": ("peak_mib", 1, 0),
+        }
         title = "One training step by commit, medians over rounds (quartiles)"
-        report(self, about, {"results": results}, table(title, rows, left=2))
+        report(self, about, {"results": results}, table(title, results, columns, left=2))
 
     def _git(self, *arguments: str) -> bytes:
         command = ["git", "-C", str(self.repository), *arguments]
@@ -101,7 +105,7 @@ class History:
         """What the commit's own benchmark says of its step."""
         out = folder / "measured.json"
         options = {
-            **{name: getattr(self, name) for name in ("preset", "rows", "tokens", "steps")},
+            **{name: getattr(self, name) for name in ("preset", "tokens", "steps")},
             **{"variants": "ours", "rounds": 1, "out": out},
         }
         command = [sys.executable, "-m", "experiments.benchmark"]
@@ -115,30 +119,6 @@ class History:
             said = ran.stderr.strip().splitlines()
             raise InputError(f"{commit}: its benchmark failed: {said[-1] if said else '?'}")
         return json.loads(out.read_text())["results"][0]["variants"]["ours"]
-
-
-def summarize(
-    titles: Mapping[str, str], measured: Mapping[str, Sequence[Mapping[str, Any]]]
-) -> list[dict[str, Any]]:
-    """The figures of each commit.
-
-    Args:
-        titles: commit -> date and subject; speed is relative to the first.
-        measured: commit -> what its benchmark measured, round by round.
-    """
-    seconds = {c: [turn["wall_s"]["median"] for turn in turns] for c, turns in measured.items()}
-    base = seconds[next(iter(titles))]
-    return [
-        {
-            "commit": commit,
-            "title": title,
-            "wall_s": quartiles(seconds[commit]),
-            "speed": median_ratio(base, seconds[commit]),
-            "first_step_s": statistics.median(turn["first_step_s"] for turn in measured[commit]),
-            "peak_mib": max((turn["peak_mib"] or 0) for turn in measured[commit]) or None,
-        }
-        for commit, title in titles.items()
-    ]
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -5,16 +5,17 @@ to train: the rate that the training step must stay below so that it never waits
 waits is the metric ``input_wait`` in its ``metrics.jsonl``.
 """
 
+import collections
 import dataclasses
 import functools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from experiments.benchmark.measure import interleave, machine, quartiles, report, table, timed
 from hardem_jax.cli.command import run_command
-from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.batching.padding import Batch, BatchConfig
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches
 from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.spans import PreparedSplit, all_windows
@@ -56,30 +57,21 @@ class InputPipeline:
         # In the first round, files are cold.
         measured = interleave(turns, self.rounds + 1)
         results = {name: self._summary(values[1:]) for name, values in measured.items()}
+        columns = {
+            "rows": "rows",
+            "batches/s": ("batches_per_s", 1, 0),
+            "items/s": ("items_per_s", 1, 0),
+            "CPU ms a batch": ("cpu_ms_per_batch", 1, 1),
+        }
         title = "Training batches, read and made (one window with a mention, one without)"
-        rows = [
-            {
-                "rows": name,
-                "batches/s": f"{result['batches_per_s']['median']:.0f}",
-                "items/s": f"{result['items_per_s']:.0f}",
-                "CPU ms a batch": f"{result['cpu_ms_per_batch']:.1f}",
-            }
-            for name, result in results.items()
-        ]
-        report(self, about, {"results": results}, table(title, rows))
+        rows = [{"rows": name, **result} for name, result in results.items()]
+        report(self, about, {"results": results}, table(title, rows, columns))
 
     def _turn(self, windows: Any, config: BatchConfig, seed: int) -> dict[str, float]:
         """Seconds on the clock and of CPU for all batches of a plan."""
-        plan = TrainingPlan(windows.sizes, config, num_steps=self.steps, seed=seed)
-        plan[0]  # lays out the epoch, once
-        num_solutions = config.num_solutions(windows.sizes)
-        pad = functools.partial(pad_windows, num_solutions=num_solutions, pad_id=0)
-
-        def to_the_end(_: int) -> None:  # what is read ahead is read for these batches
-            for _ in training_batches(windows, plan, pad=pad):
-                pass
-
-        return timed(to_the_end)
+        batches = prepared_batches(windows, config, num_steps=self.steps, seed=seed)
+        # To the end of the plan: what is read ahead is read for these.
+        return timed(lambda _: collections.deque(batches, maxlen=0))
 
     def _summary(self, values: Sequence[dict[str, float]]) -> dict[str, Any]:
         rates = quartiles([self.steps / turn["wall_s"] for turn in values])
@@ -88,6 +80,17 @@ class InputPipeline:
             "items_per_s": self.batches.batch_size * rates["median"],
             "cpu_ms_per_batch": 1000 * statistics.mean(t["cpu_s"] for t in values) / self.steps,
         }
+
+
+def prepared_batches(
+    windows: Any, config: BatchConfig, *, num_steps: int, seed: int
+) -> Iterable[Batch]:
+    """The batches of a plan, made when iterated; its first epoch is laid out beforehand."""
+    plan = TrainingPlan(windows.sizes, config, num_steps=num_steps, seed=seed)
+    plan[0]
+    num_solutions = config.num_solutions(windows.sizes)
+    pad = functools.partial(pad_windows, num_solutions=num_solutions, pad_id=0)
+    return training_batches(windows, plan, pad=pad)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

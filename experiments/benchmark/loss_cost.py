@@ -10,8 +10,12 @@ built before and after the larger.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
+
+from rich.table import Table
 
 from experiments.benchmark.measure import (
     by_measure,
@@ -22,10 +26,9 @@ from experiments.benchmark.measure import (
     report,
     table,
     timed,
-    with_quartiles,
 )
 from experiments.benchmark.setting import Setting, StepFlags
-from experiments.benchmark.workers import Step, first_step
+from experiments.benchmark.workers import Step, first_step, libraries
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
@@ -37,7 +40,6 @@ OBJECTIVES: dict[str, Objective] = {
     "hard-em, annealed": HardEM(tau=10_000),
 }
 FEW, MANY, FEW_AGAIN = "step, smaller |Z|", "step, larger |Z|", "step, smaller |Z| again"
-Times = Mapping[str, list[float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,117 +80,71 @@ class LossCost(StepFlags):
     def run(self) -> None:
         about = machine()
         results = [self._measure(setting) for setting in self._settings()]
-        tables = [draw(result) for result in results for draw in (alone_table, whole_table)]
+        tables = [drawn for result in results for drawn in tables_of(result)]
         report(self, about, {"results": results}, *tables)
 
     def _measure(self, setting: Setting) -> dict[str, Any]:
         """All sizes at one length, in one process."""
-        from experiments.benchmark.jax_steps import LossStep, TrainingStep, versions  # imports jax
+        from experiments.benchmark.jax_steps import LossStep, TrainingStep  # imports jax
+
+        turns: dict[str, Callable[[int], dict[str, float]]] = {}
+
+        def add(name: str, kind: Callable[..., Step], size: int, repeat: int, *more: Any) -> None:
+            step = kind(dataclasses.replace(setting, solutions=size), *more)
+            first_step(step)
+            turns[name] = lambda _: timed(step.run, repeat)
 
         few, many = self.compare
-        steps: dict[str, tuple[Step, int]] = {}
         for name, size in {FEW: few, MANY: many, FEW_AGAIN: few}.items():
-            step = TrainingStep(dataclasses.replace(setting, solutions=size))
-            steps[name] = step, self.steps
-            first_step(step)
-        losses = {
-            (name, size): f"{name}, |Z| = {size}" for name in OBJECTIVES for size in self.solutions
-        }
-        for (objective, size), name in losses.items():
-            step = LossStep(dataclasses.replace(setting, solutions=size), OBJECTIVES[objective])
-            steps[name] = step, self.calls
-            first_step(step)
-        turns = {
-            name: lambda _, step=step, repeat=repeat: timed(step.run, repeat)
-            for name, (step, repeat) in steps.items()
-        }
+            add(name, TrainingStep, size, self.steps)
+        losses = list(itertools.product(OBJECTIVES, self.solutions))
+        for objective, size in losses:
+            name = f"{objective}, |Z| = {size}"
+            add(name, LossStep, size, self.calls, OBJECTIVES[objective])
         rounds = interleave(turns, self.rounds, f"T={setting.tokens}")
         times = {name: by_measure(values) for name, values in rounds.items()}
-        small, large = mean_of(times[FEW], times[FEW_AGAIN]), times[MANY]
+        whole: dict[str, Any] = {"solutions": list(self.compare)}
+        alone: list[dict[str, Any]] = [{"objective": o, "solutions": size} for o, size in losses]
+        for measure in ("wall", "cpu"):
+            key = f"{measure}_s"
+            large = times[MANY][key]
+            twice = zip(times[FEW][key], times[FEW_AGAIN][key], strict=True)
+            small = [statistics.mean(both) for both in twice]
+            whole[key] = [quartiles(small), quartiles(large)]
+            longer = [b / a - 1 for a, b in zip(small, large, strict=True)]
+            whole[f"growth_{measure}"] = quartiles(longer)
+            for row in alone:
+                part = times[f"{row['objective']}, |Z| = {row['solutions']}"][key]
+                row |= {key: quartiles(part), f"share_{measure}": median_ratio(part, small)}
         return {
             "task": setting.task,
             "tokens": setting.tokens,
-            "libraries": versions(),
+            "libraries": libraries(setting.device),
             "rounds": times,
-            "alone": [
-                {"objective": objective, "solutions": size} | share_of(times[name], small)
-                for (objective, size), name in losses.items()
-            ],
-            "whole": {"solutions": list(self.compare)} | growth(small, large),
+            "alone": alone,
+            "whole": whole,
         }
 
 
-def mean_of(one: Times, other: Times) -> Times:
-    """Round by round.
-
-    Example:
-        >>> mean_of({"wall_s": [1.0, 2.0]}, {"wall_s": [3.0, 2.0]})
-        {'wall_s': [2.0, 2.0]}
-    """
-    return {
-        measure: [(a + b) / 2 for a, b in zip(one[measure], other[measure], strict=True)]
-        for measure in one
+def tables_of(result: Mapping[str, Any]) -> tuple[Table, Table]:
+    """The loss by itself, for every objective and size; the whole step with both sizes."""
+    what, whole = f"{result['task']}, T = {result['tokens']}", result["whole"]
+    columns = {
+        "objective": "objective",
+        "|Z|": "solutions",
+        "µs": ("wall_s", 1e6, 0),
+        "CPU µs": ("cpu_s", 1e6, 0),
+        "% of the step": ("share_wall", 100, 2),
+        "% of its CPU time": ("share_cpu", 100, 2),
     }
-
-
-def share_of(part: Times, whole: Times) -> dict[str, Any]:
-    """Seconds of a part, and its share of a whole step, within rounds."""
-    return {
-        "wall_s": quartiles(part["wall_s"]),
-        "cpu_s": quartiles(part["cpu_s"]),
-        "share_wall": median_ratio(part["wall_s"], whole["wall_s"]),
-        "share_cpu": median_ratio(part["cpu_s"], whole["cpu_s"]),
-    }
-
-
-def growth(small: Times, large: Times) -> dict[str, Any]:
-    """Seconds of both steps, and by what part the second takes longer, within rounds.
-
-    Example:
-        >>> times = {"wall_s": [2.0], "cpu_s": [4.0]}, {"wall_s": [2.5], "cpu_s": [4.0]}
-        >>> growth(*times)["growth_wall"]["median"]
-        0.25
-    """
-    result: dict[str, Any] = {}
-    for measure in ("wall", "cpu"):
-        one, other = small[f"{measure}_s"], large[f"{measure}_s"]
-        result[f"{measure}_s"] = [quartiles(one), quartiles(other)]
-        more = median_ratio(other, one)
-        result[f"growth_{measure}"] = {name: value - 1 for name, value in more.items()}
-    return result
-
-
-def alone_table(result: dict[str, Any]) -> Any:
-    """The loss by itself: a row for every objective and size."""
-    title = f"Loss and gradient alone, {_what(result)}, medians (quartiles)"
-    rows = [
-        {
-            "objective": row["objective"],
-            "|Z|": str(row["solutions"]),
-            "µs": with_quartiles(row["wall_s"], factor=1e6, digits=0),
-            "CPU µs": with_quartiles(row["cpu_s"], factor=1e6, digits=0),
-            "% of the step": with_quartiles(row["share_wall"], factor=100, digits=2),
-            "% of its CPU time": with_quartiles(row["share_cpu"], factor=100, digits=2),
-        }
-        for row in result["alone"]
+    alone = table(f"Loss and gradient alone, {what}, medians (quartiles)", result["alone"], columns)
+    steps = [
+        {"": name, "longer": whole[f"growth_{m}"], **dict(zip("01", whole[f"{m}_s"], strict=True))}
+        for name, m in (("wall clock", "wall"), ("CPU time", "cpu"))
     ]
-    return table(title, rows)
-
-
-def whole_table(result: dict[str, Any]) -> Any:
-    """The whole step with the smaller and the larger Z."""
-    whole = result["whole"]
-    rows = []
-    for name, measure in {"wall clock": "wall", "CPU time": "cpu"}.items():
-        few, many = (with_quartiles(x, factor=1000, digits=0) for x in whole[f"{measure}_s"])
-        longer = with_quartiles(whole[f"growth_{measure}"], factor=100, digits=2)
-        small, large = (f"ms, |Z| = {size}" for size in whole["solutions"])
-        rows.append({"": name, small: few, large: many, "longer by %": longer})
-    return table(f"Whole step of hard EM, {_what(result)}, medians (quartiles)", rows)
-
-
-def _what(result: dict[str, Any]) -> str:
-    return f"{result['task']}, T = {result['tokens']}"
+    sizes = {f"ms, |Z| = {size}": (str(i), 1000, 0) for i, size in enumerate(whole["solutions"])}
+    columns = {"": "", **sizes, "longer by %": ("longer", 100, 2)}
+    return alone, table(f"Whole step of hard EM, {what}, medians (quartiles)", steps, columns)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -76,28 +76,47 @@ def quartiles(values: Sequence[float]) -> dict[str, float]:
     return {"low": low, "median": median, "high": high}
 
 
-def with_quartiles(value: Mapping[str, float] | None, *, factor: float, digits: int) -> str:
-    """Median and quartiles for a table.
+def table(
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str | tuple[str, float, int]],
+    *,
+    left: int = 1,
+) -> Table:
+    """A table of results.
+
+    Args:
+        title: above it.
+        rows: results by key; a missing one leaves its cell empty.
+        columns: name of the column -> key, or key, factor and digits; see `cell`.
+        left: how many columns are aligned left.
+    """
+    drawn = Table(title=title)
+    for index, name in enumerate(columns):
+        drawn.add_column(name, justify="left" if index < left else "right")
+    forms = [(key, 1, None) if isinstance(key, str) else key for key in columns.values()]
+    for row in rows:
+        drawn.add_row(*(cell(row[k], f, d) if k in row else "" for k, f, d in forms))
+    return drawn
+
+
+def cell(value: Any, factor: float = 1, digits: int | None = None) -> str:
+    """Text, a number, or median and quartiles; None is a dash.
 
     Example:
-        >>> with_quartiles({"low": 0.1, "median": 0.2, "high": 0.5}, factor=10, digits=1)
+        >>> cell({"low": 0.1, "median": 0.2, "high": 0.5}, 10, 1)
         '2.0 (1.0 to 5.0)'
+        >>> cell(0.25, 100, 1), cell(4096), cell(2.5), cell(None)
+        ('25.0', '4096', '2.5', '-')
     """
     if value is None:
         return "-"
-    low, median, high = (f"{factor * value[k]:.{digits}f}" for k in ("low", "median", "high"))
-    return f"{median} ({low} to {high})"
-
-
-def table(title: str, rows: Sequence[Mapping[str, str]], *, left: int = 1) -> Table:
-    """A table whose columns are the keys of its rows, the first ``left`` of them aligned left."""
-    drawn = Table(title=title)
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    for index, name in enumerate(columns):
-        drawn.add_column(name, justify="left" if index < left else "right")
-    for row in rows:
-        drawn.add_row(*(row.get(name, "") for name in columns))
-    return drawn
+    if isinstance(value, Mapping):
+        low, median, high = (cell(value[k], factor, digits) for k in ("low", "median", "high"))
+        return f"{median} ({low} to {high})"
+    if digits is None or isinstance(value, str):
+        return f"{value:.10g}" if isinstance(value, float) else str(value)
+    return f"{factor * value:.{digits}f}"
 
 
 def machine() -> dict[str, Any]:

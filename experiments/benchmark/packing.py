@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.benchmark.input_pipeline import prepared_batches
 from experiments.benchmark.measure import (
     interleave,
     machine,
@@ -26,13 +27,10 @@ from experiments.benchmark.measure import (
     report,
     table,
     timed,
-    with_quartiles,
 )
 from experiments.benchmark.setting import MIN_TOKENS, Preset, Setting
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.batching.plans import TrainingPlan, training_batches
-from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.spans import PreparedSplit, all_windows
 from hardem_jax.errors import require
 
@@ -105,23 +103,21 @@ class Packing:
             name: self._summary(batches, times[name], times[padded]) | first[name]
             for name, batches in layouts.items()
         }
-        rows = [
-            {
-                "rows": name,
-                "items/s": f"{result['items_per_s']:.2f}",
-                "real tokens/s": f"{result['real_tokens_per_s']:,.0f}",
-                "real tokens, %": f"{100 * result['real_token_share']:.1f}",
-                "speed, padded = 1": with_quartiles(result["speed"], factor=1, digits=2),
-                "programs": str(result["programs"]),
-            }
-            for name, result in results.items()
-        ]
+        columns = {
+            "rows": "rows",
+            "items/s": ("items_per_s", 1, 2),
+            "real tokens/s": ("real_tokens_per_s", 1, 0),
+            "real tokens, %": ("real_token_share", 100, 1),
+            "speed, padded = 1": ("speed", 1, 2),
+            "programs": "programs",
+        }
+        rows = [{"rows": name, **result} for name, result in results.items()]
         worst = max(differences.values(), default=0.0)
         report(
             self,
             about,
             {"results": results, "loss_differences": differences},
-            table("Training steps on real windows, new batches in every turn", rows),
+            table("Training steps on real windows, new batches in every turn", rows, columns),
             f"packed and padded losses differ by at most {worst:.1e}, relative",
         )
 
@@ -129,12 +125,8 @@ class Packing:
         """One for each measured step, on the device."""
         from hardem_jax.training.devices.mesh import data_mesh, place_batch
 
-        plan = TrainingPlan(windows.sizes, config, num_steps=self.rounds * self.steps, seed=0)
-        num_solutions = config.num_solutions(windows.sizes)
-        pad = functools.partial(pad_windows, num_solutions=num_solutions, pad_id=0)
-        mesh = data_mesh(1)
-        made = training_batches(windows, plan, pad=pad)
-        return [place_batch(batch.arrays, mesh) for batch in made]
+        made = prepared_batches(windows, config, num_steps=self.rounds * self.steps, seed=0)
+        return [place_batch(batch.arrays, data_mesh(1)) for batch in made]
 
     def _turn(self, step: Any, batches: Batches, index: int) -> float:
         """Seconds of the steps of one round."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.table import Table
 
 from experiments.benchmark.measure import machine, report, table
 from hardem_jax.cli.command import peak_mib, run_command
@@ -64,8 +65,8 @@ class Retrieval:
 
     def __post_init__(self) -> None:
         require(self, "parts", above=0, at_most=1)
-        if 1 not in self.parts:
-            raise InputError(f"parts: expected shares up to 1.0, found {self.parts}")
+        if 1 not in self.parts or len(set(self.parts)) < 2:
+            raise InputError(f"parts: expected several shares up to 1.0, found {self.parts}")
 
     def run(self) -> None:
         about, skips = machine(), ExclusionCounts()
@@ -82,8 +83,7 @@ class Retrieval:
             f"{plain['build_s'] + plain['seconds']:.1f} s"
             for method, found in content["methods"].items()
         ]
-        tables = recall_table(content), size_table(content)
-        report(self, about, content, str(skips), *tables, *lines)
+        report(self, about, content, str(skips), *tables_of(content), *lines)
 
     def _measure(self, index: Path, questions: list[OpenQuestion]) -> dict[str, Any]:
         few = questions[:: max(1, len(questions) // SAMPLE)]
@@ -182,13 +182,13 @@ def recall_of(
     questions: Sequence[OpenQuestion],
     ranked: Sequence[np.ndarray],
     ranks: Sequence[int],
-) -> dict[int, float]:
+) -> dict[str, float]:
     """Recall at some ranks of passages by number."""
     counts = RecallCounts(max(ranks, default=1))
     for question, passages in zip(questions, ranked, strict=bool(ranks)):
         texts = (store.text(int(number)) for number in passages[: max(ranks)])
         counts.add(question.answers, texts)
-    return {rank: counts.at(rank) for rank in ranks}
+    return {str(rank): counts.at(rank) for rank in ranks}
 
 
 def line(points: Sequence[tuple[float, float]]) -> dict[str, float]:
@@ -202,10 +202,7 @@ def line(points: Sequence[tuple[float, float]]) -> dict[str, float]:
         (1.0, 2.0)
     """
     x, y = np.array(points, np.float64).T
-    if len(x) == 1:
-        slope, start = float(y[0] / x[0]), 0.0
-    else:
-        slope, start = np.polyfit(x, y, 1).tolist()
+    slope, start = np.polyfit(x, y, 1).tolist()
     return {
         "fixed": start,
         "per_passage": slope,
@@ -214,35 +211,32 @@ def line(points: Sequence[tuple[float, float]]) -> dict[str, float]:
     }
 
 
-def recall_table(content: dict[str, Any]) -> Any:
-    """A row for each method, and for bm25s by itself."""
-    rows = []
-    for name, found in {**content["methods"], "bm25s, defaults": content["plain_bm25s"]}.items():
-        shares = {f"recall@{n} %": f"{100 * share:.1f}" for n, share in found["recall"].items()}
-        speed = f"{content['questions'] / found['seconds']:.0f}"
-        rows.append(
-            {"retriever": name, **shares}
-            | {"s": f"{found['seconds']:.1f}", "questions/s": speed}
-            | {"MiB": f"{found['peak_mib']:.0f}"}
-        )
-    return table(f"{content['questions']} questions", rows)
-
-
-def size_table(content: dict[str, Any]) -> Any:
-    """A row for each size, and what the fitted lines say."""
-    rows = [
-        {"passages": str(size["passages"])}
-        | {title: f"{size[name]:.1f}" for name, title in FITTED.items()}
-        for size in content["sizes"]
+def tables_of(content: dict[str, Any]) -> tuple[Table, Table]:
+    """Recall by retriever; figures by size, and what the fitted lines say."""
+    asked = content["questions"]
+    columns = {
+        "retriever": "retriever",
+        **{f"recall@{rank} %": (str(rank), 100, 1) for rank in RANKS},
+        "s": ("seconds", 1, 1),
+        "questions/s": ("speed", 1, 0),
+        "MiB": ("peak_mib", 1, 0),
+    }
+    methods = {**content["methods"], "bm25s, defaults": content["plain_bm25s"]}
+    recall: list[dict[str, Any]] = [
+        {"retriever": name, "speed": asked / found["seconds"], **found, **found["recall"]}
+        for name, found in methods.items()
     ]
-    for title, figure, scale, digits in (
-        ("fixed", "fixed", 1, 2),
-        ("per 1000", "per_passage", 1000, 3),
-        (f"{WIKIPEDIA}, by the line", "wikipedia", 1, 0),
+    sizes = [{**size, "passages": str(size["passages"])} for size in content["sizes"]]
+    for title, figure, scale in (
+        ("fixed", "fixed", 1),
+        ("per 1000", "per_passage", 1000),
+        ("largest residual", "largest_residual", 1),
+        (f"{WIKIPEDIA}, by the line", "wikipedia", 1),
     ):
-        fits = {FITTED[n]: f"{scale * f[figure]:.{digits}f}" for n, f in content["fits"].items()}
-        rows.append({"passages": title, **fits})
-    return table("by number of passages", rows)
+        fits = {name: scale * fit[figure] for name, fit in content["fits"].items()}
+        sizes.append({"passages": title, **fits})
+    by_size = {"passages": "passages"} | {title: (name, 1, 3) for name, title in FITTED.items()}
+    return table(f"{asked} questions", recall, columns), table("by size", sizes, by_size)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -82,19 +82,16 @@ class SolutionSets:
             rows += time_queries(self.wikisql, self.processes, self.sample)
         if self.narrativeqa:
             rows += time_spans(self.narrativeqa, self.processes, self.check)
-        shown = [
-            {
-                "Z": row["name"],
-                "questions": str(row["questions"]),
-                "s": f"{row['wall_s']:.4g}",
-                "CPU s": f"{row['cpu_s']:.4g}" if "cpu_s" in row else "",
-                "questions/s": f"{row['questions'] / row['wall_s']:.4g}",
-                "times as long": f"{row['times']:.3g}" if "times" in row else "",
-            }
-            for row in rows
-        ]
-        drawn = table("Finding Z; what is extrapolated says so", shown)
-        report(self, about, {"results": rows}, drawn)
+        columns = {
+            "Z": "name",
+            "questions": "questions",
+            "s": ("wall_s", 1, 3),
+            "CPU s": ("cpu_s", 1, 3),
+            "questions/s": ("speed", 1, 2),
+            "times as long": ("times", 1, 0),
+        }
+        speeds = [{**row, "speed": row["questions"] / row["wall_s"]} for row in rows]
+        report(self, about, {"results": rows}, table("Finding Z", speeds, columns))
 
 
 def time_equations(files: Sequence[Path]) -> list[dict[str, Any]]:

@@ -62,24 +62,22 @@ class StepProfile(Setting):
             {"pass": where, "operation": operation, "ms": ms, "instructions": count}
             for (where, operation), (ms, count) in grouped(times, origins).items()
         ]
-        total = sum(times.values())
-        rows = [
-            {
-                "pass": group["pass"],
-                "operation": group["operation"],
-                "ms a step": f"{group['ms']:.1f}",
-                "%": f"{100 * group['ms'] / total:.1f}",
-                "instructions": str(group["instructions"]),
-            }
-            for group in groups
-            if group["ms"] >= total / 100
-        ]
         results = {"step_ms": 1000 * seconds, "instructions_ms": times, "groups": groups}
+        total = sum(times.values())
+        shares = [{**group, "share": group["ms"] / total} for group in groups]
+        columns = {
+            "pass": "pass",
+            "operation": "operation",
+            "ms a step": ("ms", 1, 1),
+            "%": ("share", 100, 1),
+            "instructions": "instructions",
+        }
+        rows = [row for row in shares if row["share"] >= 0.01]
         report(
             self,
             about,
             {"results": results},
-            table("Time of a training step by pass and operation, above 1 %", rows, left=2),
+            table("Time of a training step, above 1 %", rows, columns, left=2),
             f"{results['step_ms']:.0f} ms a step with the profiler",
         )
 

@@ -64,13 +64,7 @@ def _span_log_probs(scores: Mapping[str, Array], batch: Mapping[str, Array]) -> 
 
 
 def equation_batch(setting: Setting) -> Batch:
-    """Texts full of numbers, with ``solutions`` random equations of two numbers in every row.
-
-    Example:
-        >>> setting = Setting("tiny", rows=2, tokens=64, solutions=3)
-        >>> equation_batch(setting)["solutions"].shape
-        (2, 3, 4)
-    """
+    """Texts full of numbers, with ``solutions`` random equations of two numbers in every row."""
     rng = np.random.default_rng(0)
     texts = random_texts(setting, rng)
     rows, slots = setting.rows, NUM_SPECIAL + NUM_NUMBERS
@@ -93,14 +87,7 @@ def equation_batch(setting: Setting) -> Batch:
 
 
 def query_batch(setting: Setting) -> Batch:
-    """A question of a third of the row, then columns of three wordpieces; random queries.
-
-    Example:
-        >>> setting = Setting("tiny", rows=2, tokens=48, solutions=3)
-        >>> batch = query_batch(setting)
-        >>> batch["solutions"].shape, batch["columns_where"].sum(axis=1).tolist()
-        ((2, 3, 15), [7, 7])
-    """
+    """A question of a third of the row, then columns of three wordpieces; random queries."""
     rng = np.random.default_rng(0)
     texts = random_texts(dataclasses.replace(setting, shortest=1.0), rng)
     rows, words = setting.rows, setting.tokens // 3

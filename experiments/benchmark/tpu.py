@@ -25,7 +25,7 @@ from experiments.benchmark.setting import Preset, Setting
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
-from hardem_jax.models.config import Implementation, Remat
+from hardem_jax.models.config import Implementation
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
@@ -58,10 +58,8 @@ class Tpu:
         rows: of the batch on each chip.
         tokens: T.
         solutions: Z.
-        dtype: of the computation in the encoder.
         attention: what computes it, see `hardem_jax.models.ops.attention`.
         attention_dropout: on attention probabilities; kernels need 0.
-        remat: what the backward pass computes again, see `Bert`.
         accumulate: k, micro-batches of a step, each with this many rows.
         fsdp: chips that parameters and optimiser state are split over; 1 for copies on all.
         out: write the figures here, as JSON.
@@ -74,10 +72,8 @@ class Tpu:
     rows: int = 32
     tokens: int = 300
     solutions: int = 32
-    dtype: Literal["float32", "bfloat16"] = "bfloat16"
     attention: tuple[Implementation, ...] = ("auto",)
     attention_dropout: float = 0.1
-    remat: tuple[Remat, ...] = ("none",)
     accumulate: int = 1
     fsdp: int = 1
     out: Path | None = None
@@ -87,24 +83,27 @@ class Tpu:
         self._setting("spans")
 
     def _setting(self, task: Task) -> Setting:
-        shared = ("preset", "layers", "rows", "tokens", "solutions", "dtype", "attention_dropout")
-        return Setting(task=task, **{name: getattr(self, name) for name in shared})
+        shared = ("preset", "layers", "rows", "tokens", "solutions", "attention_dropout")
+        values = {name: getattr(self, name) for name in shared}
+        return Setting(task=task, dtype="bfloat16", **values)
 
     def run(self) -> None:
         meshes = {name: slice_mesh(name, self.fsdp) for name in self.topologies}
-        programs = list(itertools.product(self.tasks, meshes, self.attention, self.remat))
+        programs = list(itertools.product(self.tasks, meshes, self.attention))
         results = []
-        for task, name, attention, remat in track(programs, "compiling", transient=True):
+        for task, name, attention in track(programs, "compiling", transient=True):
             began = time.perf_counter()
             compiled, parameters = compiled_step(
-                self._setting(task), meshes[name], self.accumulate, attention=attention, remat=remat
+                self._setting(task), meshes[name], self.accumulate, attention
             )
             figures = {"parameters": parameters, "compile_s": time.perf_counter() - began}
-            program = {"task": task, "topology": name, "attention": attention, "remat": remat}
+            program = {"task": task, "topology": name, "attention": attention}
             results.append(program | figures | describe(compiled))
             if self.out is not None:  # after each: a program takes minutes
                 write_json(self.out, {"flags": flags(self), "results": results})
-        wide_console().print(table("One chip's training step", list(map(row, results)), left=4))
+        wide_console().print(
+            table("One chip's training step", [*map(row, results)], COLUMNS, left=3)
+        )
 
 
 def slice_mesh(name: str, fsdp: int) -> Mesh:
@@ -137,14 +136,15 @@ def slice_mesh(name: str, fsdp: int) -> Mesh:
     return mesh_over(topology.devices, fsdp=fsdp)
 
 
-def compiled_step(setting: Setting, mesh: Mesh, accumulate: int, **options: Any) -> tuple[Any, int]:
+def compiled_step(
+    setting: Setting, mesh: Mesh, accumulate: int, attention: Implementation
+) -> tuple[Any, int]:
     """The compiled step of hard EM, and its number of parameters; nothing is computed.
 
     Args:
         setting: ``rows`` are those of one chip.
         mesh: see `slice_mesh`.
-        accumulate: see `Tpu`.
-        **options: of `Bert`.
+        accumulate, attention: see `Tpu`.
     """
     import jax
     import jax.numpy as jnp
@@ -159,9 +159,9 @@ def compiled_step(setting: Setting, mesh: Mesh, accumulate: int, **options: Any)
     from hardem_jax.training.state import TrainState
     from hardem_jax.training.step import compile_train_step
 
-    task, dtype = TASKS[setting.task], jnp.dtype(setting.dtype)
+    task, config, dtype = TASKS[setting.task], bert_config(setting), jnp.dtype(setting.dtype)
     model = nnx.eval_shape(
-        lambda: task.model(Bert(bert_config(setting), rngs=nnx.Rngs(0), dtype=dtype, **options))
+        lambda: task.model(Bert(config, rngs=nnx.Rngs(0), dtype=dtype, attention=attention))
     )
     graphdef, params = nnx.split(model, nnx.Param)
     loss_fn = all_gather_params(task.make_loss(graphdef, HardEM()), mesh)
@@ -260,8 +260,8 @@ def _num_bytes(dtype: str, dims: str) -> float:
     return math.prod(int(d) for d in dims.split(",") if d) * (int(bits[0]) / 8 if bits else 1)
 
 
-def row(result: Mapping[str, Any]) -> dict[str, str]:
-    """A row of the table: one task on one slice."""
+def row(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures of one task on one slice, for the table."""
     generation, _, shape = result["topology"].partition(":")
     chip, chips = CHIPS[generation], math.prod(map(int, shape.split("x")))
     entries = sorted(result["collectives"].items())
@@ -269,23 +269,30 @@ def row(result: Mapping[str, Any]) -> dict[str, str]:
     sent = sum(
         e["mib"] * 2**20 * (2 if kind.startswith("all-reduce") else 1) for kind, e in entries
     )
-    links = (chips - 1) / chips * sent / (chip.ici_gbytes * 1e9)
+    moved = (f"{entry['arrays']} {kind} ({entry['mib']:.1f})" for kind, entry in entries)
     return {
-        "task": result["task"],
-        "slice": result["topology"],
-        "attention": result["attention"],
-        "remat": result["remat"],
-        "chips": str(chips),
-        "GiB of HBM": f"{result['memory_gib']:.2f} of {chip.memory_gib:g}",
-        "TFLOP": f"{result['flops'] / 1e12:.2f}",
-        "kernels": ", ".join(f"{n} {name}" for name, n in result["kernels"].items()) or "none",
-        "collectives: arrays (MiB)": ", ".join(
-            f"{entry['arrays']} {kind} ({entry['mib']:.1f})" for kind, entry in entries
-        )
-        or "none",
-        "ms at peak": f"{result['flops'] / chip.bf16_tflops / 1e9:.1f}",
-        "ms of links": f"{1000 * links:.1f}",
+        **result,
+        "chips": chips,
+        "memory": f"{result['memory_gib']:.2f} of {chip.memory_gib:g}",
+        "called": ", ".join(f"{n} {name}" for name, n in result["kernels"].items()) or "none",
+        "moved": ", ".join(moved) or "none",
+        "peak_ms": result["flops"] / chip.bf16_tflops / 1e9,
+        "links_s": (chips - 1) / chips * sent / (chip.ici_gbytes * 1e9),
     }
+
+
+COLUMNS = {
+    "task": "task",
+    "slice": "topology",
+    "attention": "attention",
+    "chips": "chips",
+    "GiB of HBM": "memory",
+    "TFLOP": ("flops", 1e-12, 2),
+    "kernels": "called",
+    "collectives: arrays (MiB)": "moved",
+    "ms at peak": ("peak_ms", 1, 1),
+    "ms of links": ("links_s", 1000, 1),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

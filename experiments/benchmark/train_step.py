@@ -24,6 +24,7 @@ SQLova: what heads, losses and Z cost.
 
 import contextlib
 import dataclasses
+import functools
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,6 @@ from experiments.benchmark.measure import (
     quartiles,
     report,
     table,
-    with_quartiles,
 )
 from experiments.benchmark.setting import MATRIX_SIZE, Setting, StepFlags, step_flops
 from experiments.benchmark.workers import PRODUCT, Worker, WorkerError
@@ -58,6 +58,18 @@ Variant = Literal[
     "queries",
 ]
 VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
+COLUMNS = {
+    "T": "tokens",
+    "variant": "variant",
+    "examples/s": ("examples_per_s", 1, 1),
+    "ms per step": ("wall_s", 1000, 0),
+    "speed, faster\nPyTorch = 1": ("speed_wall_s", 1, 2),
+    "CPU ms\nper step": ("cpu_s", 1000, 0),
+    "the same,\nCPU time": ("speed_cpu_s", 1, 2),
+    "utilisation,\n%": ("utilisation", 100, 0),
+    "first\nstep, s": ("first_step_s", 1, 1),
+    "peak\nMiB": ("peak_mib", 1, 0),
+}
 # Largest difference between our and PyTorch's loss or gradient norm, relative where above 1.
 TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
 
@@ -99,8 +111,12 @@ class TrainStep(StepFlags):
                 write_weights(setting, Path(folder))
                 results.append(self._measure(setting, Path(folder)))
         title = "One complete training step, medians over rounds (quartiles)"
-        rows = [row(r["tokens"], *item) for r in results for item in r["variants"].items()]
-        drawn = table(title, rows, left=2)
+        rows = [
+            {"tokens": result["tokens"], "variant": variant, "examples_per_s": "failed", **found}
+            for result in results
+            for variant, found in result["variants"].items()
+        ]
+        drawn = table(title, rows, COLUMNS, left=2)
         report(self, about, {"results": results}, drawn, *self._notes(results))
 
     def _measure(self, setting: Setting, folder: Path) -> dict[str, Any]:
@@ -109,36 +125,24 @@ class TrainStep(StepFlags):
         turns: dict[str, Worker] = {}
         libraries: dict[str, Any] = {}
         with contextlib.ExitStack() as stack:
-
-            def new_worker() -> Worker:
-                worker = Worker(folder)
-                stack.callback(worker.close)
-                return worker
-
             for variant in self.variants:
-                worker = new_worker()
+                worker = stack.enter_context(Worker(folder))
                 try:
-                    checked = worker(workers.check, variant, setting, folder)
-                    seconds = worker(workers.build, variant, setting, folder)
+                    variants[variant] = worker(workers.build, variant, setting, folder)
                     libraries |= worker(workers.libraries, setting.device)
+                    turns[variant] = worker
                 except WorkerError as error:
                     variants[variant] = {"error": error.message, "traceback": error.traceback}
-                else:
-                    variants[variant] = {"without_dropout": checked, "first_step_s": seconds}
-                    turns[variant] = worker
             if not turns:
                 said = "; ".join(f"{name}: {found['error']}" for name, found in variants.items())
                 raise InputError(f"nothing could be measured: {said}")
             check_agreement({name: variants[name]["without_dropout"] for name in turns}, setting)
             # With our step; on a GPU on its own, for its matrices are not memory of the step.
             shared = "ours" in turns and self.device == "cpu"
-            turns[PRODUCT] = turns["ours"] if shared else new_worker()
+            turns[PRODUCT] = turns["ours"] if shared else stack.enter_context(Worker(folder))
             turns[PRODUCT](workers.build, PRODUCT, setting, folder)
             runs = {
-                name: lambda _, name=name, worker=worker: worker(
-                    workers.run, name, self.steps, setting.device
-                )
-                for name, worker in turns.items()
+                name: functools.partial(self._turn, worker, name) for name, worker in turns.items()
             }
             times = interleave(runs, self.rounds, f"T={setting.tokens}")
         measured = {name: by_measure(rounds) for name, rounds in times.items()}
@@ -152,6 +156,9 @@ class TrainStep(StepFlags):
             "variants": variants,
         }
 
+    def _turn(self, worker: Worker, variant: str, _: int) -> dict[str, Any]:
+        return worker(workers.run, variant, self.steps, self.device)
+
     def _notes(self, results: Sequence[dict[str, Any]]) -> list[str]:
         """What must be known to read the table."""
         libraries = {k: v for result in results for k, v in result["libraries"].items()}
@@ -160,14 +167,12 @@ class TrainStep(StepFlags):
             f"{self.dropout}; " + ", ".join(f"{name} {v}" for name, v in libraries.items())
         ]
         for result in results:
-            peak = result["matrix_product_flops_per_s"] / 1e12
-            lines.append(f"T={result['tokens']}: a large matrix product reaches {peak:.3f} TFLOP/s")
+            at, peak = f"T={result['tokens']}", result["matrix_product_flops_per_s"] / 1e12
+            lines.append(f"{at}: a large matrix product reaches {peak:.3f} TFLOP/s")
             for variant, found in result["variants"].items():
-                said = f"failed, {found.get('error')}"
-                if "error" not in found:
-                    losses = " ".join(f"{loss:.6f}" for loss in found["without_dropout"]["loss"])
-                    said = f"losses of the first steps without dropout {losses}"
-                lines.append(f"T={result['tokens']}, {variant}: {said}")
+                compared = found.get("without_dropout", {}).get("loss")
+                said = found.get("error") or f"losses of two steps without dropout {compared}"
+                lines.append(f"{at}, {variant}: {said}")
         return lines
 
 
@@ -202,26 +207,6 @@ def summarize(
             None if fastest is None else median_ratio(fastest, own[measure])
         )
     return result
-
-
-def row(tokens: int, variant: str, found: Mapping[str, Any]) -> dict[str, str]:
-    """A row of the table: medians, with quartiles where there is room for them."""
-    head = {"T": str(tokens), "variant": variant}
-    if "error" in found:
-        return head | {"examples/s": "failed"}
-    peak_mib = found["peak_mib"]
-    return head | {
-        "examples/s": f"{found['examples_per_s']:.1f}",
-        "ms per step": with_quartiles(found["wall_s"], factor=1000, digits=0),
-        "speed relative to\nfaster PyTorch": with_quartiles(
-            found["speed_wall_s"], factor=1, digits=2
-        ),
-        "CPU ms\nper step": f"{1000 * found['cpu_s']['median']:.0f}",
-        "the same,\nCPU time": with_quartiles(found["speed_cpu_s"], factor=1, digits=2),
-        "utilisation,\n%": f"{100 * found['utilisation']:.0f}",
-        "first\nstep, s": f"{found['first_step_s']:.1f}",
-        "peak\nMiB": "?" if peak_mib is None else f"{peak_mib:.0f}",
-    }
 
 
 def check_agreement(checks: Mapping[str, Mapping[str, list[float]]], setting: Setting) -> None:

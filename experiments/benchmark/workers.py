@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
@@ -42,14 +41,9 @@ class WorkerError(RuntimeError):
 
 
 class Worker:
-    """A process that holds steps by name and runs them when told.
-
-    Args:
-        folder: weights, and place for caches.
-    """
+    """A process that holds steps by name and runs them when told; `folder` is for its caches."""
 
     def __init__(self, folder: Path):
-        self._folder = folder
         spawn = multiprocessing.get_context("spawn")
         self._pool = concurrent.futures.ProcessPoolExecutor(
             1, mp_context=spawn, initializer=_start, initargs=(folder,)
@@ -66,8 +60,10 @@ class Worker:
         except BrokenProcessPool as error:
             raise WorkerError(str(error)) from error
 
-    def close(self) -> None:
-        """End the process."""
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
         self._pool.shutdown()
 
 
@@ -91,17 +87,17 @@ def _reporting(function: Callable[..., T], *arguments: Any) -> T:
 _steps: dict[str, Step] = {}
 
 
-def check(variant: str, setting: Setting, folder: Path) -> dict[str, list[float]]:
-    """Losses and gradient norms of the first steps without dropout."""
+def build(variant: str, setting: Setting, folder: Path) -> dict[str, Any]:
+    """Makes a step to run, after another whose losses without dropout are to be compared.
+
+    Returns:
+        ``without_dropout``: losses and gradient norms; ``first_step_s``: seconds of the first step,
+        compilation included.
+    """
     step = make(variant, dataclasses.replace(setting, dropout=0.0), folder)
-    metrics = step.run(CHECKED_STEPS)
+    losses, norms = zip(*step.run(CHECKED_STEPS), strict=True)
     del step
     gc.collect()  # models hold reference cycles; their memory is not to be measured later
-    return {"loss": [loss for loss, _ in metrics], "grad_norm": [norm for _, norm in metrics]}
-
-
-def build(variant: str, setting: Setting, folder: Path) -> float:
-    """Makes a step and runs it; returns the seconds of the first one, compilation included."""
     step = _steps[variant] = make(variant, setting, folder)
     seconds = first_step(step)
     if setting.device == "gpu":
@@ -109,34 +105,43 @@ def build(variant: str, setting: Setting, folder: Path) -> float:
             torch.cuda.reset_peak_memory_stats()
     elif Path("/proc/self/clear_refs").exists():
         Path("/proc/self/clear_refs").write_text(_CLEAR_PEAK)
-    return seconds
+    return {"without_dropout": {"loss": losses, "grad_norm": norms}, "first_step_s": seconds}
 
 
 def first_step(step: Step) -> float:
     """Runs a new step twice; returns the seconds of the first time."""
-    began = time.perf_counter()
-    step.run(1)
-    seconds = time.perf_counter() - began
+    seconds = timed(step.run)["wall_s"]
     step.run(1)  # buffers of the second step come from what the first one gave back
     return seconds
 
 
 def run(variant: str, steps: int, device: str) -> dict[str, Any]:
-    """Seconds per step, and the highest memory so far."""
-    return {**timed(_steps[variant].run, steps), "peak_mib": _peak_mib(device)}
+    """Seconds per step, and peak memory in MiB: of the device on a GPU, else resident."""
+    times = timed(_steps[variant].run, steps)
+    if device == "gpu":
+        if torch := sys.modules.get("torch"):
+            peak = torch.cuda.max_memory_allocated()
+        else:
+            peak = sys.modules["jax"].devices()[0].memory_stats()["peak_bytes_in_use"]
+        return {**times, "peak_mib": peak / 2**20}
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    peaks = [int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmHWM:")]
+    return {**times, "peak_mib": peaks[0] if peaks else None}
 
 
 def libraries(device: str) -> dict[str, Any]:
     """Versions, threads and devices of what the process has loaded."""
-    if torch := sys.modules.get("torch"):
-        about = {name: importlib.metadata.version(name) for name in ("torch", "transformers")}
+    torch, jax = sys.modules.get("torch"), sys.modules.get("jax")
+    names = ("torch", "transformers") if torch else ("jax", "jaxlib", "flax")
+    about: dict[str, Any] = {name: importlib.metadata.version(name) for name in names}
+    if torch:
         about["torch threads"] = torch.get_num_threads()
         if device == "gpu":
             about["torch device"] = torch.cuda.get_device_name()
-        return about
-    from experiments.benchmark.jax_steps import versions
-
-    return versions()
+    elif jax:
+        about["jax device"] = jax.devices()[0].device_kind
+    return about
 
 
 def make(variant: str, setting: Setting, folder: Path) -> Step:
@@ -158,16 +163,3 @@ def make(variant: str, setting: Setting, folder: Path) -> Step:
         return jax_steps.MatrixProduct(setting)
     task = "spans" if variant == "ours" else variant
     return jax_steps.TrainingStep(dataclasses.replace(setting, task=task), folder)
-
-
-def _peak_mib(device: str) -> float | None:
-    """Peak memory: of the device on a GPU, resident on a CPU (None where it is not known)."""
-    if device == "gpu":
-        if torch := sys.modules.get("torch"):
-            return torch.cuda.max_memory_allocated() / 2**20
-        return sys.modules["jax"].devices()[0].memory_stats()["peak_bytes_in_use"] / 2**20
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return None
-    [line] = [x for x in status.read_text().splitlines() if x.startswith("VmHWM:")]
-    return int(line.split()[1]) / 2**10

@@ -24,7 +24,16 @@ from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
 
-PAPER = (0.93, 8.2, 3)
+PAPER = {"name": "paper", "full": (0.93, 8.2, 3)}
+COLUMNS = {
+    "numbers of passage, question, S": "name",
+    "covered %": ("coverage", 100, 1),
+    "mean": ("mean", 1, 1),
+    "median": "median",
+    "full dev: %": ("full_coverage", 100, 1),
+    "its mean": ("full_mean", 1, 1),
+    "its median": "full_median",
+}
 
 _ALL = EquationRules(special_pairs=True, lone_special=True)
 _PASSAGE = EquationRules(special_numbers=False, question_numbers=False, lone_text=False)
@@ -99,7 +108,7 @@ class Equations:
         )
         console = wide_console()
         console.print(skips, highlight=False, markup=False)
-        console.print(table(title, [*map(_cells, rows), _cells({"name": "paper", "full": PAPER})]))
+        console.print(table(title, [_with_full(row) for row in (*rows, PAPER)], COLUMNS))
 
 
 def read_all(
@@ -145,15 +154,10 @@ def size_of(sizes: Sequence[int]) -> dict[str, float | None]:
     }
 
 
-def _cells(row: dict[str, Any]) -> dict[str, str]:
-    """A row of the table."""
-    cells = {"numbers of passage, question, S": row["name"]}
-    here = row.get("coverage"), row.get("mean"), row.get("median")
-    for where, values in (("", here), ("full dev: ", row["full"] or (None,) * 3)):
-        columns = ("covered %", 100, ".1f"), ("mean", 1, ".1f"), ("median", 1, "g")
-        for (name, scale, form), value in zip(columns, values, strict=True):
-            cells[where + name] = "-" if value is None else f"{scale * value:{form}}"
-    return cells
+def _with_full(row: dict[str, Any]) -> dict[str, Any]:
+    full = row["full"] or (None, None, None)
+    names = "full_coverage", "full_mean", "full_median"
+    return row | dict(zip(names, full, strict=True))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -29,9 +29,19 @@ from hardem_jax.solutions.rouge.score import lcs_f1, rouge_l_1_0_1
 from hardem_jax.solutions.rouge.search import RougeRules, Scorer
 
 PAPER = [
-    {"spans": "paper", "mean": "4.3", "median": "5"},
-    {"spans": "paper, noisy", "mean": "7.1", "median": "-"},
+    {"name": "paper", "mean": 4.3, "median": 5},
+    {"name": "paper, noisy", "mean": 7.1, "median": None},
 ]
+COLUMNS = {
+    "spans": "name",
+    "covered %": ("covered", 100, 1),
+    "mean": ("mean", 1, 1),
+    "median": "median",
+    "largest": "max",
+    "best ROUGE-L": ("best_rouge_l", 100, 1),
+    "mean ROUGE-L": ("mean_rouge_l", 100, 1),
+    "0.3.2": ("best_rouge_l_0_3_2", 100, 1),
+}
 VARIANTS = {
     "best (default)": RougeRules(),
     "as the fifth best, or better": RougeRules(keep=5),
@@ -91,7 +101,7 @@ class Rouge:
             *one_by_one["different"],
         ]
         console = wide_console()
-        for item in (skips, table(title, [*map(_cells, rows), *PAPER]), *lines):
+        for item in (skips, table(title, [*rows, *PAPER], COLUMNS), *lines):
             console.print(item, highlight=False, markup=False)
 
 
@@ -169,7 +179,7 @@ def check(example: ReadingExample) -> dict[str, Any]:
     return result
 
 
-def score_all(example: ReadingExample, scorer: str) -> list[tuple[float, int, int]]:
+def score_all(example: ReadingExample, scorer: Scorer) -> list[tuple[float, int, int]]:
     """(score, start, end) of all spans with a letter or digit, each compared with each answer."""
     text, max_words = example.documents[0].text, RougeRules().max_words
     ends, places = [], []
@@ -197,22 +207,6 @@ def select(
     last = ranked[: rules.keep][-1:]
     more = [span for span in ranked[rules.keep :] if rules.ties and span[0] == last[0][0]]
     return tuple(sorted((0, start, end) for _, start, end in ranked[: rules.keep] + more))
-
-
-def _cells(row: dict[str, Any]) -> dict[str, str]:
-    """A row of the table."""
-    sizes = {"mean": ("mean", ".1f"), "median": ("median", "g"), "largest": ("max", "d")}
-    scores = {
-        "best ROUGE-L": "best_rouge_l",
-        "mean ROUGE-L": "mean_rouge_l",
-        "0.3.2": "best_rouge_l_0_3_2",
-    }
-    return {
-        "spans": row["name"],
-        "covered %": f"{100 * row['covered']:.1f}",
-        **{c: "-" if row[n] is None else f"{row[n]:{form}}" for c, (n, form) in sizes.items()},
-        **{column: f"{100 * row[name]:.1f}" for column, name in scores.items()},
-    }
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -34,7 +34,16 @@ from hardem_jax.solutions.sql.enumeration import (
     split_words,
 )
 
-PAPER = {"queries": "paper", "mean": "346.1", "median": "5"}
+PAPER = {"name": "paper", "mean": 346.1, "median": 5}
+COLUMNS = {
+    "queries": "name",
+    "covered %": ("covered", 100, 1),
+    "annotated %": ("annotated", 100, 1),
+    "mean": ("mean", 1, 1),
+    "median": "median",
+    "largest": "max",
+    "cut": "cut",
+}
 
 VARIANTS = {
     "default: < > on numbers, whole ones, a column once": SqlRules(),
@@ -87,7 +96,7 @@ class Sql:
         content = {"flags": flags(self), "left_out": skips.as_dict(), "rows": rows}
         content["questions"] = len(questions)
         title = f"Z of {len(questions)} questions; of those with a solution, mean and median"
-        shown = [skips, table(title, [*map(_cells, rows), PAPER])]
+        shown = [skips, table(title, [*rows, PAPER], COLUMNS)]
         if self.queries:
             pairs = [(question.table, question.question) for question in questions]
             content["engines"] = engines = compare_engines(pairs, self.queries, self.seed)
@@ -168,20 +177,6 @@ def annotation_in(question: Answered, queries: np.ndarray) -> bool:
     wanted = meaning(query.conditions)
     found = (Query.from_row(row, question.question, words).conditions for row in rows)
     return any(meaning(conditions) == wanted for conditions in found)
-
-
-def _cells(row: dict[str, Any]) -> dict[str, str]:
-    """A row of the table."""
-    cells = {"queries": row["name"]}
-    for name in ("covered", "annotated"):
-        cells[f"{name} %"] = f"{100 * row[name]:.1f}"
-    for column, name, form in (
-        ("mean", "mean", ".1f"),
-        ("median", "median", ".10g"),
-        ("largest", "max", ".10g"),
-    ):
-        cells[column] = "-" if row[name] is None else f"{row[name]:{form}}"
-    return cells | {"cut": str(row["cut"])}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -46,7 +46,7 @@ def test_mistakes_become_one_line(tmp_path, capsys):
     questions.write_text('{"question": "?", "answer": ["rome"]}')
     arguments = ["--passages", str(tmp_path / "a.tsv"), "--questions", str(questions)]
     wrong = {
-        ("--parts", "0.5"): "--parts: expected shares up to 1.0",
+        ("--parts", "0.5"): "--parts: expected several shares up to 1.0",
         ("--parts", "2.0"): "--parts: expected more than 0 and at most 1, found 2.0",
         (): "--questions: expected questions, found none to use",
     }

@@ -86,7 +86,7 @@ def test_data_parallelism_reduces_gradients_in_float32_and_nothing_else(tmp_path
         (["--topologies", "v9:2x2"], "--topologies: expected one of v5e, v5p:AxB, found 'v9:2x2'"),
         (["--rows", "1"], "--rows: expected at least 2, found 1"),
         (["--tasks", "poems"], "poems"),
-        (["--remat", "all"], "remat"),
+        (["--attention", "all"], "attention"),
     ],
 )
 def test_wrong_flags_are_one_line(capsys, flags, culprit):
