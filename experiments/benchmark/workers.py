@@ -94,10 +94,12 @@ def build(variant: str, setting: Setting, folder: Path) -> dict[str, Any]:
         ``without_dropout``: losses and gradient norms; ``first_step_s``: seconds of the first step,
         compilation included.
     """
-    step = make(variant, dataclasses.replace(setting, dropout=0.0), folder)
-    losses, norms = zip(*step.run(CHECKED_STEPS), strict=True)
-    del step
-    gc.collect()  # models hold reference cycles; their memory is not to be measured later
+    losses, norms = [], []
+    if variant != PRODUCT:  # a second one would count as memory of the step in the same process
+        step = make(variant, dataclasses.replace(setting, dropout=0.0), folder)
+        losses, norms = zip(*step.run(CHECKED_STEPS), strict=True)
+        del step
+        gc.collect()  # models hold reference cycles; their memory is not to be measured later
     step = _steps[variant] = make(variant, setting, folder)
     seconds = first_step(step)
     if setting.device == "gpu":
