@@ -37,7 +37,7 @@ def train_flags(root, out, *, train="built", dev="built", seed=0, model=()):
         *("train", "--data", root / train, "--dev", root / dev, "--out", out),
         *("--num-devices", 2, "--batches.batch-size", 4, "--batches.buckets", 32),
         *(*loop, "--loop.seed", seed, "--loop.no-progress", "--optimizer.learning-rate", "1e-3"),
-        *("model:tagger", "--model.encoder", root / "bert"),
+        *("model:tagger", "--model.encoder", root / "bert", "--model.num-layers", 1),
         *("--model.max-tokens", 32, "--model.max-question-tokens", 12, *model),
         *("objective:hard-em", "--objective.tau", "2"),
     ]

@@ -31,7 +31,8 @@ def train_flags(root, out, *, steps=4, seed=0):
     loop = ["--loop.num-steps", steps, "--loop.eval-every", 2, "--loop.log-every", 1]
     return [
         *("train", "--data", root / "train", "--dev", root / "dev", "--out", out),
-        *("--model.encoder", root / "bert", "--num-devices", 2, *SHAPES, *loop),
+        *("--model.encoder", root / "bert", "--model.num-layers", 1, "--num-devices", 2),
+        *(*SHAPES, *loop),
         *("--loop.seed", seed, "--loop.no-progress", "--optimizer.learning-rate", "1e-3"),
         *("objective:hard-em", "--objective.tau", "2"),
     ]
@@ -423,7 +424,7 @@ def test_documents_that_cannot_be_read_are_named(root, capsys, tmp_path, content
 
 def test_a_checkpoint_of_another_shape_is_named(root, capsys, tmp_path):
     config = json.loads((root / "run" / "config.json").read_text())
-    config["model"]["encoder"]["num_hidden_layers"] = 1
+    config["model"]["encoder"]["num_hidden_layers"] = 2
     (tmp_path / "run").mkdir()
     for name in ("tokenizer.json", "best"):
         (tmp_path / "run" / name).symlink_to(root / "run" / name)

@@ -32,6 +32,8 @@ def train_flags(root, out):
         *("--out", out),
         *("--gold", root / "official", "--gold-split", "train", "--num-devices", 2),
         *("--batches.batch-size", 4, "--batches.buckets", 32, "--model.encoder", root / "bert"),
+        # One layer of everything: compiling takes most of the time.
+        *("--model.num-layers", 1, "--model.num-target-layers", 1, "--model.num-lstm-layers", 1),
         *("--model.hidden-size", 8, "--model.max-tokens", 32, "--model.max-header-tokens", 3),
         *("--loop.num-steps", 2, "--loop.eval-every", 2, "--loop.log-every", 1),
         *("--loop.no-progress", "objective:hard-em"),
