@@ -21,7 +21,7 @@ from tests.marks import slow
 from tests.training.toy_problem import count_compilations
 
 CONFIG = BertConfig(
-    vocab_size=50, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+    vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
 )
 STEPS = 4
 

@@ -14,23 +14,13 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import Window, WindowConfig
-from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.encoders.bert import Bert
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.base import Reader
 from hardem_jax.tasks.config import LatentConfig, SpanInference
 from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading
 from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs, make_span_loss
-from tests.marks import slow
-
-CONFIG = BertConfig(
-    vocab_size=30,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=32,
-    hidden_dropout=0.0,
-    attention_dropout=0.0,
-)
+from tests.tasks.toy import SMALL_BERT
 
 
 def window(example_id, context, solutions=(), true=-1, document=0):
@@ -60,7 +50,7 @@ WINDOWS = [
 
 @pytest.fixture(scope="module")
 def reader():
-    reader = SpanReader(Bert(CONFIG, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
+    reader = SpanReader(Bert(SMALL_BERT, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1))
     # Larger than at initialisation, so that scores differ and ties do not hide mistakes.
     reader.span_scores.kernel.set_value(reader.span_scores.kernel.get_value() * 50)
     reader.selector.kernel.set_value(reader.selector.kernel.get_value() * 50)
@@ -72,48 +62,67 @@ def arrays(windows, num_tokens=12, num_solutions=4):
     return {name: jnp.asarray(value) for name, value in batch.items()}
 
 
-def loss_of(reader, windows, objective, **sizes):
-    graphdef, params = reader
-    loss = jax.jit(make_span_loss(graphdef, objective))
-    return loss(
-        params,
-        arrays(windows, **sizes),
-        step=jnp.int32(0),
-        key=jax.random.key(0),
-        dropout_key=jax.random.key(0),
-    )
+def losses_of(graphdef, settings, **options):
+    """Compiles the losses of these objectives and latent sets with what the model says.
+
+    Together they take little longer than one of them, for all contain the same encoder.
+    """
+    losses = [make_span_loss(graphdef, *setting, **options) for setting in settings]
+
+    @jax.jit
+    def compute(params, batch):
+        key = jax.random.key(0)
+        keys = {"step": jnp.int32(0), "key": key, "dropout_key": key}
+        found = [loss(params, batch, **keys) for loss in losses]
+        return found, nnx.merge(graphdef, params)(batch)
+
+    def compute_by_setting(params, batch):
+        found, said = compute(params, batch)
+        return dict(zip(settings, found, strict=True)), said
+
+    return compute_by_setting
 
 
-@pytest.mark.parametrize(
-    ("objective", "combine"),
-    [(HardEM(), np.max), *slow((MML(), np.sum), (FirstOnly(), lambda p: p[0]))],
-)
-def test_loss_is_the_mean_over_items_of_span_and_selector_costs(reader, objective, combine):
+COMBINE = {MML(): np.sum, HardEM(): np.max, FirstOnly(): lambda p: p[0]}
+POSITIONS = LatentConfig(likelihood="position")
+
+
+@pytest.fixture(scope="module")
+def losses(reader):
+    """Batch -> losses of windows on their own, by setting, and what the model says."""
     graphdef, params = reader
-    reading = nnx.merge(graphdef, params)(arrays(WINDOWS))
+    settings = [*((objective,) for objective in COMBINE), (MML(), POSITIONS)]
+    return functools.partial(losses_of(graphdef, settings), params)
+
+
+@pytest.mark.parametrize(("objective", "combine"), COMBINE.items())
+def test_loss_is_the_mean_over_items_of_span_and_selector_costs(losses, objective, combine):
+    found, reading = losses(arrays(WINDOWS))
     start, end = (np.exp(np.asarray(x)) for x in (reading.spans.start, reading.spans.end))
     p_first = np.array([start[0, 3] * end[0, 3], start[0, 6] * end[0, 6]])
     span = -np.log(combine(p_first)) - np.log(start[1, 4] * end[1, 5])
     selector = np.asarray(jax.nn.log_softmax(reading.selector_logits))
     choice = -selector[0, 1] - selector[1, 1] - selector[2, 0] - selector[3, 0]
-    loss, metrics = loss_of(reader, WINDOWS, objective)
+    loss, metrics = found[objective,]
     np.testing.assert_allclose(loss, (span + choice) / 2, rtol=1e-5)
     np.testing.assert_allclose(metrics["span_loss"], span / 2, rtol=1e-5)
     np.testing.assert_allclose(metrics["z_size"], 3 / 2)
     assert metrics.get("hard") == (1 if isinstance(objective, HardEM) else None)
 
 
-def test_padding_of_any_kind_changes_nothing(reader):
-    expected, _ = loss_of(reader, WINDOWS, MML(), num_tokens=10)
-    more_tokens, _ = loss_of(reader, WINDOWS, MML(), num_tokens=16, num_solutions=9)
-    more_rows, _ = loss_of(reader, [*WINDOWS, None, None], MML(), num_tokens=10)
-    np.testing.assert_allclose(more_tokens, expected, rtol=1e-5)
-    np.testing.assert_allclose(more_rows, expected, rtol=1e-5)
+def test_padding_of_any_kind_changes_nothing(losses):
+    expected, _ = losses(arrays(WINDOWS))
+    found, _ = losses(arrays([*WINDOWS, None, None], num_tokens=16, num_solutions=9))
+    for setting, (loss, _) in expected.items():
+        np.testing.assert_allclose(found[setting][0], loss, rtol=1e-5, err_msg=str(setting))
 
 
-def test_the_annotated_mention_is_never_trained_on(reader):
+def test_the_annotated_mention_is_never_trained_on(losses):
     hidden = [dataclasses.replace(w, true_solution=-1) for w in WINDOWS]
-    assert loss_of(reader, WINDOWS, HardEM())[0] == loss_of(reader, hidden, HardEM())[0]
+    expected, found = losses(arrays(WINDOWS))[0], losses(arrays(hidden))[0]
+    assert {k: loss for k, (loss, _) in found.items()} == {
+        k: loss for k, (loss, _) in expected.items()
+    }
 
 
 def test_annealing_draws_once_and_adds_no_compilation(reader):
@@ -142,7 +151,7 @@ def test_annealing_draws_once_and_adds_no_compilation(reader):
     assert hard[0] == 0 and hard[10:] == [1, 1] and 0 < sum(hard) < 12
 
 
-def task(reader, **config):
+def task(**config):
     return SpanTask(SpanInference(max_answer_tokens=3, batch_size=3, **config))
 
 
@@ -152,9 +161,13 @@ def pad(inputs, num_solutions):
 
 def read(reader, windows, **config):
     """Index and reading of every window."""
-    batches = BatchConfig(buckets=(8, 12))
-    ready = Reader(task(reader, **config), reader[0], pad, batches=batches)
-    return list(ready.read(reader[1], WindowInputs(windows)))
+    graphdef, params = reader
+    return list(compiled(graphdef, **config).read(params, WindowInputs(windows)))
+
+
+@functools.cache
+def compiled(graphdef, **config):
+    return Reader(task(**config), graphdef, pad, batches=BatchConfig(buckets=(8, 12)))
 
 
 def evaluate(reader, windows, questions, left_out=(), **config):
@@ -169,7 +182,7 @@ def evaluate(reader, windows, questions, left_out=(), **config):
         tokenizer=None,
         window_sizes=WindowConfig(),
     )
-    return task(reader, **config).score(data, iter(read(reader, windows, **config)))
+    return task(**config).score(data, iter(read(reader, windows, **config)))
 
 
 @pytest.mark.slow
@@ -187,11 +200,9 @@ def test_readings_are_those_of_the_window_alone(reader):
             assert alone.text[start - 10 : end - 10] == text and len(text) <= 3
 
 
-def test_best_solution_is_the_likeliest_of_z(reader):
-    graphdef, params = reader
-    log_probs = nnx.merge(graphdef, params)(arrays(WINDOWS)).spans.log_prob(
-        arrays(WINDOWS)["solutions"]
-    )
+def test_best_solution_is_the_likeliest_of_z(reader, losses):
+    batch = arrays(WINDOWS)
+    log_probs = losses(batch)[1].spans.log_prob(batch["solutions"])
     readings = dict(read(reader, WINDOWS))
     assert readings[0].best_solution == int(jnp.argmax(log_probs[0, :2]))
     assert readings[1].best_solution == 0
@@ -209,12 +220,12 @@ def reading(answerable, *spans, document=0, sizes=(0.0, 0.0)):
     )
 
 
-def test_the_selector_chooses_the_window_unless_joint_is_asked_for(reader):
+def test_the_selector_chooses_the_window_unless_joint_is_asked_for():
     readings = [reading(-0.1, ("x", -5.0), ("y", -6.0)), reading(-0.2, ("z", -0.1), ("x", -1.0))]
-    paper = task(reader).answers(readings)
+    paper = task().answers(readings)
     assert [answer.text for answer in paper] == ["x", "y", "z"]
     assert paper[0].probability == pytest.approx(np.exp(-5.1))
-    joint = task(reader, joint=True).answers(readings)
+    joint = task(joint=True).answers(readings)
     assert [answer.text for answer in joint] == ["z", "x", "y"]
     assert joint[1] == Answer("x", (0, 0, 1), pytest.approx(np.exp(-1.2)))
 
@@ -272,25 +283,24 @@ def test_what_a_pool_forgets_is_not_asked_for(scope):
         assert text == next(iter(whole)) and chance == pytest.approx(whole[text])
 
 
-def grouped_loss(reader, objective, **latent):
+DOCUMENT = LatentConfig(scope="document", group_size=2)
+QUESTION = LatentConfig(scope="question", group_size=2, likelihood="position")
+
+
+@pytest.fixture(scope="module")
+def grouped(reader):
+    """Losses of windows that share a softmax, by setting, and what the model says."""
     graphdef, params = reader
-    loss = make_span_loss(graphdef, objective, LatentConfig(group_size=2, **latent), negatives=1)
+    settings = [(objective, latent) for objective in COMBINE for latent in (DOCUMENT, QUESTION)]
     # Two items: the windows of q1 and a negative, those of q2 (one) and a negative.
     windows = [WINDOWS[0], WINDOWS[2], WINDOWS[3], WINDOWS[1], None, WINDOWS[2]]
-    batch = arrays(windows)
-    # Not compiled: that would take longer than it runs.
-    value, metrics = loss(
-        params, batch, step=jnp.int32(0), key=jax.random.key(0), dropout_key=jax.random.key(0)
-    )
-    return value, metrics, nnx.merge(graphdef, params)(batch)
+    return losses_of(graphdef, settings, negatives=1)(params, arrays(windows))
 
 
-@pytest.mark.parametrize(
-    ("objective", "combine"),
-    [(MML(), np.sum), *slow((HardEM(), np.max), (FirstOnly(), lambda p: p[0]))],
-)
-def test_windows_of_a_group_have_one_softmax_and_one_z(reader, objective, combine):
-    value, metrics, said = grouped_loss(reader, objective, scope="document")
+@pytest.mark.parametrize(("objective", "combine"), COMBINE.items())
+def test_windows_of_a_group_have_one_softmax_and_one_z(grouped, objective, combine):
+    found, said = grouped
+    value, metrics = found[objective, DOCUMENT]
     start, end = (np.exp(np.asarray(x)) for x in (said.spans.start, said.spans.end))
     sums = np.exp(np.asarray(said.spans.log_partitions))
     weight = np.prod(sums[0] / (sums[0] + sums[1]))
@@ -304,9 +314,10 @@ def test_windows_of_a_group_have_one_softmax_and_one_z(reader, objective, combin
     np.testing.assert_allclose(metrics["z_size"], 3 / 2)
 
 
-@pytest.mark.parametrize(("objective", "combine"), [(HardEM(), np.max), (MML(), np.sum)])
-def test_positions_are_latent_variables_of_their_own(reader, objective, combine):
-    _, metrics, said = grouped_loss(reader, objective, scope="question", likelihood="position")
+@pytest.mark.parametrize(("objective", "combine"), COMBINE.items())
+def test_positions_are_latent_variables_of_their_own(grouped, objective, combine):
+    found, said = grouped
+    _, metrics = found[objective, QUESTION]
     sums = np.exp(np.asarray(said.spans.log_partitions))
     expected = 0.0
     for side, log_probs in enumerate((said.spans.start, said.spans.end)):
@@ -316,18 +327,10 @@ def test_positions_are_latent_variables_of_their_own(reader, objective, combine)
     np.testing.assert_allclose(metrics["span_loss"], expected / 2, rtol=1e-5)
 
 
-def test_positions_of_a_window_alone(reader):
-    graphdef, params = reader
-    loss = make_span_loss(graphdef, MML(), LatentConfig(likelihood="position"))
-    _, metrics = loss(
-        params,
-        arrays(WINDOWS),
-        step=jnp.int32(0),
-        key=jax.random.key(0),
-        dropout_key=jax.random.key(0),
-    )
-    said = nnx.merge(graphdef, params)(arrays(WINDOWS)).spans
-    start, end = np.exp(np.asarray(said.start)), np.exp(np.asarray(said.end))
+def test_positions_of_a_window_alone(losses):
+    found, said = losses(arrays(WINDOWS))
+    _, metrics = found[MML(), POSITIONS]
+    start, end = (np.exp(np.asarray(x)) for x in (said.spans.start, said.spans.end))
     first = start[0, [3, 6]].sum() * end[0, [3, 6]].sum()
     expected = -np.log(first) - np.log(start[1, 4] * end[1, 5])
     np.testing.assert_allclose(metrics["span_loss"], expected / 2, rtol=1e-5)

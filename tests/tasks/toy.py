@@ -22,6 +22,10 @@ NUM_SOLUTIONS = 3
 WORDS = NAQANetConfig(num_words=50, num_characters=20, num_special=NUM_SPECIAL)
 
 
+#: One layer without dropout, which reads its inputs alike in training and in a test.
+SMALL_BERT = BertConfig(30, 16, 1, 2, 32, hidden_dropout=0.0, attention_dropout=0.0)
+
+
 def make_bert(**options: Any) -> Bert:
     """Two layers of 32 units for at most 40 tokens.
 
