@@ -41,7 +41,7 @@ from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
 from tests.marks import slow
 from tests.tasks.listed import Listed
-from tests.tasks.toy import SMALL_BERT
+from tests.tasks.toy import SMALL_BERT, compile_together
 from tests.training.toy_problem import count_compilations
 
 NUM_SPECIAL = 2
@@ -92,21 +92,16 @@ def arrays(inputs, num_tokens=10, num_numbers=4, num_solutions=3):
     return {name: jnp.asarray(value) for name, value in batch.items()}
 
 
-@functools.cache
-def compiled_loss(graphdef, objective):
-    return jax.jit(make_loss(graphdef, objective))
+COMBINE = {MML(): sum, HardEM(): max, FirstOnly(): lambda p: p[0]}
+ANNEALED = HardEM(tau=10)
 
 
-def loss_of(tagger, inputs, objective, **sizes):
+@pytest.fixture(scope="module")
+def losses(tagger):
+    """Batch, step -> the loss and its metrics by objective, and what the model says."""
     graphdef, params = tagger
-    loss = compiled_loss(graphdef, objective)
-    return loss(
-        params,
-        arrays(inputs, **sizes),
-        step=jnp.int32(0),
-        key=jax.random.key(0),
-        dropout_key=jax.random.key(0),
-    )
+    losses = {objective: make_loss(graphdef, objective) for objective in (*COMBINE, ANNEALED)}
+    return functools.partial(compile_together(graphdef, losses), params)
 
 
 def probability(tags, equation):
@@ -119,49 +114,40 @@ def probability(tags, equation):
     return np.prod(tags[np.arange(len(tags)), chosen])
 
 
-@pytest.mark.parametrize(
-    ("objective", "combine"),
-    [(MML(), sum), *slow((HardEM(), max), (FirstOnly(), lambda p: p[0]))],
-)
-def test_loss_is_the_mean_over_questions_of_the_objective_over_z(tagger, objective, combine):
-    graphdef, params = tagger
-    say = jax.jit(lambda params, batch: nnx.merge(graphdef, params)(batch).tags)
-    tags = np.exp(np.asarray(say(params, arrays(INPUTS))))
+@pytest.mark.parametrize(("objective", "combine"), COMBINE.items())
+def test_loss_is_the_mean_over_questions_of_the_objective_over_z(losses, objective, combine):
+    found, said = losses(arrays(INPUTS))
+    tags = np.exp(np.asarray(said.tags))
     costs = [
         -np.log(combine([probability(tags[row], z) for z in item.equations]))
         for row, item in enumerate(INPUTS[:2])  # the third has no Z and takes no part
     ]
-    loss, metrics = loss_of(tagger, INPUTS, objective)
+    loss, metrics = found[objective]
     np.testing.assert_allclose(loss, np.mean(costs), rtol=1e-5)
     np.testing.assert_allclose(metrics["z_size"], (2 + 3) / 2)
     assert metrics.get("hard") == (1 if isinstance(objective, HardEM) else None)
 
 
-def test_padding_of_any_kind_changes_nothing(tagger):
-    expected, _ = loss_of(tagger, INPUTS, MML())
+def test_padding_of_any_kind_changes_nothing(losses):
+    expected, _ = losses(arrays(INPUTS))
     sizes = dict(num_tokens=16, num_solutions=9, num_numbers=11)
-    loss, metrics = loss_of(tagger, [*INPUTS, None, None], MML(), **sizes)
-    np.testing.assert_allclose(loss, expected, rtol=1e-5)
-    np.testing.assert_allclose(metrics["z_size"], (2 + 3) / 2)
+    found, _ = losses(arrays([*INPUTS, None, None], **sizes))
+    for objective, (loss, metrics) in found.items():
+        np.testing.assert_allclose(loss, expected[objective][0], rtol=1e-5, err_msg=str(objective))
+        np.testing.assert_allclose(metrics["z_size"], (2 + 3) / 2)
 
 
-def test_the_true_equation_is_never_trained_on(tagger):
+def test_the_true_equation_is_never_trained_on(losses):
     hidden = [dataclasses.replace(item, true_equation=-1) for item in INPUTS]
-    assert loss_of(tagger, INPUTS, HardEM())[0] == loss_of(tagger, hidden, HardEM())[0]
+    expected, found = losses(arrays(INPUTS))[0], losses(arrays(hidden))[0]
+    for objective in expected:
+        assert found[objective][0] == expected[objective][0]
 
 
-def test_the_objective_sees_the_step(tagger):
-    graphdef, params = tagger
-    loss = compiled_loss(graphdef, HardEM(tau=10))
+def test_the_objective_sees_the_step(losses):
     for step, same in ((0, MML()), (10, HardEM())):
-        annealed, _ = loss(
-            params,
-            arrays(INPUTS),
-            step=jnp.int32(step),
-            key=jax.random.key(0),
-            dropout_key=jax.random.key(0),
-        )
-        np.testing.assert_allclose(annealed, loss_of(tagger, INPUTS, same)[0], rtol=1e-6)
+        found, _ = losses(arrays(INPUTS), step)
+        np.testing.assert_allclose(found[ANNEALED][0], found[same][0], rtol=1e-6)
 
 
 def random_input(rng):
@@ -171,7 +157,7 @@ def random_input(rng):
 
 
 @pytest.mark.parametrize("objective", [HardEM(tau=3), *slow(FirstOnly(), MML())])
-def test_one_compilation_for_all_batches_of_a_bucket(tagger, objective, caplog):
+def test_one_compilation_for_all_batches_of_a_bucket(tagger, objective, caplog, unoptimized):
     graphdef, params = tagger
     mesh, optimizer = data_mesh(2), optax.sgd(1e-3)
     # The step donates its state; the others need their parameters.

@@ -1,9 +1,11 @@
 """Random batches and tiny models of every task, for tests of what all training steps share."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -35,6 +37,29 @@ def make_bert(**options: Any) -> Bert:
     rates = {name: options.pop(name) for name in list(options) if name.endswith("_dropout")}
     config = BertConfig(VOCABULARY, 32, 2, 2, 64, max_position_embeddings=40, **rates)
     return Bert(config, rngs=nnx.Rngs(0), **options)
+
+
+def compile_together(graphdef: nnx.GraphDef, losses: Mapping[Any, Callable]) -> Callable:
+    """Compiles several losses of a model, and what it says without dropout, as one program.
+
+    That takes little longer than one of them, for all contain the same encoder.
+
+    Returns:
+        ``compute(params, batch, step=0) -> (losses and metrics by name, what the model says)``.
+    """
+
+    @jax.jit
+    def compute(params, batch, step):
+        key = jax.random.key(0)
+        keys = {"step": step, "key": key, "dropout_key": key}
+        found = [loss(params, batch, **keys) for loss in losses.values()]
+        return found, nnx.merge(graphdef, params)(batch)
+
+    def by_name(params, batch, step=0):
+        found, said = compute(params, batch, jnp.int32(step))
+        return dict(zip(losses, found, strict=True)), said
+
+    return by_name
 
 
 def texts(rng: np.random.Generator, rows: int, tokens: int) -> dict[str, np.ndarray]:
