@@ -34,8 +34,9 @@ def flags(tmp_path_factory):
     call(triviaqa, *(other.get(flag, flag) for flag in prepare))
     flags = [
         *("compare", "--data", root / "data", "--dev", root / "data", "--out", root / "runs"),
-        *("--model.encoder", bert, "--num-devices", 1, "--batches.batch-size", 4),
-        *("--batches.buckets", 32, "--loop.num-steps", 2, "--loop.eval-every", 1),
+        *("--model.encoder", bert, "--model.num-layers", 1, "--num-devices", 1),
+        *("--batches.batch-size", 4, "--batches.buckets", 32),
+        *("--loop.num-steps", 2, "--loop.eval-every", 1),
         *(
             "--loop.log-every",
             1,

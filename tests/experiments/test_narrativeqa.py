@@ -58,8 +58,9 @@ def root(tmp_path_factory):
 def run_flags(root, command, *more):
     return [
         *(command, "--data", root / "train", "--dev", root / "dev", "--out", root / command),
-        *("--model.encoder", root / "bert", "--num-devices", 1, "--batches.batch-size", 4),
-        *("--batches.buckets", 32, "--loop.num-steps", 2, "--loop.eval-every", 1),
+        *("--model.encoder", root / "bert", "--model.num-layers", 1, "--num-devices", 1),
+        *("--batches.batch-size", 4, "--batches.buckets", 32),
+        *("--loop.num-steps", 2, "--loop.eval-every", 1),
         *("--loop.log-every", 1, "--loop.no-progress", *more),
     ]
 

@@ -43,8 +43,9 @@ WINDOWS = ["--windows.max-tokens", 32, "--windows.stride", 8, "--windows.max-que
 def train(root, out, *more):
     call(
         *("train", "--data", root / "train", "--dev", root / "dev", "--out", out),
-        *("--model.encoder", root / "bert", "--num-devices", 2, "--batches.batch-size", 4),
-        *("--batches.buckets", 32, "--loop.num-steps", 2, "--loop.eval-every", 2),
+        *("--model.encoder", root / "bert", "--model.num-layers", 1, "--num-devices", 2),
+        *("--batches.batch-size", 4, "--batches.buckets", 32),
+        *("--loop.num-steps", 2, "--loop.eval-every", 2),
         *("--loop.log-every", 1, "--loop.no-progress", *more, "objective:hard-em"),
     )
 
