@@ -22,7 +22,7 @@ from tests import commands
 SIZES = {
     **{"word-size": 8, "character-size": 4, "num-filters": 4, "filter-width": 3},
     **{"num-highway-layers": 1, "hidden-size": 16, "num-heads": 2, "num-phrase-convs": 1},
-    **{"num-modelling-blocks": 1, "num-modelling-convs": 1, "num-passes": 2},
+    **{"num-modelling-blocks": 1, "num-modelling-convs": 1, "num-passes": 1},
     **{"max-passage-words": 16, "max-question-words": 8},
     # Compiling dropout takes longer than all the rest; the model's own tests have it.
     **{"dropout": 0, "layer-dropout": 0},
