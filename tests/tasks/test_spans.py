@@ -57,7 +57,7 @@ def reader():
     return nnx.split(reader, nnx.Param)
 
 
-def arrays(windows, num_tokens=12, num_solutions=4):
+def arrays(windows, num_tokens=10, num_solutions=4):
     batch = pad_windows(windows, num_tokens, num_solutions=num_solutions, pad_id=0)
     return {name: jnp.asarray(value) for name, value in batch.items()}
 
