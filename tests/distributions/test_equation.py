@@ -23,6 +23,14 @@ from hardem_jax.losses import first_only_loss, hard_em_loss, mml_loss
 from hardem_jax.solutions.equations import rules as equation_rules
 from tests.marks import slow
 
+# One program for a method and a shape, not one for each operation in it.
+tag_distribution = jax.jit(TagDistribution.from_logits)
+ability_distribution = jax.jit(AbilityDistribution.from_logits)
+conditioned = jax.jit(lambda found, **rules: found.over_equations(**rules))
+log_prob_of = jax.jit(lambda found, rows: found.log_prob(rows))
+top_of = jax.jit(lambda found, k, **tables: found.top(k, **tables), static_argnums=1)
+mode_of = jax.jit(lambda found, **tables: found.mode(**tables))
+
 OPERATORS = (PLUS, MINUS, PERCENT)
 NOTHING = (-1, NONE, -1, NONE)
 
@@ -58,16 +66,14 @@ def example():
     where = rng.random((3, 5)) < 0.6
     where[2] = False  # a row of padding
     rest = rng.normal(size=3)
-    tags = TagDistribution.from_logits(
-        jnp.array(logits), where=jnp.array(where), rest=jnp.array(rest)
-    )
+    tags = tag_distribution(jnp.array(logits), where=jnp.array(where), rest=jnp.array(rest))
     return logits, where, rest, tags
 
 
 def test_log_prob_is_the_product_of_the_tags_of_all_numbers(example):
     logits, where, rest, tags = example
     rows = all_equations(5)
-    got = np.asarray(tags.log_prob(jnp.array([rows] * 3)))
+    got = np.asarray(log_prob_of(tags, jnp.array([rows] * 3)))
     for b, (z, row) in itertools.product(range(3), enumerate(rows)):
         n1, o1, n2, o2 = row
         tagging = np.zeros(5, int)
@@ -89,42 +95,38 @@ def test_probabilities_of_all_taggings_add_up_to_that_of_the_rest(numbers):
     where = np.isin(np.arange(4), numbers)[None]
     rows = jnp.array([[NOTHING, *all_equations(4)]])
     for rest in (0.0, -2.5):
-        tags = TagDistribution.from_logits(
-            jnp.array(logits), where=jnp.array(where), rest=jnp.array([rest])
-        )
-        log_probs = np.asarray(tags.log_prob(rows))
+        tags = tag_distribution(jnp.array(logits), where=jnp.array(where), rest=jnp.array([rest]))
+        log_probs = np.asarray(log_prob_of(tags, rows))
         assert np.isfinite(log_probs).sum() == NUM_TAGS ** len(numbers)
         np.testing.assert_allclose(np.exp(log_probs).sum(), np.exp(rest), rtol=1e-5)
-    without = TagDistribution.from_logits(jnp.array(logits), where=jnp.array(where))
-    np.testing.assert_allclose(np.exp(without.log_prob(rows)).sum(), 1.0, rtol=1e-5)
+    without = tag_distribution(jnp.array(logits), where=jnp.array(where))
+    np.testing.assert_allclose(np.exp(log_prob_of(without, rows)).sum(), 1.0, rtol=1e-5)
 
 
 def test_what_the_table_does_not_hold_is_impossible():
-    tags = TagDistribution.from_logits(jnp.zeros((1, 3, 4)), where=jnp.ones((1, 3), bool))
+    tags = tag_distribution(np.zeros((1, 3, 4)), where=np.ones((1, 3), bool))
     rows = [(0, COUNT, -1, NONE), (2, COUNT, -1, NONE), (3, PLUS, -1, NONE), (0, PLUS, 9, MINUS)]
-    assert np.all(np.asarray(tags.log_prob(jnp.array([rows]))) == -np.inf)
+    assert np.all(np.asarray(log_prob_of(tags, jnp.array([rows]))) == -np.inf)
 
 
 def test_a_model_without_percent_gives_it_no_mass():
     logits = np.random.default_rng(2).normal(size=(2, 3, 3))
-    tags = TagDistribution.from_logits(jnp.array(logits), where=jnp.ones((2, 3), bool))
+    tags = tag_distribution(jnp.array(logits), where=np.ones((2, 3), bool))
     np.testing.assert_allclose(np.exp(tags.tags[..., :PERCENT]), softmax(logits), rtol=1e-5)
     assert np.all(np.asarray(tags.tags[..., PERCENT]) == -np.inf)
 
 
 def test_low_precision_logits_are_normalised_in_float32():
     logits = jnp.linspace(-4, 4, 400, dtype=jnp.bfloat16).reshape(1, 100, 4)
-    tags = TagDistribution.from_logits(
-        logits, where=jnp.ones((1, 100), bool), rest=jnp.zeros(1, jnp.bfloat16)
-    )
+    tags = tag_distribution(logits, where=np.ones((1, 100), bool), rest=np.zeros(1, jnp.bfloat16))
     assert tags.tags.dtype == tags.rest.dtype == jnp.float32
     np.testing.assert_allclose(np.exp(tags.tags).sum(axis=-1), 1.0, rtol=1e-6)
-    assert tags.log_prob(jnp.array([[NOTHING]])).dtype == jnp.float32
+    assert log_prob_of(tags, jnp.array([[NOTHING]])).dtype == jnp.float32
 
 
 def test_hard_em_pulls_at_the_tags_of_one_equation():
     logits = np.random.default_rng(3).normal(size=(3, 5, 4))
-    tags = TagDistribution.from_logits(jnp.array(logits), where=jnp.ones((3, 5), bool))
+    tags = tag_distribution(jnp.array(logits), where=np.ones((3, 5), bool))
     candidates = [(0, PLUS, 1, MINUS), (1, MINUS, 4, PERCENT), (2, PLUS, -1, NONE), NOTHING]
     # The last one is padding, and would be the best.
     where = jnp.array([[True, True, True, False]] * 3)
@@ -155,13 +157,13 @@ def test_gradients_are_finite_and_none_reaches_what_is_no_number(example, loss, 
     candidates = jnp.array([[(0, PLUS, 1, MINUS), (0, MINUS, -1, NONE), filler, filler]] * 3)
     solutions = jnp.array([[True, True, False, False]] * 2 + [[False] * 4])
 
-    def total(logits, rest):
-        tags = TagDistribution.from_logits(logits, where=jnp.array(where), rest=rest)
-        return loss(tags.log_prob(candidates), where=solutions)
+    # Candidates are an argument, so that all fillers are one program.
+    def total(logits, rest, candidates):
+        tags = tag_distribution(logits, where=jnp.array(where), rest=rest)
+        return loss(log_prob_of(tags, candidates), where=solutions)
 
-    args = jnp.array(logits), jnp.array(rest)
-    value = jax.jit(total)(*args)
-    of_logits, of_rest = jax.jit(jax.grad(total, argnums=(0, 1)))(*args)
+    run = jax.jit(jax.value_and_grad(total, argnums=(0, 1)))
+    value, (of_logits, of_rest) = run(jnp.array(logits), jnp.array(rest), candidates)
     assert np.isfinite(value) and np.all(np.isfinite(of_logits))
     assert np.all(np.asarray(of_logits)[~where] == 0)
     assert np.all(np.any(np.asarray(of_logits)[where] != 0, axis=-1))
@@ -182,7 +184,7 @@ def test_top_equals_exhaustive_search(num_slots, ties):
     pairs = rng.random((batch, (3 * num_slots) ** 2)) < density
     pairs = pairs.reshape(batch, num_slots, 3, num_slots, 3)
     lone = (rng.random((batch, 3 * num_slots)) < density).reshape(batch, num_slots, 3)
-    tags = TagDistribution.from_logits(
+    tags = tag_distribution(
         jnp.array(logits), where=jnp.array(where), rest=jnp.array(rng.normal(size=batch) * 9)
     )
     if ties:  # log-probabilities that are whole numbers: equal sums are equal to the last bit
@@ -190,7 +192,7 @@ def test_top_equals_exhaustive_search(num_slots, ties):
             tags, tags=jnp.where(tags.where[..., None], jnp.array(logits, jnp.float32), tags.tags)
         )
     tables = {"pairs": jnp.array(pairs), "lone": jnp.array(lone)}
-    got, log_probs = tags.top(k, **tables)
+    got, log_probs = top_of(tags, k, **tables)
     table = np.asarray(tags.tags)
     for b in range(batch):
         rows = [row for row in all_equations(num_slots) if allowed(row, pairs[b], lone[b])]
@@ -202,16 +204,16 @@ def test_top_equals_exhaustive_search(num_slots, ties):
     assert got.dtype == jnp.int32
     possible = np.asarray(got)[..., 0] >= 0
     np.testing.assert_array_equal(
-        log_probs, np.where(possible, np.asarray(tags.log_prob(got)), -np.inf)
+        log_probs, np.where(possible, np.asarray(log_prob_of(tags, got)), -np.inf)
     )
-    np.testing.assert_array_equal(jax.jit(lambda tags: tags.mode(**tables))(tags), got[:, 0])
+    np.testing.assert_array_equal(mode_of(tags, **tables), got[:, 0])
 
 
 def test_ties_go_to_the_earlier_slot_and_to_the_lone_number_first():
-    tags = TagDistribution.from_logits(jnp.zeros((1, 2, 4)), where=jnp.ones((1, 2), bool))
-    pairs = jnp.zeros((1, 2, 3, 2, 3), bool).at[:, 0, :2, 1, :2].set(True)
-    lone = jnp.ones((1, 2, 3), bool).at[..., PERCENT - 1].set(False)
-    assert tags.top(9, pairs=pairs, lone=lone)[0].tolist() == [
+    tags = tag_distribution(np.zeros((1, 2, 4)), where=np.ones((1, 2), bool))
+    pairs, lone = np.zeros((1, 2, 3, 2, 3), bool), np.ones((1, 2, 3), bool)
+    pairs[:, 0, :2, 1, :2], lone[..., PERCENT - 1] = True, False
+    assert top_of(tags, 9, pairs=pairs, lone=lone)[0].tolist() == [
         [
             [0, PLUS, -1, NONE],
             [0, PLUS, 1, PLUS],
@@ -227,12 +229,11 @@ def test_ties_go_to_the_earlier_slot_and_to_the_lone_number_first():
 
 
 def test_a_long_text_does_not_round_the_ranking_away():
-    logits = jnp.zeros((1, 3, 4)).at[0, :, PLUS].set(jnp.array([1.0, 1.0 + 1e-6, 1.0 + 2e-6]))
-    tags = TagDistribution.from_logits(
-        logits, where=jnp.ones((1, 3), bool), rest=jnp.array([-1000.0])
-    )
-    pairs, lone = jnp.zeros((1, 3, 3, 3, 3), bool), jnp.ones((1, 3, 3), bool)
-    assert tags.top(3, pairs=pairs, lone=lone)[0][0, :, 0].tolist() == [2, 1, 0]
+    logits = np.zeros((1, 3, 4), np.float32)
+    logits[0, :, PLUS] = [1.0, 1.0 + 1e-6, 1.0 + 2e-6]
+    tags = tag_distribution(logits, where=np.ones((1, 3), bool), rest=jnp.array([-1000.0]))
+    pairs, lone = np.zeros((1, 3, 3, 3, 3), bool), np.ones((1, 3, 3), bool)
+    assert top_of(tags, 3, pairs=pairs, lone=lone)[0][0, :, 0].tolist() == [2, 1, 0]
 
 
 def test_argmax_tags_takes_every_number_by_itself(example):
@@ -249,7 +250,7 @@ def abilities():
     logits = [rng.normal(size=shape) * 2 for shape in ((3, 2), (3, 2, 3), (3, 10))]
     logits[0][2] = [9, 0]
     where = np.array([[True, True], [False, True], [False, False]])
-    distribution = AbilityDistribution.from_logits(*map(jnp.array, logits), where=jnp.array(where))
+    distribution = ability_distribution(*map(jnp.array, logits), where=jnp.array(where))
     return logits, where, distribution
 
 
@@ -259,7 +260,7 @@ COUNTS = [(count, COUNT, -1, NONE) for count in range(10)]
 def test_ability_and_what_it_takes_are_multiplied(abilities):
     (ability, signs, counts), _, distribution = abilities
     rows = [(0, PLUS, 1, MINUS), (1, PLUS, -1, NONE), *COUNTS]
-    got = np.exp(distribution.log_prob(jnp.array([rows] * 3)))
+    got = np.exp(log_prob_of(distribution, jnp.array([rows] * 3)))
     p_sign = softmax(signs[0])
     expected = [p_sign[0, PLUS] * p_sign[1, MINUS], p_sign[0, NONE] * p_sign[1, PLUS]]
     np.testing.assert_allclose(got[0, :2], softmax(ability)[0, 0] * np.array(expected), rtol=1e-5)
@@ -269,7 +270,7 @@ def test_ability_and_what_it_takes_are_multiplied(abilities):
 def test_probabilities_of_both_abilities_add_up_to_one(abilities):
     *_, distribution = abilities
     rows = [NOTHING, *all_equations(2), *COUNTS]
-    total = np.exp(distribution.log_prob(jnp.array([rows] * 3))).sum(axis=-1)
+    total = np.exp(log_prob_of(distribution, jnp.array([rows] * 3))).sum(axis=-1)
     np.testing.assert_allclose(total, 1.0, rtol=1e-5)
 
 
@@ -277,7 +278,7 @@ def test_a_count_the_model_does_not_have_is_impossible(abilities):
     *_, distribution = abilities
     rows = [(10, COUNT, -1, NONE), (1, COUNT, -1, NONE), (1, PERCENT, -1, NONE)]
     assert (
-        np.isfinite(distribution.log_prob(jnp.array([rows] * 3))).tolist()
+        np.isfinite(log_prob_of(distribution, jnp.array([rows] * 3))).tolist()
         == [[False, True, False]] * 3
     )
 
@@ -289,10 +290,10 @@ def test_top_merges_both_abilities(abilities, k):
     rng = np.random.default_rng(6)
     pairs, lone = rng.random((3, 2, 3, 2, 3)) < 0.7, rng.random((3, 2, 3)) < 0.7
     tables = {"pairs": jnp.array(pairs), "lone": jnp.array(lone)}
-    got, log_probs = distribution.top(k, **tables)
+    got, log_probs = top_of(distribution, k, **tables)
     for b in range(3):
         rows = [row for row in all_equations(2) if allowed(row, pairs[b], lone[b])] + COUNTS
-        scores = np.asarray(distribution.log_prob(jnp.array([rows] * 3)))[b]
+        scores = np.asarray(log_prob_of(distribution, jnp.array([rows] * 3)))[b]
         scored = [pair for pair in zip(scores, rows, strict=True) if np.isfinite(pair[0])]
         scored = sorted(scored, key=lambda pair: -pair[0])[:k]
         missing = k - len(scored)
@@ -301,16 +302,16 @@ def test_top_merges_both_abilities(abilities, k):
         np.testing.assert_array_equal(
             log_probs[b], [score for score, _ in scored] + [-np.inf] * missing
         )
-    np.testing.assert_array_equal(distribution.mode(**tables), got[:, 0])
+    np.testing.assert_array_equal(mode_of(distribution, **tables), got[:, 0])
 
 
 def test_equal_equations_and_counts_are_ranked_in_that_order():
     zeros = np.log([0.5, 0.5]), np.log([[[0.5, 0.25, 0.25]]]), np.log(np.full((1, 4), 0.25))
-    distribution = AbilityDistribution.from_logits(
-        jnp.array(zeros[0])[None], *map(jnp.array, zeros[1:]), where=jnp.ones((1, 1), bool)
+    distribution = ability_distribution(
+        jnp.array(zeros[0])[None], *map(jnp.array, zeros[1:]), where=np.ones((1, 1), bool)
     )
-    top, _ = distribution.top(
-        4, pairs=jnp.zeros((1, 1, 3, 1, 3), bool), lone=jnp.ones((1, 1, 3), bool)
+    top, _ = top_of(
+        distribution, 4, pairs=np.zeros((1, 1, 3, 1, 3), bool), lone=np.ones((1, 1, 3), bool)
     )
     assert top.tolist() == [
         [[0, PLUS, -1, NONE], [0, MINUS, -1, NONE], [0, COUNT, -1, NONE], [1, COUNT, -1, NONE]]
@@ -320,7 +321,9 @@ def test_equal_equations_and_counts_are_ranked_in_that_order():
 def test_without_numbers_only_counts_are_left_however_unlikely(abilities):
     (ability, _, counts), _, distribution = abilities
     assert softmax(ability)[2, 0] > 0.99
-    mode = distribution.mode(pairs=jnp.ones((3, 2, 3, 2, 3), bool), lone=jnp.ones((3, 2, 3), bool))
+    mode = mode_of(
+        distribution, pairs=np.ones((3, 2, 3, 2, 3), bool), lone=np.ones((3, 2, 3), bool)
+    )
     assert mode[2].tolist() == [counts[2].argmax(), COUNT, -1, NONE]
 
 
@@ -331,8 +334,8 @@ def test_gradients_of_both_abilities_are_finite(abilities, loss):
     solutions = jnp.array([[True, True, False, False], [True, True, False, False], [False] * 4])
 
     def total(logits):
-        distribution = AbilityDistribution.from_logits(*logits, where=jnp.array(where))
-        log_probs = distribution.log_prob(jnp.array([rows] * 3))
+        distribution = ability_distribution(*logits, where=jnp.array(where))
+        log_probs = log_prob_of(distribution, jnp.array([rows] * 3))
         return loss(log_probs, where=solutions)
 
     gradients = jax.jit(jax.grad(total))([jnp.array(part) for part in logits])
@@ -388,8 +391,8 @@ def score(logits, row):
 
 
 def over_equations(logits, rules, kinds=KINDS, **options):
-    tags = TagDistribution.from_logits(jnp.array(logits), where=jnp.array(kinds >= 0), **options)
-    return tags, tags.over_equations(pairs=rules.table(kinds), lone=rules.lone(kinds))
+    tags = tag_distribution(jnp.array(logits), where=jnp.array(kinds >= 0), **options)
+    return tags, conditioned(tags, pairs=rules.table(kinds), lone=rules.lone(kinds))
 
 
 @pytest.mark.parametrize("rules", RULES)
@@ -398,7 +401,7 @@ def test_over_equations_is_a_softmax_over_z_tot(rules, scale):
     logits = np.random.default_rng(7).normal(size=(len(KINDS), 5, 4)) * scale
     _, equations = over_equations(logits, rules)
     rows = all_equations(5)
-    got = np.asarray(equations.log_prob(jnp.array([rows] * len(KINDS))))
+    got = np.asarray(log_prob_of(equations, jnp.array([rows] * len(KINDS))))
     assert got.dtype == np.float32
     for b, kinds in enumerate(KINDS):
         members = z_tot(rules, kinds)
@@ -422,7 +425,7 @@ def test_over_equations_is_the_product_given_that_the_tagging_is_an_equation():
     tags, equations = over_equations(logits, RULES[0], rest=rest)
     for b, kinds in enumerate(KINDS):
         members = jnp.array([z_tot(RULES[0], kinds) or [NOTHING]] * len(KINDS))
-        product, given = tags.log_prob(members)[b], equations.log_prob(members)[b]
+        product, given = log_prob_of(tags, members)[b], log_prob_of(equations, members)[b]
         if np.isfinite(given).all():
             expected = product - jax.nn.logsumexp(product)
             np.testing.assert_allclose(given, expected, rtol=1e-4, atol=1e-4)
@@ -434,7 +437,7 @@ def test_rows_that_are_no_equation_have_no_mass_in_the_softmax():
         *(NOTHING, (0, 0, 0, 0), (0, COUNT, -1, NONE), (1, PLUS, 0, PLUS), (0, PLUS, 0, MINUS)),
         *((0, PLUS, 2, PLUS), (0, PLUS, -1, PLUS), (9, PLUS, -1, NONE), (0, NONE, 1, PLUS)),
     ]
-    assert np.all(np.asarray(equations.log_prob(jnp.array([rows]))) == -np.inf)
+    assert np.all(np.asarray(log_prob_of(equations, jnp.array([rows]))) == -np.inf)
 
 
 @pytest.mark.parametrize("rules", RULES)
@@ -442,13 +445,13 @@ def test_top_of_the_softmax_is_that_of_the_tagging(rules):
     logits = np.random.default_rng(10).normal(size=(len(KINDS), 5, 4)) * 2
     tags, equations = over_equations(logits, rules)
     tables = {"pairs": rules.table(KINDS), "lone": rules.lone(KINDS)}
-    rows, log_probs = equations.top(7, **tables)
-    np.testing.assert_array_equal(rows, tags.top(7, **tables)[0])
-    np.testing.assert_allclose(log_probs, equations.log_prob(rows), rtol=1e-6)
-    np.testing.assert_array_equal(equations.mode(**tables), rows[:, 0])
+    rows, log_probs = top_of(equations, 7, **tables)
+    np.testing.assert_array_equal(rows, top_of(tags, 7, **tables)[0])
+    np.testing.assert_allclose(log_probs, log_prob_of(equations, rows), rtol=1e-6)
+    np.testing.assert_array_equal(mode_of(equations, **tables), rows[:, 0])
     np.testing.assert_array_equal(equations.argmax_tags(), tags.argmax_tags())
-    everything = {"pairs": jnp.ones((5, 5, 3, 5, 3), bool), "lone": jnp.ones((5, 5, 3), bool)}
-    np.testing.assert_array_equal(equations.top(7, **everything)[0], rows)
+    everything = {"pairs": np.ones((5, 5, 3, 5, 3), bool), "lone": np.ones((5, 5, 3), bool)}
+    np.testing.assert_array_equal(top_of(equations, 7, **everything)[0], rows)
 
 
 @pytest.mark.parametrize("loss", [mml_loss, *slow(hard_em_loss, first_only_loss)])
@@ -463,19 +466,22 @@ def test_gradients_of_the_softmax_are_those_of_brute_force_and_finite(loss):
 
     def total(logits):
         _, equations = over_equations(logits, rules)
-        return loss(equations.log_prob(candidates), where=solutions, reduce_fn=jnp.sum)
+        return loss(log_prob_of(equations, candidates), where=solutions, reduce_fn=jnp.sum)
 
     def brute_force(logits):
         value = 0.0
         for b, rows in enumerate(members):
             if rows:
-                scores = jnp.stack([score(logits[b], row) for row in rows])
+                n1, o1, n2, o2 = np.array(rows).T
+                gains = logits[b] - logits[b, :, :1]
+                scores = gains[n1, o1] + jnp.where(n2 >= 0, gains[n2, o2], 0.0)
                 log_probs = (scores - jax.nn.logsumexp(scores))[:3]
                 value += loss(log_probs[None], reduce_fn=jnp.sum)
         return value
 
     value, gradient = jax.jit(jax.value_and_grad(total))(jnp.array(logits, jnp.float32))
-    expected = jax.value_and_grad(brute_force)(jnp.array(np.where(where[..., None], logits, 0.0)))
+    finite = jnp.array(np.where(where[..., None], logits, 0.0))
+    expected = jax.jit(jax.value_and_grad(brute_force))(finite)
     np.testing.assert_allclose(value, expected[0], rtol=1e-5)
     np.testing.assert_allclose(gradient, expected[1], atol=1e-5)
     assert np.all(np.asarray(gradient)[~where] == 0)
@@ -488,7 +494,7 @@ def test_a_tag_without_mass_leaves_the_softmax_finite():
 
     def total(logits):
         _, equations = over_equations(logits, rules, np.array([[1, 1, 2]]))
-        return equations.log_prob(jnp.array([[(0, PLUS, 1, MINUS)]]))[0, 0]
+        return log_prob_of(equations, jnp.array([[(0, PLUS, 1, MINUS)]]))[0, 0]
 
     value, gradient = jax.value_and_grad(total)(jnp.array(logits))
     assert np.isfinite(value) and np.all(np.isfinite(gradient)) and np.any(gradient != 0)
@@ -500,21 +506,21 @@ def test_signs_over_equations_and_counts_add_up_to_one(abilities):
     rules = equation_rules.EquationRules(special_numbers=False, max_count=9)
     kinds = np.where(where, 1, -1)
     tables = {"pairs": rules.table(kinds), "lone": rules.lone(kinds)}
-    distribution = product.over_equations(**tables)
+    distribution = conditioned(product, **tables)
     rows = jnp.array([[*all_equations(2), *COUNTS]] * 3)
-    log_probs = distribution.log_prob(rows)
+    log_probs = log_prob_of(distribution, rows)
     np.testing.assert_allclose(np.exp(log_probs).sum(axis=-1), 1.0, rtol=1e-5)
     ability = softmax(logits[0])
     np.testing.assert_allclose(np.exp(log_probs[:2, -10:]).sum(axis=-1), ability[:2, 1], rtol=1e-5)
     # Without any number, only counting is left, however likely the other ability is.
     np.testing.assert_allclose(np.exp(log_probs[2, -10:]), softmax(logits[2][2]), rtol=1e-5)
-    top, best = distribution.top(3, **tables)
-    np.testing.assert_allclose(best, distribution.log_prob(top), rtol=1e-6)
+    top, best = top_of(distribution, 3, **tables)
+    np.testing.assert_allclose(best, log_prob_of(distribution, top), rtol=1e-6)
     with pytest.raises(ValueError, match="already"):
         distribution.over_equations(**tables)
 
     def total(logits):
-        found = AbilityDistribution.from_logits(*logits, where=jnp.array(where))
+        found = ability_distribution(*logits, where=jnp.array(where))
         return mml_loss(found.over_equations(**tables).log_prob(rows[:, -12:-8]))
 
     gradients = jax.jit(jax.grad(total))([jnp.array(part) for part in logits])

@@ -10,6 +10,13 @@ import pytest
 from hardem_jax.distributions.sql import QueryDistribution
 from tests.marks import slow
 
+# One program for a method and a shape, not one for each operation in it.
+query_distribution = jax.jit(QueryDistribution.from_logits)
+log_prob_of = jax.jit(
+    lambda found, rows, conditions="sum": found.log_prob(rows, conditions=conditions),
+    static_argnames="conditions",
+)
+
 B, C, A, K, OPS, W = 2, 4, 2, 2, 2, 4
 SHAPES = {
     "select": (B, C),
@@ -38,7 +45,7 @@ def logits(seed=0, fill=None):
 
 
 def distribution(seed=0, fill=None):
-    return QueryDistribution.from_logits(**logits(seed, fill), columns=COLUMNS, words=WORDS)
+    return query_distribution(**logits(seed, fill), columns=COLUMNS, words=WORDS)
 
 
 def queries_of(row, *, forward=True, any_number=False):
@@ -88,7 +95,7 @@ def test_log_prob_is_the_sum_of_the_factors(seed):
     rows = [list(queries_of(row, forward=False)) for row in range(B)]
     chosen = np.stack([rng.permutation(np.array(r))[:20] for r in rows])
     expected = [[by_formula(logits(seed), row, z) for z in chosen[row]] for row in range(B)]
-    found = distribution(seed, fill=7.0).log_prob(jnp.asarray(chosen, jnp.int16))
+    found = log_prob_of(distribution(seed, fill=7.0), jnp.asarray(chosen, jnp.int16))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
@@ -97,7 +104,7 @@ def test_given_their_number_all_sets_of_conditions_have_probability_one():
     everything = list(queries_of(1, forward=False))
     rows = np.array([everything, everything])
     queries = distribution()
-    without = queries.log_prob(jnp.asarray(rows)) - queries.number[:, rows[0, :, 2]]
+    without = log_prob_of(queries, jnp.asarray(rows)) - queries.number[:, rows[0, :, 2]]
     np.testing.assert_allclose(np.exp(without[1]).sum(), 1.0, rtol=1e-5)
 
 
@@ -109,7 +116,7 @@ def test_the_mean_of_conditions_is_the_released_score():
         queries.operator[0, c, o] + queries.first[0, c, o, s] + queries.last[0, c, o, e]
         for c, o, s, e in ((0, 1, 0, 1), (2, 0, 1, 1))
     )
-    difference = queries.log_prob(rows) - queries.log_prob(rows, conditions="mean")
+    difference = log_prob_of(queries, rows) - log_prob_of(queries, rows, conditions="mean")
     np.testing.assert_allclose(difference[0, 0], conditions / 2, rtol=1e-5)
 
 
@@ -119,6 +126,7 @@ def test_top_is_exhaustive_search(seed, limit):
     k = 40
     queries = distribution(seed, fill=50.0)
     found, scores = jax.jit(lambda q: q.top(k, max_conditions=limit))(queries)
+    modes = jax.jit(lambda q: q.mode(max_conditions=limit))(queries)
     for row in range(B):
         every = [z for z in queries_of(row) if limit is None or z[2] <= limit]
         ranked = sorted(((by_formula(logits(seed), row, z), z) for z in every), reverse=True)[:k]
@@ -126,8 +134,7 @@ def test_top_is_exhaustive_search(seed, limit):
         assert found[row, :count].tolist() == [z for _, z in ranked]
         np.testing.assert_allclose(scores[row, :count], [p for p, _ in ranked], rtol=1e-5)
         assert np.all(found[row, count:] == -1) and np.all(scores[row, count:] == -np.inf)
-        mode = queries.mode(max_conditions=limit)[row]
-        assert mode.tolist() == ranked[0][1]
+        assert modes[row].tolist() == ranked[0][1]
     if limit == 0:
         assert count == A  # one column only: fewer than k
 
@@ -141,8 +148,8 @@ def test_greedy_takes_one_decision_after_the_other():
     values["operator"][0, 1, 1] = 1
     values["first"][0, 1, 1, 2] = values["last"][0, 1, 1, 0] = 1  # ends before it begins
     values["last"][0, 2, 0, 1] = 1
-    queries = QueryDistribution.from_logits(**values, columns=COLUMNS, words=WORDS)
-    found = queries.greedy()
+    queries = query_distribution(**values, columns=COLUMNS, words=WORDS)
+    found = jax.jit(lambda q: q.greedy())(queries)
     assert found[0].tolist() == [2, 1, 2, 1, 1, 2, 0, 2, 0, 0, 1]
     # Row 1 has one column, so one condition is all it can have.
     assert found[1, 2:].tolist() == [1, 0, 0, 0, 0, -1, -1, -1, -1]
@@ -157,7 +164,7 @@ def test_padding_neither_has_mass_nor_spoils_gradients(fill):
         queries = QueryDistribution.from_logits(**values, columns=COLUMNS, words=WORDS)
         return jnp.sum(queries.log_prob(z)), queries.log_prob(outside)
 
-    (value, out), grads = jax.value_and_grad(total, has_aux=True)(logits(fill=fill))
+    (value, out), grads = jax.jit(jax.value_and_grad(total, has_aux=True))(logits(fill=fill))
     assert np.isfinite(value) and np.all(out == -np.inf)
     for name, grad in grads.items():
         assert np.all(np.isfinite(grad)), name
