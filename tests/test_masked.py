@@ -28,10 +28,11 @@ def test_each_slice_is_scipys_on_its_positions(name, axis):
     scores, where = random_rows(0, (6, 5, 4))
     where[:, 2, 1], where[3, :, 1], where[3, 2, :] = False, False, False
     scores[~where] = np.nan
-    sums = np.ravel(masked.logsumexp(scores, where, axis=axis))
+    sums = np.ravel(jax.jit(lambda x, w: masked.logsumexp(x, w, axis=axis))(scores, where))
+    values = jax.jit(lambda x, w: function(x, w, axis=axis))(scores, where)
     rows, kept, got = (
         np.moveaxis(np.asarray(x), axis, -1).reshape(-1, scores.shape[axis])
-        for x in (scores, where, function(scores, where, axis=axis))
+        for x in (scores, where, values)
     )
     assert not kept.any(-1).all()
     for row, mask, values, total in zip(rows, kept, got, sums, strict=True):
@@ -45,17 +46,19 @@ def test_each_slice_is_scipys_on_its_positions(name, axis):
 
 def test_scores_of_any_size_and_impossible_ones():
     scores = np.array([[3e38, 3e38, -3e38], [-INF, 1.0, 1.0], [-INF] * 3], np.float32)
-    assert_array_equal(masked.softmax(scores), [[0.5, 0.5, 0], [0, 0.5, 0.5], [0, 0, 0]])
+    assert_array_equal(jax.jit(masked.softmax)(scores), [[0.5, 0.5, 0], [0, 0.5, 0.5], [0, 0, 0]])
     half = math.log(0.5)
-    assert_allclose(masked.log_softmax(scores)[1:], [[-INF, half, half], [-INF] * 3], rtol=1e-6)
-    assert_allclose(masked.logsumexp(scores), [3e38, 1 - half, -INF], rtol=1e-6)
+    assert_allclose(
+        jax.jit(masked.log_softmax)(scores)[1:], [[-INF, half, half], [-INF] * 3], rtol=1e-6
+    )
+    assert_allclose(jax.jit(masked.logsumexp)(scores), [3e38, 1 - half, -INF], rtol=1e-6)
 
 
 @pytest.mark.parametrize("function", [masked.softmax, masked.log_softmax, masked.logsumexp])
 def test_nan_stays_in_its_row(function):
     scores = np.array([[np.nan, 1.0], [2.0, 1.0], [np.nan, 1.0]], np.float32)
     where = np.array([[True, True], [True, True], [False, True]])
-    got = np.asarray(function(scores, where)).reshape(3, -1)
+    got = np.asarray(jax.jit(function)(scores, where)).reshape(3, -1)
     assert_array_equal(np.isnan(got).any(-1), [True, False, False])
 
 
@@ -68,28 +71,31 @@ def test_gradients_are_finite_and_nothing_reaches_padding(function):
         values = function(scores, where).ravel()
         return jnp.sum(jnp.where(jnp.isfinite(values), values, 0.0) * jnp.arange(values.size))
 
-    gradient = np.asarray(jax.grad(weighted_sum)(scores))
+    gradient = np.asarray(jax.jit(jax.grad(weighted_sum))(scores))
     assert np.isfinite(gradient).all() and np.any(gradient)
     assert_array_equal(gradient[~where], 0.0)
     assert_array_equal(gradient[2], 0.0)
 
 
 def test_float16_is_summed_in_float32():
-    assert masked.logsumexp(jnp.zeros(3_000, jnp.bfloat16)).dtype == jnp.float32
-    assert_allclose(masked.logsumexp(jnp.zeros(3_000, jnp.bfloat16)), math.log(3_000), rtol=1e-6)
+    total = jax.jit(masked.logsumexp)(np.zeros(3_000, jnp.bfloat16))
+    assert total.dtype == jnp.float32
+    assert_allclose(total, math.log(3_000), rtol=1e-6)
 
 
 def test_rank_is_the_place_in_the_row_in_either_layout():
     scores = np.array([[1.0, 3.0, 3.0, np.nan], [2.0, -INF, 5.0, 0.0]], np.float32)
-    assert_array_equal(Rows.of(scores).rank(), [[3, 1, 2, 0], [1, 3, 0, 2]])
+    assert_array_equal(jax.jit(lambda x: Rows.of(x).rank())(scores), [[3, 1, 2, 0], [1, 3, 0, 2]])
     order = [4, 0, 1, 5, 6, 2, 3, 7]  # rows interleaved
-    ragged = Rows.of(scores.ravel()[order], segment_ids=np.array(order) // 4, num_segments=2)
+
+    def rank(x, ids):
+        return Rows.of(x, segment_ids=ids, num_segments=2).rank()
+
     expected = np.array([3, 1, 2, 0, 1, 3, 0, 2])[order]
-    assert_array_equal(ragged.rank(), expected)
+    assert_array_equal(jax.jit(rank)(scores.ravel()[order], np.array(order) // 4), expected)
 
 
 def test_log_softmax_sends_the_gradient_of_scipys():
     scores, _ = random_rows(1, (3, 4))
-    for column in range(4):
-        gradient = jax.grad(lambda x: masked.log_softmax(x)[0, column])(scores)[0]  # noqa: B023
-        assert_allclose(gradient, np.eye(4)[column] - scipy.special.softmax(scores[0]), atol=1e-6)
+    gradients = jax.jit(jax.jacrev(lambda x: masked.log_softmax(x)[0]))(scores)[:, 0]
+    assert_allclose(gradients, np.eye(4) - scipy.special.softmax(scores[0])[None], atol=1e-6)

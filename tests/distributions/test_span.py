@@ -9,6 +9,11 @@ import pytest
 
 from hardem_jax.distributions.span import SpanDistribution
 
+# One program for a method and a shape, not one for each operation in it.
+span_distribution = jax.jit(SpanDistribution.from_logits)
+top_of = jax.jit(lambda found, k, length: found.top(k, max_length=length), static_argnums=(1, 2))
+mode_of = jax.jit(lambda found, length: found.mode(max_length=length), static_argnums=1)
+
 
 @pytest.fixture
 def example():
@@ -16,14 +21,14 @@ def example():
     start, end = rng.normal(size=(2, 3, 9)) * 3
     where = rng.random((3, 9)) < 0.6
     where[2] = False  # a row of padding
-    spans = SpanDistribution.from_logits(jnp.array(start), jnp.array(end), where=jnp.array(where))
+    spans = span_distribution(jnp.array(start), jnp.array(end), where=jnp.array(where))
     return start, end, where, spans
 
 
 def test_log_prob_is_the_product_of_two_softmaxes_over_the_allowed_positions(example):
     start, end, where, spans = example
     candidates = np.array([list(itertools.product(range(9), repeat=2))] * 3)
-    log_probs = np.asarray(spans.log_prob(jnp.array(candidates)))
+    log_probs = np.asarray(jax.jit(lambda found, z: found.log_prob(z))(spans, candidates))
     for row in range(2):
         p_start = np.exp(start[row]) * where[row] / np.sum(np.exp(start[row]) * where[row])
         p_end = np.exp(end[row]) * where[row] / np.sum(np.exp(end[row]) * where[row])
@@ -36,11 +41,12 @@ def test_log_prob_is_the_product_of_two_softmaxes_over_the_allowed_positions(exa
 @pytest.mark.parametrize("max_length", [1, 3, 20])
 def test_top_equals_exhaustive_search(example, max_length):
     *_, spans = example
-    got, log_probs = spans.top(5, max_length=max_length)
+    got, log_probs = top_of(spans, 5, max_length)
+    start, end = np.asarray(spans.start), np.asarray(spans.end)
     for row in range(2):
         scored = sorted(
             (
-                (float(spans.start[row, i] + spans.end[row, j]), (i, j))
+                (float(start[row, i] + end[row, j]), (i, j))
                 for i in range(9)
                 for j in range(i, min(9, i + max_length))
             ),
@@ -49,14 +55,13 @@ def test_top_equals_exhaustive_search(example, max_length):
         possible = [span for score, span in scored if np.isfinite(score)]
         assert [tuple(span) for span in got[row].tolist()][: len(possible)] == possible
         np.testing.assert_array_equal(log_probs[row], [score for score, _ in scored])
-    np.testing.assert_array_equal(spans.mode(max_length=max_length), got[:, 0])
+    np.testing.assert_array_equal(mode_of(spans, max_length), got[:, 0])
 
 
 def test_ties_go_to_the_earlier_then_shorter_span():
-    spans = SpanDistribution.from_logits(
-        jnp.zeros((1, 3)), jnp.zeros((1, 3)), where=jnp.ones((1, 3), bool)
-    )
-    assert spans.top(4, max_length=2)[0].tolist() == [[[0, 0], [0, 1], [1, 1], [1, 2]]]
+    zeros = np.zeros((1, 3), np.float32)
+    spans = span_distribution(zeros, zeros, where=np.ones((1, 3), bool))
+    assert top_of(spans, 4, 2)[0].tolist() == [[[0, 0], [0, 1], [1, 1], [1, 2]]]
 
 
 def test_within_keeps_scores_and_takes_the_rest_away(example):
@@ -66,7 +71,7 @@ def test_within_keeps_scores_and_takes_the_rest_away(example):
     for name in ("start", "end"):
         kept = np.where(inner, np.asarray(getattr(spans, name)), -np.inf)
         np.testing.assert_array_equal(getattr(restricted, name), kept)
-    assert int(restricted.top(1, max_length=9)[0][0].max()) < 4
+    assert np.asarray(top_of(restricted, 1, 9)[0][0]).max() < 4
     np.testing.assert_array_equal(restricted.where, inner)
     # A wider mask gives nothing back, and what was normalised stays normalised.
     wider = restricted.restrict_to(jnp.ones_like(inner))
@@ -84,7 +89,8 @@ def test_no_gradient_outside_the_allowed_positions_and_none_is_nan(example):
         log_probs = spans.log_prob(candidates)
         return jnp.sum(jnp.where(jnp.isfinite(log_probs), log_probs, 0.0))
 
-    for gradient in jax.grad(total, argnums=(0, 1))(jnp.array(start), jnp.array(end)):
+    gradients = jax.jit(jax.grad(total, argnums=(0, 1)))(jnp.array(start), jnp.array(end))
+    for gradient in gradients:
         assert np.all(np.isfinite(gradient))
         assert np.all(np.asarray(gradient)[~where] == 0)
         assert np.any(np.asarray(gradient)[where] != 0)
@@ -92,7 +98,7 @@ def test_no_gradient_outside_the_allowed_positions_and_none_is_nan(example):
 
 def test_low_precision_logits_are_normalised_in_float32():
     logits = jnp.linspace(-4, 4, 300, dtype=jnp.bfloat16)[None]
-    spans = SpanDistribution.from_logits(logits, logits, where=jnp.ones((1, 300), bool))
+    spans = span_distribution(logits, logits, where=np.ones((1, 300), bool))
     assert spans.start.dtype == jnp.float32
     np.testing.assert_allclose(np.exp(spans.start).sum(), 1.0, rtol=1e-5)
 
