@@ -11,6 +11,7 @@ from hardem_jax.losses import hard_em_loss
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations.enumeration import PASSAGE, SPECIAL, EquationRules
+from tests.models.modules import drawn, run
 
 CONFIG = BertConfig(
     vocab_size=20,
@@ -23,7 +24,9 @@ NUM_SPECIAL = 10
 
 
 def make(**options):
-    return EquationTagger(Bert(CONFIG, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1), **options)
+    return drawn(
+        lambda: EquationTagger(Bert(CONFIG, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1), **options)
+    )
 
 
 @pytest.fixture
@@ -40,15 +43,14 @@ def batch():
 
 
 def last_layer(tagger, batch):
-    return tagger.encoder(
-        batch["token_ids"], where=batch["where"], token_type_ids=batch["token_type_ids"]
-    )
+    where, types = batch["where"], batch["token_type_ids"]
+    return run(tagger.encoder, batch["token_ids"], where=where, token_type_ids=types)
 
 
 def test_numbers_are_tagged_at_their_wordpiece_and_special_ones_from_the_pooled_text(batch):
     tagger = make()
     hidden = last_layer(tagger, batch)
-    tags = tagger(batch)
+    tags = run(tagger, batch)
     w1, w2 = tagger.tag_scores.kernel[...], tagger.special_scores.kernel[...]
     assert w1.shape == (16, 4) and w2.shape == (16, NUM_SPECIAL * 4)
     assert tagger.tag_scores.bias is None and tagger.special_scores.bias is None
@@ -66,7 +68,7 @@ def test_numbers_are_tagged_at_their_wordpiece_and_special_ones_from_the_pooled_
 
 @pytest.mark.slow
 def test_the_two_products_differ_by_the_words_that_say_none(batch):
-    numbers, tokens = make()(batch), make(product_over="tokens")(batch)
+    numbers, tokens = run(make(), batch), run(make(product_over="tokens"), batch)
     tagger = make()
     scores = jax.nn.log_softmax(last_layer(tagger, batch) @ tagger.tag_scores.kernel[...])
     # Position 5 carries two numbers and is left out once; padding numbers carry no position 0.
@@ -78,7 +80,7 @@ def test_the_two_products_differ_by_the_words_that_say_none(batch):
 
 
 def test_numbers_in_one_wordpiece_are_two_operands_alike(batch):
-    tags = make()(batch)
+    tags = run(make(), batch)
     first, second = NUM_SPECIAL + 1, NUM_SPECIAL + 2
     rows = [(0, PLUS, first, MINUS), (0, PLUS, second, MINUS), (first, PLUS, second, MINUS)]
     log_probs = np.asarray(tags.log_prob(jnp.array([rows] * 3)))[0]
@@ -141,9 +143,9 @@ def test_gradient_reaches_the_positions_of_the_product_alone(batch, product_over
 
 
 def test_heads_stay_in_float32_under_bfloat16(batch):
-    encoder = Bert(CONFIG, rngs=nnx.Rngs(0), dtype=jnp.bfloat16)
+    encoder = drawn(lambda: Bert(CONFIG, rngs=nnx.Rngs(0), dtype=jnp.bfloat16))
     tagger = EquationTagger(encoder, product_over="tokens", rngs=nnx.Rngs(1))
-    hidden, tags = last_layer(tagger, batch), tagger(batch)
+    hidden, tags = last_layer(tagger, batch), run(tagger, batch)
     assert hidden.dtype == jnp.bfloat16 and tags.tags.dtype == tags.rest.dtype == jnp.float32
     scores = hidden.astype(jnp.float32) @ tagger.tag_scores.kernel[...]
     expected = jax.nn.log_softmax(scores[1, 4])
@@ -152,19 +154,21 @@ def test_heads_stay_in_float32_under_bfloat16(batch):
 
 def test_dropout_needs_a_key(batch):
     tagger = make()
-    np.testing.assert_array_equal(tagger(batch).tags, tagger(batch).tags)
-    dropped = tagger(batch, rngs=nnx.Rngs(dropout=2))
-    assert np.any(np.asarray(dropped.tags) != np.asarray(tagger(batch).tags))
+    plain = run(tagger, batch).tags
+    np.testing.assert_array_equal(run(tagger, batch).tags, plain)
+    dropped = jax.jit(lambda key: tagger(batch, rngs=nnx.Rngs(dropout=key)).tags)
+    assert np.any(dropped(jax.random.key(2)) != plain)
 
 
 def test_bias_towards_no_tag_is_where_both_heads_start(batch):
-    biased = make(no_tag_bias=2.0)
+    encoder = drawn(lambda: Bert(CONFIG, rngs=nnx.Rngs(0)))
+    biased = EquationTagger(encoder, no_tag_bias=2.0, rngs=nnx.Rngs(1))
     heads = biased.tag_scores, biased.special_scores
     assert [head.bias[...].tolist() for head in heads] == [[2, 0, 0, 0], [2, 0, 0, 0] * 10]
-    odds = _odds_against_none(biased(batch))
+    odds = _odds_against_none(run(biased, batch))
     for head in heads:
         head.bias[...] = jnp.zeros_like(head.bias[...])
-    np.testing.assert_allclose(odds, _odds_against_none(biased(batch)) - 2, atol=1e-5)
+    np.testing.assert_allclose(odds, _odds_against_none(run(biased, batch)) - 2, atol=1e-5)
 
 
 def _odds_against_none(tags):
@@ -183,14 +187,14 @@ def with_kinds(batch):
 def test_with_rules_the_equations_of_z_tot_add_up_to_one(batch):
     rules = EquationRules()
     batch = with_kinds(batch)
-    found = make(rules=rules)(batch)
+    found = run(make(rules=rules), batch)
     rows, log_probs = found.top(
         999, pairs=rules.table(batch["kinds"]), lone=rules.lone(batch["kinds"])
     )
     np.testing.assert_allclose(np.exp(log_probs).sum(axis=-1), [1, 1, 0], rtol=1e-5)
     # 3 lone numbers, and 3 pairs of them and 30 with a special number, each with 3 operators.
     assert np.isfinite(log_probs).sum(axis=-1).tolist() == [3 + 3 * 33, 1 + 3 * 10, 0]
-    np.testing.assert_array_equal(found.argmax_tags(), make()(batch).argmax_tags())
+    np.testing.assert_array_equal(found.argmax_tags(), run(make(), batch).argmax_tags())
 
 
 def test_padding_gets_no_gradient_with_rules(batch):

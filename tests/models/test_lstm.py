@@ -7,15 +7,20 @@ import pytest
 from flax import nnx
 
 from hardem_jax.models.lstm import BiLSTMs, last_output
+from tests.models.modules import drawn
 
 M, B, T, INPUTS, SIZE, LAYERS = 3, 2, 5, 6, 4, 2
 LENGTHS = np.array([3, 5])
 WHERE = np.arange(T)[None] < LENGTHS[:, None]
 
 
+def make(layers):
+    return drawn(lambda: BiLSTMs(M, INPUTS, SIZE, num_layers=layers, dropout=0.5, rngs=nnx.Rngs(0)))
+
+
 @pytest.fixture(scope="module")
 def lstms():
-    return BiLSTMs(M, INPUTS, SIZE, num_layers=LAYERS, dropout=0.5, rngs=nnx.Rngs(0))
+    return make(LAYERS)
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +88,18 @@ def test_padding_is_not_read(lstms, x):
 
 
 def test_dropout_is_between_layers_only(lstms, x):
-    def read(lstms, rngs):
-        return lstms(lstms.project(x), jnp.asarray(WHERE), rngs=rngs)
+    def reader(lstms):
+        def read(key):
+            rngs = None if key is None else nnx.Rngs(dropout=key)
+            return lstms(lstms.project(x), jnp.asarray(WHERE), rngs=rngs)
 
-    one, other = (read(lstms, nnx.Rngs(dropout=seed)) for seed in (0, 1))
+        return jax.jit(read)
+
+    read = reader(lstms)
+    one, other = (read(jax.random.key(seed)) for seed in (0, 1))
     assert np.any(one != other)
-    single = BiLSTMs(M, INPUTS, SIZE, num_layers=1, dropout=0.5, rngs=nnx.Rngs(0))
-    np.testing.assert_array_equal(read(single, nnx.Rngs(dropout=0)), read(single, None))
+    read = reader(make(1))
+    np.testing.assert_array_equal(read(jax.random.key(0)), read(None))
 
 
 def test_an_odd_size_has_no_two_halves():

@@ -12,6 +12,7 @@ from flax import nnx
 from hardem_jax.distributions.equation import COUNT, MINUS, NONE, PERCENT, PLUS
 from hardem_jax.errors import InputError
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
+from tests.models.modules import drawn
 
 CONFIG = NAQANetConfig(
     num_words=30,
@@ -67,7 +68,7 @@ def pad(batch, words, chars, numbers):
 
 
 def make(config=CONFIG, **options):
-    return NAQANet(config, rngs=nnx.Rngs(0), **options)
+    return drawn(lambda: NAQANet(config, rngs=nnx.Rngs(0), **options))
 
 
 @functools.partial(jax.jit, static_argnums=0)

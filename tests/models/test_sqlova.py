@@ -10,6 +10,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.losses import mml_loss
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.sqlova import SQLova
+from tests.models.modules import drawn
 
 CONFIG = BertConfig(
     vocab_size=30,
@@ -28,7 +29,7 @@ HEADERS = ((1, 3), (2, 1, 1))
 
 @pytest.fixture(scope="module")
 def parser():
-    return SQLova(Bert(CONFIG, rngs=nnx.Rngs(0)), hidden_size=SIZE, rngs=nnx.Rngs(1))
+    return drawn(lambda: SQLova(Bert(CONFIG, rngs=nnx.Rngs(0)), hidden_size=SIZE, rngs=nnx.Rngs(1)))
 
 
 def make_batch(examples, *, tokens=20, pieces=6, words=4, columns=3, header=3, junk=0):
@@ -200,6 +201,6 @@ def test_every_parameter_learns_and_dropout_is_asked_for(parser):
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_only_layers_that_there_are_can_be_read(count):
-    bert = Bert(CONFIG, rngs=nnx.Rngs(0))
+    bert = nnx.eval_shape(lambda: Bert(CONFIG, rngs=nnx.Rngs(0)))
     with pytest.raises(InputError, match=f"num_target_layers: expected 1 to 2, .*found {count}"):
         SQLova(bert, num_target_layers=count, rngs=nnx.Rngs(1))
