@@ -33,14 +33,16 @@ TESTS = Path(__file__).parent
 OPTIMIZED = ("distributions", "models", "tasks", "test_losses", "test_masked", "test_posteriors")
 OPTIMIZED += ("test_objectives", "test_pitfalls", "test_released_mml")
 # Folders with files of minutes: begun last, one would run with nothing beside it.
-FIRST = ("training", "experiments", "robustness", "models")
+FIRST = ("training", "experiments", "robustness", "models", "tasks", "distributions")
 
 
 def pytest_collection_modifyitems(items):
     def rank(item):
         # Doctests lie elsewhere.
-        folder = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
-        return FIRST.index(folder) if folder in FIRST else len(FIRST)
+        name = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
+        first = FIRST.index(name) if name in FIRST else len(FIRST)
+        # Few changes of `xla_optimizer`: each forgets what was compiled.
+        return first, not name.startswith(OPTIMIZED)
 
     items.sort(key=rank)
 

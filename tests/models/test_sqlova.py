@@ -27,9 +27,13 @@ WORDS = ((0, 1, 3), (0, 2, 3, 5))
 HEADERS = ((1, 3), (2, 1, 1))
 
 
+def make():
+    return SQLova(Bert(CONFIG, rngs=nnx.Rngs(0)), hidden_size=SIZE, rngs=nnx.Rngs(1))
+
+
 @pytest.fixture(scope="module")
 def parser():
-    return drawn(lambda: SQLova(Bert(CONFIG, rngs=nnx.Rngs(0)), hidden_size=SIZE, rngs=nnx.Rngs(1)))
+    return drawn(make)
 
 
 def make_batch(examples, *, tokens=20, pieces=6, words=4, columns=3, header=3, junk=0):
@@ -176,8 +180,8 @@ def test_the_last_two_layers_are_read(parser):
 
 
 @pytest.mark.slow
-def test_every_parameter_learns_and_dropout_is_asked_for(parser):
-    batch = make_batch([0, 1])
+def test_every_parameter_learns_and_dropout_is_asked_for():
+    batch, parser = make_batch([0, 1]), make()
     z = jnp.array([[0, 1, 1, 1, 2, 0, 1] + [-1] * 8, [2, 0, 2, 0, 0, 1, 1, 1, 1, 2, 3] + [-1] * 4])
     graphdef, params = nnx.split(parser, nnx.Param)
 
