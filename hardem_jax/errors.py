@@ -51,10 +51,12 @@ class Stopped(KeyboardInterrupt):
 
     Attributes:
         signum: number of the signal; a command exits with 128 plus this.
+        recorded: whether the program stops even if this is raised where Python ignores exceptions.
     """
 
-    def __init__(self, signum: int, message: str) -> None:
+    def __init__(self, signum: int, message: str, *, recorded: bool = False) -> None:
         self.signum = signum
+        self.recorded = recorded
         super().__init__(message)
 
 

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import errno
 import io
+import os
 import re
 import resource
 import signal
@@ -124,11 +125,21 @@ def _raising_sigterm():
 
 @contextlib.contextmanager
 def _quiet_loops():
-    """Drops what TensorStore reports to an event loop that an error or a signal has closed."""
+    """Prints no late reports of an event loop that is closed, and loses no signal.
+
+    TensorStore reports to the loop that an error or a signal has closed. A signal may come while
+    Python finalizes an object, where exceptions are ignored; it is then sent again.
+    """
     before = sys.unraisablehook
 
     def report(unraisable: Any) -> None:
-        if str(unraisable.exc_value) != "Event loop is closed":
+        lost = unraisable.exc_value
+        if isinstance(lost, KeyboardInterrupt):
+            if not getattr(lost, "recorded", False):
+                signum = getattr(lost, "signum", signal.SIGINT)
+                # Later, and from elsewhere: here, the handler would raise in vain again.
+                threading.Timer(0.05, os.kill, (os.getpid(), signum)).start()
+        elif str(lost) != "Event loop is closed":
             before(unraisable)
 
     sys.unraisablehook = report

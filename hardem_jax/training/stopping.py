@@ -54,11 +54,14 @@ class StopSignals:
             yield
         finally:
             self._immediately = False
+        if self.signum is not None:  # raised in a finalizer, where exceptions are lost
+            raise self.stopped("")
 
     def stopped(self, message: str) -> Stopped:
         """Returns the exception that ends the run."""
         signum = signal.SIGTERM if self.signum is None else self.signum
-        return Stopped(signum, f"stopped by {signal.Signals(signum).name}{message}")
+        text = f"stopped by {signal.Signals(signum).name}{message}"
+        return Stopped(signum, text, recorded=True)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if self.signum is not None:  # the second signal stops the run immediately

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import signal
+import time
 
 import pytest
 
@@ -25,6 +26,17 @@ ERRORS = {
 }
 
 
+class Signalling:
+    """Gets a signal where Python ignores exceptions."""
+
+    def __init__(self, signum):
+        self.signum = signum
+
+    def __del__(self):
+        signal.raise_signal(self.signum)
+        time.sleep(0)  # the handler runs before this
+
+
 @dataclasses.dataclass(frozen=True)
 class Failing:
     """Raises.
@@ -38,6 +50,9 @@ class Failing:
     def run(self) -> None:
         if self.how == "sigterm":
             signal.raise_signal(signal.SIGTERM)
+        if self.how.startswith("finalizer"):
+            Signalling(getattr(signal, self.how.split()[1]))
+            time.sleep(20)
         raise ERRORS[self.how]
 
 
@@ -51,6 +66,8 @@ class Failing:
         ("ctrl-c", 130, "error: stopped by SIGINT"),
         ("sigterm", 143, "error: stopped by SIGTERM"),
         ("stopped", 143, "error: stopped by SIGTERM after step 3"),
+        ("finalizer SIGINT", 130, "error: stopped by SIGINT"),
+        ("finalizer SIGTERM", 143, "error: stopped by SIGTERM"),
     ],
 )
 def test_what_a_person_can_act_on_is_one_line(how, code, line, capsys):

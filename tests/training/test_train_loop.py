@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from hardem_jax.training.checkpoint import load_params
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
 from hardem_jax.training.optimizer import OptimizerConfig, averaged_params
+from hardem_jax.training.stopping import stop_signals
 from tests.marks import slow
 from tests.training import toy_problem as toy
 
@@ -353,6 +355,22 @@ def test_progress_lines(tmp_path, capsys):
 def test_counts_must_be_positive(name):
     with pytest.raises(InputError, match=f"{name}: expected at least 1, found 0"):
         dataclasses.replace(CONFIG, **{name: 0})
+
+
+def test_a_signal_that_comes_in_a_finalizer_stops_the_start(monkeypatch):
+    """Python ignores what is raised there; the run must not begin to train."""
+
+    class Last:
+        def __del__(self):
+            signal.raise_signal(signal.SIGTERM)
+            len("")  # the handler runs before this
+
+    lost = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: lost.append(raised.exc_value))
+    with stop_signals() as stop, pytest.raises(Stopped, match="^stopped by SIGTERM$"):
+        with stop.immediately():
+            Last()
+    assert [type(error) for error in lost] == [Stopped] and lost[0].recorded
 
 
 def signalled_at(step, signum):
