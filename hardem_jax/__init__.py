@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from hardem_jax.objectives import EM, MML, FirstOnly, HardEM, Objective
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "EM",
