@@ -71,8 +71,13 @@ class Failing:
     ],
 )
 def test_what_a_person_can_act_on_is_one_line(how, code, line, capsys):
-    with pytest.raises(SystemExit) as stop:
-        run_command(Failing, prog="test", argv=["--how", how])
+    # A shell makes its background jobs deaf to SIGINT, and they hand that on.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(SystemExit) as stop:
+            run_command(Failing, prog="test", argv=["--how", how])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert stop.value.code == code and capsys.readouterr().err == line + "\n"
 
 
