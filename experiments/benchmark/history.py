@@ -25,7 +25,7 @@ from experiments.benchmark.measure import (
     report,
     table,
 )
-from experiments.benchmark.setting import MIN_TOKENS, Preset
+from experiments.benchmark.steps.setting import MIN_TOKENS, Preset
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 

@@ -27,8 +27,8 @@ from experiments.benchmark.measure import (
     table,
     timed,
 )
-from experiments.benchmark.setting import Setting, StepFlags
-from experiments.benchmark.workers import Step, first_step, libraries
+from experiments.benchmark.steps.setting import Setting, StepFlags
+from experiments.benchmark.steps.workers import Step, first_step, libraries
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
@@ -85,7 +85,7 @@ class LossCost(StepFlags):
 
     def _measure(self, setting: Setting) -> dict[str, Any]:
         """All sizes at one length, in one process."""
-        from experiments.benchmark.jax_steps import LossStep, TrainingStep  # imports jax
+        from experiments.benchmark.steps.jax_steps import LossStep, TrainingStep  # imports jax
 
         turns: dict[str, Callable[[int], dict[str, float]]] = {}
 

@@ -28,7 +28,7 @@ from experiments.benchmark.measure import (
     table,
     timed,
 )
-from experiments.benchmark.setting import MIN_TOKENS, Preset, Setting
+from experiments.benchmark.steps.setting import MIN_TOKENS, Preset, Setting
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.prepared.spans import PreparedSplit, all_windows
@@ -74,7 +74,7 @@ class Packing:
         require(self, "dropout", at_least=0, below=1)
 
     def run(self) -> None:
-        from experiments.benchmark.jax_steps import TrainingStep  # imports jax
+        from experiments.benchmark.steps.jax_steps import TrainingStep  # imports jax
 
         about = machine()
         windows, _ = all_windows([PreparedSplit(folder) for folder in self.data])
@@ -156,7 +156,7 @@ def check(name: str, batches: Batches, setting: Setting) -> float:
     Raises:
         RuntimeError: if it is above `TOLERANCE`.
     """
-    from experiments.benchmark.jax_steps import TrainingStep
+    from experiments.benchmark.steps.jax_steps import TrainingStep
 
     without_dropout = dataclasses.replace(setting, dropout=0.0)
     padded = [{n: x for n, x in b.items() if n not in ("packing", "unpacking")} for b in batches]

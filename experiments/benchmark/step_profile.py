@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benchmark.measure import machine, report, table, timed
-from experiments.benchmark.setting import Setting
+from experiments.benchmark.steps.setting import Setting
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 
@@ -43,7 +43,7 @@ class StepProfile(Setting):
     def run(self) -> None:
         import jax  # for which help does not have to wait
 
-        from experiments.benchmark.jax_steps import TrainingStep
+        from experiments.benchmark.steps.jax_steps import TrainingStep
 
         about = machine()
         step = TrainingStep(self)

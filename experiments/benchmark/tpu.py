@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from rich.progress import track
 
 from experiments.benchmark.measure import table, wide_console
-from experiments.benchmark.setting import Preset, Setting
+from experiments.benchmark.steps.setting import Preset, Setting
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
@@ -150,8 +150,8 @@ def compiled_step(
     import jax.numpy as jnp
     from flax import nnx
 
-    from experiments.benchmark.jax_steps import bert_config, uncompiled
-    from experiments.benchmark.tasks import TASKS
+    from experiments.benchmark.steps.jax_steps import bert_config, uncompiled
+    from experiments.benchmark.steps.tasks import TASKS
     from hardem_jax.models.encoders.bert import Bert
     from hardem_jax.objectives import HardEM
     from hardem_jax.training.devices.fsdp import all_gather_params

@@ -31,7 +31,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.benchmark import workers
 from experiments.benchmark.measure import (
     by_measure,
     interleave,
@@ -41,8 +40,9 @@ from experiments.benchmark.measure import (
     report,
     table,
 )
-from experiments.benchmark.setting import MATRIX_SIZE, Setting, StepFlags, step_flops
-from experiments.benchmark.workers import PRODUCT, Worker, WorkerError
+from experiments.benchmark.steps import workers
+from experiments.benchmark.steps.setting import MATRIX_SIZE, Setting, StepFlags, step_flops
+from experiments.benchmark.steps.workers import PRODUCT, Worker, WorkerError
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 
@@ -103,7 +103,7 @@ class TrainStep(StepFlags):
         return [self.setting(tokens=tokens, solutions=self.solutions) for tokens in self.tokens]
 
     def run(self) -> None:
-        from experiments.benchmark.jax_steps import write_weights  # imports jax
+        from experiments.benchmark.steps.jax_steps import write_weights  # imports jax
 
         about, results = machine(), []
         for setting in self._settings():

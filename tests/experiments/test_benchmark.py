@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from experiments.benchmark import loss_cost, train_step
-from experiments.benchmark.jax_steps import TrainingStep, write_weights
 from experiments.benchmark.measure import interleave
-from experiments.benchmark.setting import Setting, random_batch, step_flops
-from experiments.benchmark.tasks import TASKS
+from experiments.benchmark.steps.jax_steps import TrainingStep, write_weights
+from experiments.benchmark.steps.setting import Setting, random_batch, step_flops
+from experiments.benchmark.steps.tasks import TASKS
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
 TINY += ["--rounds", "2", "--steps", "1"]
@@ -78,7 +78,7 @@ def test_an_encoder_alone_is_a_step_too(tmp_path):
 @pytest.mark.slow
 def test_padding_left_out_changes_no_loss(tmp_path):
     pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
-    from experiments.benchmark.pytorch import ReaderStep
+    from experiments.benchmark.steps.pytorch import ReaderStep
 
     setting = Setting("tiny", rows=4, tokens=24, solutions=3, shortest=0.5, dropout=0.0)
     write_weights(setting, tmp_path)
@@ -91,7 +91,7 @@ def test_padding_left_out_changes_no_loss(tmp_path):
 @pytest.mark.slow
 def test_the_released_loss_is_that_of_gathered_solutions():
     torch = pytest.importorskip("torch", reason="comparing with PyTorch needs torch")
-    from experiments.benchmark.pytorch import candidate_by_candidate, gathered
+    from experiments.benchmark.steps.pytorch import candidate_by_candidate, gathered
 
     scores = torch.randn(3, 8, 2, generator=torch.Generator().manual_seed(0))
     solutions = torch.tensor([[[0, 1], [2, 7]], [[3, 3], [0, 0]], [[5, 6], [1, 4]]])

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from flax import nnx
 
-from experiments.benchmark.setting import (
+from experiments.benchmark.steps.setting import (
     HEADS,
     HEADS_FILE,
     MATRIX_SIZE,
@@ -19,7 +19,7 @@ from experiments.benchmark.setting import (
     OPTIMIZER,
     Setting,
 )
-from experiments.benchmark.tasks import TASKS
+from experiments.benchmark.steps.tasks import TASKS
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.encoders.pretrained import load_encoder, save_encoder
 from hardem_jax.models.span_reader import SpanReader

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from experiments.benchmark.measure import timed
-from experiments.benchmark.setting import Setting
+from experiments.benchmark.steps.setting import Setting
 
 T = TypeVar("T")
 CHECKED_STEPS = 2
@@ -149,7 +149,7 @@ def libraries(device: str) -> dict[str, Any]:
 def make(variant: str, setting: Setting, folder: Path) -> Step:
     """The step of a variant, see `experiments.benchmark.train_step`."""
     if variant.startswith("pytorch"):
-        from experiments.benchmark import pytorch
+        from experiments.benchmark.steps import pytorch
 
         kinds = variant.split("-")[1:]
         return pytorch.ReaderStep(
@@ -159,7 +159,7 @@ def make(variant: str, setting: Setting, folder: Path) -> Step:
             candidate_losses="released" in kinds,
             unpadded="unpadded" in kinds,
         )
-    from experiments.benchmark import jax_steps
+    from experiments.benchmark.steps import jax_steps
 
     if variant == PRODUCT:
         return jax_steps.MatrixProduct(setting)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from experiments.benchmark.setting import Setting, random_batch, random_texts
+from experiments.benchmark.steps.setting import Setting, random_batch, random_texts
 from hardem_jax.distributions.equation import NUM_TAGS, TagDistribution
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.distributions.sql import QueryDistribution

@@ -7,7 +7,7 @@ import torch  # pyright: ignore[reportMissingImports]
 from torch.nn import functional as F  # pyright: ignore[reportMissingImports]
 from transformers import AttentionInterface, BertModel, get_linear_schedule_with_warmup
 
-from experiments.benchmark.setting import (
+from experiments.benchmark.steps.setting import (
     HEADS,
     HEADS_FILE,
     NUM_STEPS,
