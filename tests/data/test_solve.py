@@ -110,7 +110,7 @@ def test_questions_on_one_passage_have_its_numbers_each_with_its_own_z():
     assert [q.values[S:].tolist() for q in both] == [[2, 41, 8], [41, 8]]
 
 
-RULES = SqlRules()
+RULES = SqlRules(aggregates_on_text=True)
 ROWS = (("ann", 7, "o'hara"), ("bo", 9.5, None), ("cy", None, "'; drop table t; --"))
 TABLE = Table("1-1", ("player", "no.", ""), ("text", "real", "text"), ROWS)
 CITIES = Table("csv/2.csv", ("city", "city"), ("text", "text"), (("bonn", "1.0"), ("rome", "2")))
@@ -138,7 +138,9 @@ def test_z_is_found_from_table_question_and_answer():
     for original in QUESTIONS:
         found = query_question(original, RULES, Denotation)
         match = Denotation(original.answer, original.values).matches if found.values else None
-        expected = enumerate_sql(original.table, original.question, original.answer, match=match)
+        expected = enumerate_sql(
+            original.table, original.question, original.answer, RULES, match=match
+        )
         np.testing.assert_array_equal(found.queries, expected.queries)
         np.testing.assert_array_equal(found.words, split_words(original.question))
         assert found.num_queries == expected.size == len(found.queries)

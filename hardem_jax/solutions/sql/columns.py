@@ -56,6 +56,7 @@ class Column:
         cells: as SQLite stores them.
         rows_by_value: for each value except NULL, the mask of the rows that hold it.
         not_null, nulls, numeric: masks of the rows with a value, without one, with a number.
+        is_text: whether order and arithmetic say nothing about the column.
     """
 
     def __init__(self, values: Sequence[Cell], column_type: str):
@@ -74,6 +75,10 @@ class Column:
         self.not_null = self._below[-1]
         self.numeric = self._below[len(self._numbers)]
         self.nulls = ((1 << len(self.cells)) - 1) & ~self.not_null
+
+    @property
+    def is_text(self) -> bool:
+        return self.type == "text"
 
     def _prepare(self, values: Sequence[Cell]) -> tuple[Cell, ...]:
         return stored_cells(values, self.type)
@@ -181,6 +186,10 @@ class SaneColumn(Column):
         >>> [column.aggregate(a, 0b111) for a in range(1, 6)]
         [1200.0, 90.0, 3, 1290.0, 645.0]
     """
+
+    @property
+    def is_text(self) -> bool:
+        return not self.numeric
 
     def _prepare(self, values: Sequence[Cell]) -> tuple[Cell, ...]:
         return tuple(self.bind(cell) for cell in values)

@@ -23,7 +23,7 @@ from hardem_jax.solutions.sql.columns import Semantics, TypedTable, sane_value, 
 from hardem_jax.solutions.sql.combine import Combinations
 from hardem_jax.solutions.sql.conditions import SpanCondition, find_conditions
 from hardem_jax.solutions.sql.engine import ExecutionError, OfficialEngine, execute_sql
-from hardem_jax.solutions.sql.results import CELL_AGGREGATORS, results_equal, results_matching
+from hardem_jax.solutions.sql.results import allowed, results_equal, results_matching
 from hardem_jax.solutions.sql.rules import SqlRules
 from hardem_jax.solutions.sql.types import (
     AGGREGATORS,
@@ -118,10 +118,7 @@ def enumerate_sql(
         >>> solutions = enumerate_sql(table, question, ["ann"])
         >>> for row in solutions.queries:
         ...     print(Query.from_row(row, question, split_words(question)).text(table.header))
-        SELECT MIN(player)
         SELECT player WHERE no. = '7'
-        SELECT MAX(player) WHERE no. = '7'
-        SELECT MIN(player) WHERE no. = '7'
     """
     rules = rules or SqlRules()
     check_text(question, "question")
@@ -167,10 +164,7 @@ def _valid(
         if rules.semantics == "sane":
             answer = [sane_value(cell) for cell in answer]
         valid = results_equal(table, masks, answer)
-    if not rules.aggregates_of_one_row:
-        single = np.array([mask.bit_count() == 1 for mask in masks])
-        valid[np.ix_(single, np.ones(len(table.columns), bool), CELL_AGGREGATORS)] = False
-    return valid.reshape(len(masks), -1)
+    return (valid & allowed(table, masks, rules)).reshape(len(masks), -1)
 
 
 def _whole(

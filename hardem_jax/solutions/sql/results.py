@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hardem_jax.solutions.sql.columns import Column, TypedTable, masks_to_matrix
+from hardem_jax.solutions.sql.rules import SqlRules
 from hardem_jax.solutions.sql.types import AGGREGATORS, Cell
 from hardem_jax.solutions.sql.values import ExecutionError
 
@@ -17,6 +18,22 @@ CELL_AGGREGATORS = np.isin(np.arange(len(AGGREGATORS)), (MAX, MIN, SUM, AVG))
 
 # Limits a temporary array to 8 MiB of float64.
 _MAX_ELEMENTS = 2**20
+
+
+def allowed(table: TypedTable, masks: Sequence[int], rules: SqlRules) -> np.ndarray:
+    """Which heads the rules allow.
+
+    Returns:
+        ``[M, S, 6]`` bool: by set of rows, selected column and aggregator.
+    """
+    heads = np.ones((len(masks), len(table.columns), len(AGGREGATORS)), bool)
+    if not rules.aggregates_on_text:
+        texts = np.array([column.is_text for column in table.columns], bool)
+        heads &= ~(texts[:, None] & CELL_AGGREGATORS)
+    if not rules.aggregates_of_one_row:
+        single = np.array([mask.bit_count() == 1 for mask in masks], bool)
+        heads &= ~(single[:, None, None] & CELL_AGGREGATORS)
+    return heads
 
 
 def results_equal(table: TypedTable, masks: Sequence[int], answer: Sequence[Cell]) -> np.ndarray:

@@ -31,6 +31,10 @@ class SqlRules:
     Attributes:
         max_conditions: 0 to 3.
         ranges_on_text: allow > and < on text columns.
+        aggregates_on_text: allow MAX, MIN, SUM and AVG of text columns. No annotated query of
+            WikiSQL has one, and SQLova's own decoding excludes them (`check_sc_sa_pairs`); without
+            them a query of Z is far more often the one that the question means. Under sane
+            semantics a column that holds a number is no text column.
         shared_columns: allow several conditions on one column, in the order of `Solutions`.
         numbers: which spans are compared with real columns. "whole": numbers that are not part of
             a longer one; "exact": all numbers; "official": all that the official engine accepts,
@@ -50,6 +54,7 @@ class SqlRules:
 
     max_conditions: int = MAX_CONDITIONS
     ranges_on_text: bool = False
+    aggregates_on_text: bool = False
     shared_columns: bool = False
     numbers: Numbers = "whole"
     vacuous_conditions: bool = True

@@ -184,7 +184,7 @@ def tables(folder, questions, *, rules=None, name="dev", **more):
     """The split of these questions."""
     (folder / "files").mkdir(exist_ok=True)
     write_table_questions(folder / "files" / f"{name}.jsonl", questions)
-    options = TableQuestionsOptions(rules or SqlRules())
+    options = TableQuestionsOptions(rules or SqlRules(aggregates_on_text=True))
     more |= {"options": options, "denotation": Denotation, "splits": [name]}
     return TableSplit(
         build(builders.TableQuestions, folder / "files", folder / "built", **more), name
@@ -192,7 +192,7 @@ def tables(folder, questions, *, rules=None, name="dev", **more):
 
 
 def test_questions_on_tables_are_read_as_they_were_found(tmp_path):
-    rules = SqlRules(numbers="exact", max_conditions=2, cap=100)
+    rules = SqlRules(aggregates_on_text=True, numbers="exact", max_conditions=2, cap=100)
     split = tables(tmp_path, QUESTIONS, rules=rules)
     assert split.rules == rules
     for found, original in zip(split.questions, QUESTIONS, strict=True):
@@ -225,7 +225,7 @@ def test_training_takes_questions_with_a_query_and_their_tables(tmp_path):
 
 def test_what_the_cap_cuts_is_counted(tmp_path):
     whole = tables(tmp_path, QUESTIONS)
-    cut = tables(tmp_path, QUESTIONS, rules=SqlRules(cap=2))
+    cut = tables(tmp_path, QUESTIONS, rules=SqlRules(aggregates_on_text=True, cap=2))
     full = [question.num_queries for question in whole.questions]
     assert [question.num_queries for question in cut.questions] == full
     assert [len(q.queries) for q in cut.questions] == [min(size, 2) for size in full]

@@ -44,7 +44,8 @@ def inputs_of(tokenizer, *asked, rules=None, max_tokens=40, max_header_tokens=8)
     """Inputs for questions, tables and answers."""
     questions = [
         query_question(
-            TableQuestion(f"q{n}", text, table, (answer,)), rules or SqlRules(max_conditions=1)
+            TableQuestion(f"q{n}", text, table, (answer,)),
+            rules or SqlRules(max_conditions=1, aggregates_on_text=True),
         )
         for n, (text, table, answer) in enumerate(asked)
     ]
