@@ -23,7 +23,7 @@ from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.solutions.sql.enumeration import SqlRules
-from hardem_jax.tasks.config import QueryInference, SQLovaConfig
+from hardem_jax.tasks.config import QueryDecoding, QueryInference, SQLovaConfig
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Evaluate(EvaluateOnBuild):
     gold: Path | None = None
     gold_split: str = "dev"
     differences: Path | None = None
-    decoding: Literal["query", "execution-guided", "greedy"] | None = None
+    decoding: QueryDecoding | None = None
 
     IMMATERIAL = EvaluateOnBuild.IMMATERIAL | {"differences"}
 
@@ -202,14 +202,14 @@ class Predict:
             print(f"note: only the first {inputs[0].num_question_tokens} tokens were read")
         [(_, reading)] = trained.reader.read(trained.params, inputs)
         console = Console(highlight=False, soft_wrap=True, emoji=False)
-        answers = task.answers(question, table, reading)
-        for rank, (answer, log_prob) in enumerate(zip(answers, reading.log_probs, strict=False)):
+        for rank, answer in enumerate(task.answers(question, table, reading)):
             result = (
                 "no result"
                 if answer.result is None
                 else tasks.cells_text(task.written(table, answer))
             )
-            line = f"{np.exp(log_prob):6.1%}  {printable(answer.query.text(table.header))}"
+            share = f"{np.exp(answer.log_prob):6.1%}"
+            line = f"{share}  {printable(answer.query.text(table.header))}"
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             console.print(f"        {printable(result)}", markup=False)
 

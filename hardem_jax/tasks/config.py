@@ -249,19 +249,25 @@ class EquationInference:
         require(self, "top", "batch_size", at_least=1)
 
 
+#: How answers are read off a semantic parser, see `QueryInference`.
+QueryDecoding = Literal["query", "result", "well-formed", "greedy", "execution-guided"]
+
+
 @dataclasses.dataclass(frozen=True)
 class QueryInference:
     """How answers are read off a semantic parser.
 
     Attributes:
-        decoding: "query" takes the most likely well-formed query; "execution-guided" the most
-            likely of the ``top`` whose result is not empty; "greedy" one decision after another, as
-            SQLova does.
-        top: queries kept per question.
+        decoding: "query" takes the most likely query of Z_tot, "result" the most likely result,
+            whose probability is the sum over all queries of Z_tot that lead to it; "well-formed"
+            takes the most likely query outside Z_tot, too, where values may be any spans and no row
+            need meet the conditions; "greedy" and "execution-guided" take one decision after
+            another, as SQLova does.
+        top: queries or results to show of a question; one is the answer.
         batch_size: questions read at once.
     """
 
-    decoding: Literal["query", "execution-guided", "greedy"] = "query"
+    decoding: QueryDecoding = "query"
     top: int = 5
     batch_size: int = 32
 

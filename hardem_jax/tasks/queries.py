@@ -39,6 +39,8 @@ from hardem_jax.solutions.sql.enumeration import (
     Table,
     execute_sql,
 )
+from hardem_jax.solutions.sql.execution_guided import execution_guided
+from hardem_jax.solutions.sql.search import QueryScores, QuerySpace
 from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task, make_loss
 from hardem_jax.tasks.config import QueryInference, SQLovaConfig
 from hardem_jax.tasks.encoder import (
@@ -53,6 +55,8 @@ from hardem_jax.tasks.scoring import SPARSITY_THRESHOLDS, names_by_size, percent
 Array = jax.Array
 #: Groups of |Z|, see `tasks.scoring.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8, 16, 64, 256)
+#: The tables of P(z | x) that the search on the host reads.
+SCORES = tuple(field.name for field in dataclasses.fields(QueryScores))
 #: Ranks at which the annotated query is looked for in Z.
 HITS = (1, 3, 5)
 #: All scores that a split can have, without and with annotated queries.
@@ -174,24 +178,31 @@ class QueryReading:
     """What the model says about one question.
 
     Attributes:
-        queries: ``[K, 15]`` int32, the most likely of all well-formed queries, best first.
-        log_probs: ``[K]`` float32, their log P(z | x).
-        greedy: ``[15]`` int32, what SQLova's decoding gives.
+        scores: the tables of P(z | x).
+        decoded: ``[K, 15]`` int32, best first, if the device decodes ("well-formed", "greedy").
         solutions: ``[Z]`` float32, log P(z | x) of Z, in its order.
     """
 
-    queries: np.ndarray
-    log_probs: np.ndarray
-    greedy: np.ndarray
+    scores: QueryScores
+    decoded: np.ndarray | None
     solutions: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
 class QueryAnswer:
-    """A query and what it executes to; None if it cannot be executed."""
+    """A query and what it executes to.
 
+    Attributes:
+        row: ``[15]`` int, see `Query.from_row`.
+        query: the query.
+        result: the list of cells that the engine returns; None if the query cannot be executed.
+        log_prob: log P(query), or that of the result if results are decoded.
+    """
+
+    row: np.ndarray
     query: Query
     result: list[Cell] | None
+    log_prob: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,41 +241,58 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
         return make_loss(graphdef, objective, conditions=self.conditions)
 
     def decode(self, found: QueryDistribution, batch: Mapping[str, Array]) -> dict[str, Array]:
-        queries, log_probs = found.top(self.inference.top, max_conditions=self.rules.max_conditions)
-        return {
-            "queries": queries,
-            "log_probs": log_probs,
-            "greedy": found.greedy(),
-            "solutions": found.log_prob(batch["solutions"]),
-        }
+        tables = {field: getattr(found, field) for field in SCORES}
+        if self.inference.decoding == "well-formed":
+            limit = self.rules.max_conditions
+            tables["decoded"], _ = found.top(self.inference.top, max_conditions=limit)
+        elif self.inference.decoding == "greedy":
+            tables["decoded"] = found.greedy()[:, None]
+        return {"solutions": found.log_prob(batch["solutions"]), **tables}
 
     def reading(
         self, inputs: Any, index: int, out: Mapping[str, Any], entries: Mapping[str, Any]
     ) -> QueryReading:
         del inputs, index
-        possible = np.isfinite(out["log_probs"])
         return QueryReading(
-            queries=out["queries"][possible],
-            log_probs=out["log_probs"][possible],
-            greedy=out["greedy"],
+            scores=QueryScores(**{field: out[field] for field in SCORES}),
+            decoded=out.get("decoded"),
             solutions=out["solutions"][entries["solutions_where"]],
         )
 
     def answers(
         self, question: QueryQuestion, table: Table, reading: QueryReading
     ) -> Iterator[QueryAnswer]:
-        """The queries of a reading with their results, best first, executed lazily.
+        """The queries of a reading with their results, best first; none if there are no columns.
 
-        With greedy decoding there is one.
+        At most ``inference.top``, and one if decisions are taken one after the other.
         """
-        greedy = self.inference.decoding == "greedy"
-        for row in reading.greedy[None] if greedy else reading.queries:
-            query = Query.from_row(row, question.question, question.words)
-            try:
-                result = execute_sql(table, query, semantics=self.rules.semantics)
-            except ExecutionError:
-                result = None
-            yield QueryAnswer(query, result)
+        text, words, scores = question.question, question.words, reading.scores
+        decoding, top = self.inference.decoding, self.inference.top
+        if not table.header:
+            return
+        if decoding == "result":
+            results, _ = QuerySpace(table, text, words, self.rules).results(scores)
+            for result, log_prob, row in results[:top]:
+                yield QueryAnswer(row, Query.from_row(row, text, words), result, log_prob)
+            return
+        if decoding == "query":
+            rows, _ = QuerySpace(table, text, words, self.rules).top(scores, top)
+        elif decoding == "execution-guided":
+            rows = execution_guided(table, text, words, scores, self.rules)[None]
+        else:
+            assert reading.decoded is not None
+            rows = reading.decoded
+        for row in rows:
+            log_prob = scores.log_prob(row)
+            if log_prob > -np.inf or decoding == "greedy":
+                query = Query.from_row(row, text, words)
+                yield QueryAnswer(row, query, self._execute(table, query), log_prob)
+
+    def _execute(self, table: Table, query: Query) -> list[Cell] | None:
+        try:
+            return execute_sql(table, query, semantics=self.rules.semantics)
+        except ExecutionError:
+            return None
 
     def written(self, table: Table, answer: QueryAnswer) -> list[Cell]:
         """The result of an answer with cells as the table holds them, to show it to people.
@@ -277,14 +305,8 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
     def answer(
         self, question: QueryQuestion, table: Table, reading: QueryReading
     ) -> QueryAnswer | None:
-        """The answer to a question; None if the table has no columns to select."""
-        answers = self.answers(question, table, reading)
-        first = next(answers, None)
-        if self.inference.decoding != "execution-guided" or first is None:
-            return first
-        if _is_something(first):
-            return first
-        return next(filter(_is_something, answers), first)
+        """The answer to a question; None if there is no query, as on a table without columns."""
+        return next(self.answers(question, table, reading), None)
 
     def score(
         self, data: TableQuestions, readings: Iterator[tuple[int, QueryReading]]
@@ -296,7 +318,7 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
             result is the answer, by the official metric of their data set; ``non-empty accuracy``,
             the same where the result is not empty; with golds, ``logical form``, of all questions
             that have one. In percent of the questions read: ``accuracy |Z|=...`` by size of Z; ``in
-            Z``, questions with a Z where the most likely query is in it; ``P<0.001`` and
+            Z``, questions with a Z that has the query of the answer; ``P<0.001`` and
             ``P<0.0001``, queries of all Z with less probability (the paper's sparsity). With golds
             also ``annotated if right``, correct answers whose query is the annotated one; ``gold in
             Z``; and ``hit@1`` to ``hit@5``, questions with the annotated query in Z where it ranks
@@ -316,8 +338,8 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
             something = answer is not None and bool(answer.result)
             groups["non-empty accuracy"].append(correct and something)
             if len(question.queries):
-                best = reading.queries[:1]
-                groups["in Z"].append((question.queries == best).all(axis=1).any())
+                found = answer is not None and (question.queries == answer.row).all(axis=1).any()
+                groups["in Z"].append(found)
             for threshold in SPARSITY_THRESHOLDS:
                 groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
             gold = None if data.golds is None else data.golds.get(question.id)
@@ -377,10 +399,6 @@ def _compare_with_gold(
         rank = int(np.sum(reading.solutions > reading.solutions[place]))
         for limit in HITS:
             groups[f"hit@{limit}"].append(rank < limit)
-
-
-def _is_something(answer: QueryAnswer) -> bool:
-    return bool(answer.result) and answer.result != [None]
 
 
 def annotated_queries(

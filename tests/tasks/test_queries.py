@@ -58,12 +58,16 @@ WHO = {"select": [0], "aggregator": [(0, 0)], "number": [1], "column": [1], "ope
 SEVEN = {"first": [(1, 0, 2)], "last": [(1, 0, 2)]}
 
 
+#: Several queries lead to "ann".
+RULES = SqlRules(aggregates_on_text=True)
+
+
 def question(answer=("ann",), **changes) -> QueryQuestion:
     asked = TableQuestion("q", QUESTION, TABLE, answer, **changes)
-    return query_question(asked, SqlRules(), lambda texts, values: None)
+    return query_question(asked, RULES, lambda texts, values: None)
 
 
-def run(models, questions, golds=None, left_out=(), **config):
+def run(models, questions, golds=None, left_out=(), rules=RULES, **config):
     # As many as any test has, so that what reads them is compiled once.
     models = [*models, *[logits()] * (3 - len(models))]
     graphdef, params = nnx.split(Given(models), nnx.Param)
@@ -83,7 +87,7 @@ def run(models, questions, golds=None, left_out=(), **config):
                 batch["solutions_where"][place, :count] = True
         return batch
 
-    task = QueryTask(QueryInference(batch_size=2, **config), SqlRules(max_conditions=3))
+    task = QueryTask(QueryInference(batch_size=2, **config), rules)
     reader = Reader(task, graphdef, lambda *_: pad, batches=BatchConfig(buckets=(4,)))
     data = TableQuestions(
         questions=questions,
@@ -132,17 +136,48 @@ def test_questions_left_out_are_wrong():
     assert scores["accuracy |Z|=3-4"] == scores["gold in Z"] == scores["annotated if right"] == 100
 
 
-def test_execution_guided_decoding_passes_over_empty_results():
-    """No player is "Who has 7"; all come before it in the alphabet."""
-    favourites = WHO | {"column": [0], "operator": [(0, 0), (0, 2)]}
+def decoded(model, decoding, **more):
+    _, [answer] = run([model], [question()], decoding=decoding, **more)
+    return answer
+
+
+def test_the_answer_is_a_query_that_training_could_have_shown():
+    """No player is "Who has 7" or above it, "has 7" is no number, and a text has no maximum."""
+    favourites = WHO | {"column": [0], "operator": [(0, 0)], "aggregator": [(0, 1), (0, 0)]}
+    span = {"first": [(0, 0, 0), (1, 0, 1)], "last": [(0, 0, 2), (1, 0, 2)]}
+    model = logits(**favourites, **span)
+    free = decoded(model, "well-formed")
+    assert free.query == Query(0, 1, (Condition(0, 0, "Who has 7"),)) and free.result == [None]
+    within = decoded(model, "query", rules=SqlRules())
+    assert within.query.aggregator == 0
+    assert within.query.conditions in [(Condition(1, o, "7"),) for o in range(3)]
+    assert decoded(model, "query").query.aggregator == 1
+    assert within.log_prob < free.log_prob < 0
+
+
+def test_the_most_likely_result_has_the_most_probability_together():
+    model = logits(operator=[(1, 0)], **SEVEN)
+    only = np.where(np.eye(6, dtype=bool), 0.0, -30.0)
+    model["select"][:] = np.log([0.6, 0.4])
+    model["aggregator"][:] = only[1], only[2]  # MAX(player), MIN(no.)
+    model["number"][:] = 0, 0, -30, -30  # with and without a condition
+    model["column"][:] = -30, 0
+    by_query, by_result = decoded(model, "query"), decoded(model, "result")
+    assert by_query.result in (["cy"], ["ann"])  # without, with no. = 7
+    assert by_result.result == [7.0]  # both
+    assert np.exp(by_result.log_prob - by_query.log_prob) == pytest.approx(0.8 / 0.6, rel=1e-2)
+
+
+def test_execution_guided_decoding_passes_over_conditions_that_no_row_meets():
+    favourites = WHO | {"column": [0], "operator": [(0, 0), (0, 2)], "aggregator": [(0, 1), (0, 0)]}
     model = logits(**favourites, first=[(0, 0, 0), (0, 2, 0)], last=[(0, 0, 2), (0, 2, 2)])
-    _, [plain] = run([model], [question()])
-    assert plain.query == Query(0, 0, (Condition(0, 0, "Who has 7"),)) and plain.result == []
-    _, [guided] = run([model], [question()], decoding="execution-guided")
+    guided = decoded(model, "execution-guided", rules=SqlRules())
     assert guided.query == Query(0, 0, (Condition(0, 2, "Who has 7"),))
     assert guided.result == ["ann", "bo", "cy"]
-    _, [nothing] = run([model], [question()], decoding="execution-guided", top=1)
-    assert nothing.result == []
+    # A count of no rows is 0, which is a result and yet says nothing.
+    model["aggregator"][0] = [0, 0, 0, 9, 0, 0]
+    guided = decoded(model, "execution-guided")
+    assert guided.query == Query(0, 3, (Condition(0, 2, "Who has 7"),)) and guided.result == [3]
 
 
 def test_greedy_decoding_lets_a_span_end_before_it_begins():
@@ -154,7 +189,7 @@ def test_greedy_decoding_lets_a_span_end_before_it_begins():
 def test_an_error_of_the_engine_is_wrong_and_not_the_end():
     """The official engine finds no number in "Who" for the real column."""
     model = logits(**WHO, first=[(1, 0, 0)], last=[(1, 0, 0)])
-    scores, [found] = run([model], [question(())], top=1)
+    scores, [found] = run([model], [question(())], top=1, decoding="well-formed")
     assert found.result is None and scores["accuracy"] == 0
 
 

@@ -6,14 +6,18 @@ over distinct row masks and only writes out the sets whose result is the answer.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from hardem_jax.solutions.sql.columns import TypedTable
 from hardem_jax.solutions.sql.conditions import SpanCondition
 from hardem_jax.solutions.sql.rules import SqlRules
+
+Weight = TypeVar("Weight")
 
 
 class Clause(NamedTuple):
@@ -45,21 +49,33 @@ class Combinations:
         base: base of the codes, the number of conditions but at least 2.
         max_conditions: maximum number of conditions, that of the rules unless
             `SqlRules.max_combinations` lowers it.
-        levels: at k, the number of sets of k conditions for each row mask.
+        columns: the clauses on each column that has some, in order.
+        every_row: mask of all rows.
     """
 
     def __init__(self, conditions: Sequence[SpanCondition], table: TypedTable, rules: SqlRules):
         self.base = max(2, len(conditions))
         self._clauses: list[Clause] = []
-        merged: list[Counter[tuple[int, int]]] = []
+        self.columns: list[list[Clause]] = []
         for _, group in itertools.groupby(enumerate(conditions), key=lambda item: item[1].column):
             clauses = list(_clauses(list(group), self.base, rules))
             next_column = len(self._clauses) + len(clauses)
-            self._clauses += [Clause(*clause, next_column) for clause in clauses]
-            merged.append(Counter((size, mask) for size, _, mask in clauses))
-        self._every_row = table.every_row
-        self.max_conditions = _affordable(merged, rules)
-        self.levels = _levels(merged, table.every_row, self.max_conditions)
+            self.columns.append([Clause(*clause, next_column) for clause in clauses])
+            self._clauses += self.columns[-1]
+        self.every_row = table.every_row
+        self._merged = [Counter((c.size, c.mask) for c in clauses) for clauses in self.columns]
+        self.max_conditions = _affordable(self._merged, rules)
+
+    def conditions_of(self, clause: Clause) -> tuple[int, ...]:
+        """Indices of the conditions of a clause in the list of all conditions."""
+        places = range(clause.size - 1, -1, -1)
+        return tuple(clause.code // self.base**place % self.base for place in places)
+
+    @functools.cached_property
+    def levels(self) -> list[dict[int, int]]:
+        """At k, the number of sets of k conditions for each row mask."""
+        count: dict[str, Any] = {"one": 1, "times": operator.mul, "plus": operator.add}
+        return fold(self._merged, self.every_row, self.max_conditions, **count)
 
     def write_out(
         self, size: int, wanted: Mapping[int, int], limit: int | None = None
@@ -75,9 +91,9 @@ class Combinations:
             Their codes, ascending, and the names of their masks.
         """
         if size == 0:
-            return ([0], [wanted[self._every_row]]) if self._every_row in wanted else ([], [])
+            return ([0], [wanted[self.every_row]]) if self.every_row in wanted else ([], [])
         memory: dict[tuple[int, int, int], tuple[list[int], list[int]]] = {}
-        return self._tails(self._every_row, 0, size, wanted, limit, memory)
+        return self._tails(self.every_row, 0, size, wanted, limit, memory)
 
     def _tails(self, mask, start, size, wanted, limit, memory):
         """Codes and names of the sets completed by ``size`` conditions from ``start`` on."""
@@ -144,19 +160,45 @@ def _affordable(merged: Sequence[Counter[tuple[int, int]]], rules: SqlRules) -> 
     return max(k for k, total in enumerate(totals) if k == 0 or total <= rules.max_combinations)
 
 
-def _levels(
-    merged: Sequence[Counter[tuple[int, int]]], every_row: int, max_conditions: int
-) -> list[dict[int, int]]:
-    levels: list[dict[int, int]] = [{every_row: 1} if every_row else {}]
+def fold(
+    columns: Sequence[Mapping[tuple[int, int], Weight]],
+    every_row: int,
+    max_conditions: int,
+    *,
+    one: Weight,
+    times: Callable[[Weight, Weight], Weight],
+    plus: Callable[[Weight, Weight], Weight],
+) -> list[dict[int, Weight]]:
+    """Adds up the weights of all sets of clauses by the rows that satisfy them, in any semiring.
+
+    Args:
+        columns: for each column, in order, number of conditions and row mask of a clause -> its
+            weight.
+        every_row: mask of all rows.
+        max_conditions: maximum number of conditions of a set.
+        one: the weight of the empty set.
+        times: the weight of a set and one more clause, on a later column.
+        plus: the weight of two groups of sets.
+
+    Returns:
+        At k, the weight of the sets of k conditions for each row mask, without the empty mask.
+
+    Example:
+        >>> count = dict(one=1, times=int.__mul__, plus=int.__add__)
+        >>> fold([{(1, 0b011): 2}, {(1, 0b110): 5}], 0b111, 2, **count)
+        [{7: 1}, {3: 2, 6: 5}, {2: 10}]
+    """
+    levels: list[dict[int, Weight]] = [{every_row: one} if every_row else {}]
     levels += [{} for _ in range(max_conditions)]
-    for column in merged:
+    for column in columns:
         # Descending, so that no set gets two clauses on this column.
         for low in range(max_conditions - 1, -1, -1):
-            for (size, mask), number in column.items():
+            for (size, mask), weight in column.items():
                 if low + size > max_conditions:
                     continue
                 high = levels[low + size]
-                for rows, weight in levels[low].items():
+                for rows, before in levels[low].items():
                     if joint := rows & mask:
-                        high[joint] = high.get(joint, 0) + weight * number
+                        after = times(before, weight)
+                        high[joint] = plus(high[joint], after) if joint in high else after
     return levels
