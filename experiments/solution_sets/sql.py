@@ -39,21 +39,28 @@ COLUMNS = {
     "queries": "name",
     "covered %": ("covered", 100, 1),
     "annotated %": ("annotated", 100, 1),
+    "first %": ("first", 100, 1),
+    "drawn %": ("drawn", 100, 1),
     "mean": ("mean", 1, 1),
     "median": "median",
     "largest": "max",
     "cut": "cut",
 }
 
+ON_TEXT = {"aggregates_on_text": True}
 VARIANTS = {
     "default: < > on numbers, whole ones, a column once": SqlRules(),
     "... no condition that all rows meet": SqlRules(vacuous_conditions=False),
     "... no MAX, MIN, SUM, AVG of one row": SqlRules(aggregates_of_one_row=False),
+    "... also MAX, MIN, SUM, AVG of text": SqlRules(**ON_TEXT),
+    "... of text, but not of one row": SqlRules(aggregates_of_one_row=False, **ON_TEXT),
+    "... of text, no condition that all rows meet": SqlRules(vacuous_conditions=False, **ON_TEXT),
     "... one span for each value": SqlRules(distinct_values=True),
     "... columns shared": SqlRules(shared_columns=True),
     "... sane semantics": SqlRules(semantics="sane"),
     "... at most two conditions": SqlRules(max_conditions=2),
     "pieces of numbers, too": SqlRules(numbers="exact"),
+    "... also MAX, MIN, SUM, AVG of text ": SqlRules(numbers="exact", **ON_TEXT),
     "... no condition that all rows meet ": SqlRules(numbers="exact", vacuous_conditions=False),
     "all spans with a digit, one for each value": SqlRules(
         numbers="official", distinct_values=True, cap=4096
@@ -144,17 +151,24 @@ def answered(folder: Path, split: str, skips: ExclusionCounts) -> list[Answered]
 
 
 def measure(rules: SqlRules, questions: Sequence[Answered]) -> dict[str, Any]:
-    """Coverage and size of Z, and whether it holds the annotated query."""
+    """Coverage and size of Z, and how often the annotated query is in it, its first or drawn.
+
+    "first" and "drawn" are of the questions with a Z: the share whose first query is the annotated
+    one, and the probability that a query drawn from Z is.
+    """
     found = [enumerate_sql(q.table, q.question, q.answer, rules) for q in questions]
     sizes = [solutions.size for solutions in found if solutions.size]
-    annotated = sum(
-        annotation_in(question, solutions.queries)
+    annotated = [
+        annotations(question, solutions.queries)
         for question, solutions in zip(questions, found, strict=True)
-    )
+    ]
+    covered = [places for places in annotated if len(places)]
     return {
         "rules": flags(rules),
         "covered": len(sizes) / len(questions),
-        "annotated": annotated / len(questions),
+        "annotated": sum(places.any() for places in annotated) / len(questions),
+        "first": statistics.mean(float(places[0]) for places in covered) if covered else None,
+        "drawn": statistics.mean(places.mean() for places in covered) if covered else None,
         "mean": statistics.mean(sizes) if sizes else None,
         "median": statistics.median(sizes) if sizes else None,
         "max": max(sizes, default=None),
@@ -163,20 +177,22 @@ def measure(rules: SqlRules, questions: Sequence[Answered]) -> dict[str, Any]:
     }
 
 
-def annotation_in(question: Answered, queries: np.ndarray) -> bool:
-    """Whether a row of Z means what the annotated query does; values as the engine binds them."""
+def annotations(question: Answered, queries: np.ndarray) -> np.ndarray:
+    """``[Z]`` bool: which queries mean what the annotated one does, as the engine binds values."""
     query, columns_of = question.query, typed_table(question.table).columns
     columns = sorted(condition.column for condition in query.conditions)
-    rows = queries[(queries[:, :3] == (query.select, query.aggregator, len(columns))).all(1)]
-    rows = rows[(rows[:, 3 : 3 + 4 * len(columns) : 4] == columns).all(1)]
+    same = (queries[:, :3] == (query.select, query.aggregator, len(columns))).all(1)
+    same &= (queries[:, 3 : 3 + 4 * len(columns) : 4] == columns).all(1)
     words = split_words(question.question)
 
     def meaning(conditions: Sequence[Condition]) -> set[tuple[int, int, Cell]]:
         return {(c.column, c.operator, columns_of[c.column].bind(c.value)) for c in conditions}
 
     wanted = meaning(query.conditions)
-    found = (Query.from_row(row, question.question, words).conditions for row in rows)
-    return any(meaning(conditions) == wanted for conditions in found)
+    for place in np.flatnonzero(same):
+        found = Query.from_row(queries[place], question.question, words)
+        same[place] = meaning(found.conditions) == wanted
+    return same
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -165,6 +165,8 @@ class Evaluate(EvaluateOnBuild):
 class Predict:
     """Ask a trained parser a question about a table of your own.
 
+    Prints what the run decodes, best first, with probabilities; queries are statements for SQLite.
+
     Attributes:
         run_dir: folder of the run.
         table: CSV file with a header.
@@ -209,7 +211,7 @@ class Predict:
                 else tasks.cells_text(task.written(table, answer))
             )
             share = f"{np.exp(answer.log_prob):6.1%}"
-            line = f"{share}  {printable(answer.query.text(table.header))}"
+            line = f"{share}  {printable(task.statement(table, answer))}"
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             console.print(f"        {printable(result)}", markup=False)
 

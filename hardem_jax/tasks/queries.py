@@ -41,6 +41,7 @@ from hardem_jax.solutions.sql.enumeration import (
 )
 from hardem_jax.solutions.sql.execution_guided import execution_guided
 from hardem_jax.solutions.sql.search import QueryScores, QuerySpace
+from hardem_jax.solutions.sql.statement import statement
 from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task, make_loss
 from hardem_jax.tasks.config import QueryInference, SQLovaConfig
 from hardem_jax.tasks.encoder import (
@@ -301,6 +302,13 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
             ExecutionError: the answer's query cannot be executed; its result is None.
         """
         return execute_sql(table, answer.query, semantics=self.rules.semantics, as_written=True)
+
+    def statement(self, table: Table, answer: QueryAnswer) -> str:
+        """The query of an answer as SQL, or as readable text if it cannot be executed."""
+        try:
+            return statement(table, answer.query)
+        except ExecutionError:
+            return answer.query.text(table.header)
 
     def answer(
         self, question: QueryQuestion, table: Table, reading: QueryReading

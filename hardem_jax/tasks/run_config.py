@@ -109,7 +109,11 @@ class RunConfig:
 
 
 def _of_this_version(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The content with what runs of version 0.1 kept elsewhere in its place."""
+    """The content with what earlier runs kept elsewhere, or took for granted, in its place."""
+    rules = content.get("rules")
+    if isinstance(rules, dict) and "aggregates_of_one_row" in rules:
+        # Until version 0.2, Z of a parser always had them.
+        content = {**content, "rules": {"aggregates_on_text": True, **rules}}
     for key, task in _VERSION_0_1.items():
         if "task" not in content and key in content:
             model = content if key == "windows" else content[key]

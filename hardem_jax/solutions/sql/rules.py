@@ -22,11 +22,12 @@ class SqlRules:
     so are sets of conditions that no row satisfies: a result over no rows says nothing about the
     values, and an answer that is such a result would match all of these queries.
 
-    The paper does not say which spans are compared with which columns; it reports a mean |Z| of
-    346.1 and a median of 5. On 2,376 training questions the default gives 57.5 and 6, and parts of
-    numbers ("exact") give 285.4 and 6; both have a solution for 99.7 % of them and for 99.7 % the
-    annotated query, so that all that "exact" adds is spurious.
-    `python -m experiments.solution_sets.sql` prints these figures for every variant.
+    The paper does not say which spans are compared with which columns, nor which columns may be
+    aggregated; it reports a mean |Z| of 346.1 and a median of 5. On 2,376 training questions the
+    default gives 40.4 and 2; with aggregates of text and parts of numbers ("exact") it is 285.4 and
+    6. Both have a solution for 99.7 % of them and for 99.7 % the annotated query, so that all that
+    these options add is spurious. `python -m experiments.solution_sets.sql` prints these figures
+    for every variant.
 
     Attributes:
         max_conditions: 0 to 3.
