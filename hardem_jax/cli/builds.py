@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hardem_jax.cli.evaluate import EvaluateCommand
 from hardem_jax.cli.preparing import sizes
@@ -91,14 +91,18 @@ class BuildSetting(Setting):
         dev: folder of the build to evaluate on; it may be the same.
         data_split: of ``data``.
         dev_split: of ``dev``.
+        first: the solution that First-only trains on: the first of Z in its documented order, or
+            one "drawn" per question, with the seed of the run.
     """
 
     data: Path = may_change("identified by contents")
     data_split: str = may_change("identified by contents", default="train")
     dev_split: str = may_change("identified by contents", default="dev")
+    first: Literal["documented", "drawn"] = "documented"
 
     def open_data(self) -> Any:
-        return _open(self.kind(), self.data, self.data_split)
+        drawn = self.loop.seed if self.first == "drawn" else None
+        return _open(self.kind(), self.data, self.data_split, drawn=drawn)
 
     def open_dev(self, count: int | None) -> Any:
         return _open(self.kind(), self.dev, self.dev_split).first(count)
@@ -128,5 +132,5 @@ class EvaluateOnBuild(EvaluateCommand):
         return self.split, build.meta["splits"][self.split]["content"]
 
 
-def _open(kind: Any, folder: Path, split: str) -> Any:
-    return kind.QUESTIONS.open(folder, split)
+def _open(kind: Any, folder: Path, split: str, **options: Any) -> Any:
+    return kind.QUESTIONS.open(folder, split, **options)

@@ -187,7 +187,7 @@ class Predict:
     def run(self) -> None:
         if not self.question.strip():
             raise InputError("--question: expected a question, found only blanks")
-        table = read_csv_table(self.table)
+        table = read_csv_table(self.table, id=self.table.stem)
         if not table.header:
             raise InputError(f"{self.table}: expected columns to select from, found none")
         run_dir, checkpoint = self.run_dir, self.checkpoint

@@ -60,10 +60,10 @@ class NumericQuestions(Questions):
         return len(self.questions) + sum(self.repeated.values())
 
     @classmethod
-    def open(cls, folder: Path, split: str) -> Self:
-        """The questions of a split of a build."""
+    def open(cls, folder: Path, split: str, *, drawn: int | None = None) -> Self:
+        """The questions of a split of a build; ``drawn`` is the seed of their first solutions."""
         # Left out of DROP_num are only questions about numbers.
-        found = NumericSplit(folder, split)
+        found = NumericSplit(folder, split, drawn=drawn)
         outside = OUTSIDE_DROP_NUM
         return cls(
             questions=list(found.questions),

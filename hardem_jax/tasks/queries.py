@@ -88,9 +88,9 @@ class TableQuestions(Questions):
     golds: Mapping[str, Query] | None = None
 
     @classmethod
-    def open(cls, folder: Path, split: str) -> Self:
-        """The questions of a split of a build."""
-        found = TableSplit(folder, split)
+    def open(cls, folder: Path, split: str, *, drawn: int | None = None) -> Self:
+        """The questions of a split of a build; ``drawn`` is the seed of their first solutions."""
+        found = TableSplit(folder, split, drawn=drawn)
         return cls(
             questions=found.questions,
             left_out=found.left_out,

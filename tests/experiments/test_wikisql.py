@@ -84,6 +84,23 @@ def test_everything_after_building_works_from_answers_alone(root, tmp_path):
     assert losses(tmp_path / "run") == losses(root / "run") != []
 
 
+def test_first_only_may_train_on_a_drawn_query(root):
+    *flags, objective = map(str, train_flags(root, root / "drawn"))
+    flags += ["--first", "drawn", "--loop.seed", "3", objective]
+    command = parse(wikisql.COMMANDS, prog="test", argv=flags)
+    drawn = TableSplit(root / "built", "train", drawn=3)
+    moved = 0
+    for ours, theirs, original in zip(
+        command.open_data().questions,
+        drawn.questions,
+        TableSplit(root / "built", "train").questions,
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours.queries, theirs.queries)
+        moved += (ours.queries[0] != original.queries[0]).any()
+    assert moved
+
+
 @pytest.mark.slow
 def test_evaluation_measures_with_annotated_queries(root, capsys):
     predictions = root / "predictions.json"
@@ -117,6 +134,7 @@ def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     call(*command, "--question", "Who lives in Rome?", "--top", 3)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6 and all("%  SELECT" in line for line in lines[::2])
+    assert all(' FROM "mine"' in line for line in lines[::2])
     chances = [float(line.split("%")[0]) for line in lines[::2]]
     assert chances == sorted(chances, reverse=True)
     assert "found only blanks" in fails(capsys, *command, "--question", " ")

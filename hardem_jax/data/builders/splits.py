@@ -15,6 +15,7 @@ from hardem_jax.data.builders.features import (
     to_table,
 )
 from hardem_jax.data.builders.read import Examples, open_build
+from hardem_jax.data.drawing import draw_first
 from hardem_jax.data.exclusions import REPEATED_ID, reasons
 from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError
@@ -29,7 +30,14 @@ _TABLES_IN_MEMORY = 1024
 class _Split:
     """Common to all kinds of records; see `NumericSplit`."""
 
-    def __init__(self, folder: PathLike, split: str, kind: Kind, make: Callable[[Record], Any]):
+    def __init__(
+        self,
+        folder: PathLike,
+        split: str,
+        kind: Kind,
+        make: Callable[[Record], Any],
+        drawn: int | None,
+    ):
         build = open_build(folder)
         if build.kind != kind:
             raise InputError(
@@ -41,7 +49,8 @@ class _Split:
         places = [place for place in range(len(records)) if place not in skipped]
         self._records, self._index = records, index
         self.folder = build.folder
-        self.questions: Sequence[Any] = Examples(records, make, places)
+        read = make if drawn is None else lambda record: draw_first(make(record), drawn)
+        self.questions: Sequence[Any] = Examples(records, read, places)
         self.left_out = reasons(index["left_out"], kept)
         self.repeated: dict[str, int] = collections.Counter(
             id for id, reason in index["left_out"] if reason == REPEATED_ID and id in kept
@@ -61,6 +70,7 @@ class NumericSplit(_Split):
     Args:
         folder: of the build, or one that holds no other.
         split: of the build.
+        drawn: the seed of `draw_first`; None for Z in its order.
 
     Attributes:
         folder: of the build.
@@ -78,8 +88,8 @@ class NumericSplit(_Split):
         InputError: there is no such build or split, it is of another kind, or a file is damaged.
     """
 
-    def __init__(self, folder: PathLike, split: str):
-        super().__init__(folder, split, "numeric", to_numeric_question)
+    def __init__(self, folder: PathLike, split: str, *, drawn: int | None = None):
+        super().__init__(folder, split, "numeric", to_numeric_question, drawn)
         self.rules = EquationRules(**self.meta["rules"])
         self.numbers = NumberConfig(**self.meta["numbers"])
 
@@ -93,8 +103,8 @@ class TableSplit(_Split):
         tables: `Table` by id, read when it is asked for.
     """
 
-    def __init__(self, folder: PathLike, split: str):
-        super().__init__(folder, split, "queries", to_query_question)
+    def __init__(self, folder: PathLike, split: str, *, drawn: int | None = None):
+        super().__init__(folder, split, "queries", to_query_question, drawn)
         self.rules = SqlRules(**self.meta["rules"])
         self.tables: Mapping[str, Table] = _Tables(self._index["tables"], self._records)
 

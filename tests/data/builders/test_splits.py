@@ -203,6 +203,31 @@ def test_questions_on_tables_are_read_as_they_were_found(tmp_path):
     assert all(question.queries.shape == (0, ROW_WIDTH) for question in unsolved)
 
 
+def test_a_drawn_solution_comes_first_and_the_others_keep_their_order(tmp_path, numeric):
+    drawn = [NumericSplit(numeric, "dev", drawn=seed) for seed in range(20)]
+    moved = 0
+    for index, question in enumerate(NumericSplit(numeric, "dev").questions):
+        if not len(question.equations):
+            continue
+        original = question.equations.tolist()
+        firsts = set()
+        for split in drawn:
+            found = split.questions[index]
+            first, *rest = found.equations.tolist()
+            assert rest == [row for row in original if row != first] and first in original
+            if question.true_equation >= 0:
+                true = question.equations[question.true_equation]
+                np.testing.assert_array_equal(found.equations[found.true_equation], true)
+            firsts.add(tuple(first))
+        moved += len(firsts) > 1
+        assert len(firsts) >= min(2, len(original))
+    assert moved
+    files = tables(tmp_path, QUESTIONS)
+    again = [TableSplit(files.folder, "dev", drawn=3).questions[0].queries for _ in range(2)]
+    np.testing.assert_array_equal(*again)
+    assert sorted(again[0].tolist()) == sorted(files.questions[0].queries.tolist())
+
+
 def test_tables_are_there_once_in_the_order_of_their_use(tmp_path):
     split = tables(tmp_path, QUESTIONS, shard_size=2)
     assert list(split.tables) == ["1-1", "csv/2.csv", "1-3"]
