@@ -25,7 +25,7 @@ from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.readers.table_jsonl import read_table_questions
 from hardem_jax.data.readers.wikisql import read_answers
-from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
+from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions, tagged_name
 from hardem_jax.data.solve import MakeMatcher
 
 
@@ -102,8 +102,8 @@ class WikiTableQuestions(TableQuestions):
 
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
         name = self._file(split)
-        file = f"tagged/data/{name}.tagged" if self.options.tagged else f"data/{name}.tsv"
-        return file, "csv"
+        tagged = (tagged_name(name),) if self.options.tagged else ()
+        return f"data/{name}.tsv", *tagged, "csv"
 
     def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
         name, tagged = self._file(split), self.options.tagged

@@ -2,7 +2,8 @@ r"""Reader for WikiTableQuestions 1.0.2 in its official layout (Pasupat and Lian
 
     data/{split}.tsv           id, utterance, context, targetValue
     csv/204-csv/590.csv        the table of that context
-    tagged/data/{split}.tagged the same questions with more columns, of which `targetCanon`
+    tagged/data/{name}.tagged  the same questions with more columns, of which `targetCanon`; one
+                               file, "training", for all random splits
 
 In the TSV files, a backslash stands before what is not meant literally: ``\n`` is a line break,
 ``\p`` a pipe, ``\\`` a backslash; items of an answer are separated by pipes. In the CSV files,
@@ -53,12 +54,13 @@ def read_wikitablequestions(
             answer given, table file missing. Warned of: question id that occurred before; by
             table: rows of different lengths (short ones are filled up, and so is the header if it
             is), table without rows.
-        tagged: True reads the file in `tagged/data` and keeps its `targetCanon` as the questions'
+        tagged: True takes `targetCanon` of the same question in `tagged/data` as the questions'
             `values`, which the official evaluator compares. False leaves `values` None, so
             that they are read out of the answers.
 
     Raises:
-        InputError: the file is missing or not in this layout, or a table file is broken.
+        InputError: a file is missing or not in this layout, a table file is broken, or the tagged
+            file lacks a question.
 
     Example:
         >>> import tempfile
@@ -72,12 +74,12 @@ def read_wikitablequestions(
         >>> question.answer, question.table.types, question.table.rows, question.match
         (('2004',), ('real', 'text'), ((2004.0, 'bonn'),), 'denotation')
     """
-    name = f"tagged/data/{split}.tagged" if tagged else f"data/{split}.tsv"
-    file = Path(folder, name)
-    wanted = (*_COLUMNS, "targetCanon") if tagged else _COLUMNS
+    file = Path(folder, "data", f"{split}.tsv")
+    tagged_file = Path(folder, tagged_name(split)) if tagged else None
+    values = {} if tagged_file is None else _values(tagged_file)
     tables: dict[str, Table | None] = {}
     seen: set[str] = set()
-    for number, record in _records(file, wanted):
+    for number, record in _records(file, _COLUMNS):
         id, context = record["id"].strip(), record["context"]
         if not id:
             skips.add(NO_ID, f"{file}: line {number}")
@@ -88,17 +90,33 @@ def read_wikitablequestions(
         if reason := _defect(record, tables[context]):
             skips.add(reason, id)
             continue
-        values = unescape_list(record["targetCanon"]) if tagged else None
-        if values is not None and len(values) != len(answer):
-            expected = f"expected {len(answer)} values under 'targetCanon'"
-            raise InputError(f"{file}: line {number}: {expected}, found {len(values)}")
+        if tagged_file is not None and len(values.get(id, ())) != len(answer):
+            expected = f"expected {len(answer)} values under 'targetCanon' for question {id}"
+            raise InputError(f"{tagged_file}: {expected}, found {len(values.get(id, ()))}")
         if id in seen:
             skips.warn(REPEATED, id)
         seen.add(id)
         table = tables[context]
         assert table is not None
         question = unescape(record["utterance"])
-        yield TableQuestion(id, question, table, answer, "denotation", values)
+        yield TableQuestion(id, question, table, answer, "denotation", values.get(id))
+
+
+def tagged_name(split: str) -> str:
+    """The tagged file that has the questions of a split, inside the data set.
+
+    Example:
+        >>> tagged_name("random-split-1-dev"), tagged_name("pristine-unseen-tables")
+        ('tagged/data/training.tagged', 'tagged/data/pristine-unseen-tables.tagged')
+    """
+    name = "training" if split.startswith("random-split-") else split
+    return f"tagged/data/{name}.tagged"
+
+
+def _values(file: Path) -> dict[str, tuple[str, ...]]:
+    """`targetCanon` by question id."""
+    records = _records(file, ("id", "targetCanon"))
+    return {record["id"].strip(): unescape_list(record["targetCanon"]) for _, record in records}
 
 
 def unescape(field: str) -> str:

@@ -20,8 +20,8 @@ TABLE = '"Year","City"\n"2004","Bonn"\n"2008","Rome"\n'
 def read(tmp_path):
     """Writes lines of fields, or raw bytes, and tables, and reads them back."""
 
-    def run(*lines, tables=None, raw=None, header=HEADER, tagged=False):
-        file = tmp_path / ("tagged/data/dev.tagged" if tagged else "data/dev.tsv")
+    def run(*lines, tables=None, raw=None, header=HEADER, split="dev", tagged=False):
+        file = tmp_path / "data" / f"{split}.tsv"
         file.parent.mkdir(parents=True, exist_ok=True)
         text = "".join("\t".join(fields) + "\n" for fields in (header, *lines))
         file.write_bytes(text.encode() if raw is None else raw)
@@ -30,7 +30,7 @@ def read(tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
         skips = ExclusionCounts()
-        questions = list(read_wikitablequestions(tmp_path, "dev", skips=skips, tagged=tagged))
+        questions = list(read_wikitablequestions(tmp_path, split, skips=skips, tagged=tagged))
         return questions, skips
 
     return run
@@ -126,15 +126,35 @@ def test_repeated_questions_are_warned_of(read):
     assert len(questions) == 2 and skips.warnings_as_dict() == {"question id occurs again": 1}
 
 
-def test_tagged_files_have_values(read):
-    header = ("id", "utterance", "context", "targetValue", "tokens", "targetCanon")
-    fields = (*line(answer="10 years|July 9"), "which|city", "10.0|xxxx-07-09")
-    (question,), _ = read(fields, header=header, tagged=True)
+@pytest.mark.parametrize(
+    ("split", "name"),
+    [
+        ("random-split-1-train", "training"),
+        ("random-split-3-dev", "training"),
+        ("pristine-unseen-tables", "pristine-unseen-tables"),
+    ],
+)
+def test_values_are_those_of_the_same_question_in_the_tagged_file(read, tmp_path, split, name):
+    """The release has one tagged file for the questions of all random splits."""
+    tagged = tmp_path / "tagged" / "data" / f"{name}.tagged"
+    tagged.parent.mkdir(parents=True)
+
+    def write(*values):
+        header = ("id", "utterance", "context", "targetValue", "tokens", "targetCanon")
+        rows = [(*line(f"nt-{i}", answer="-"), "which|city", v) for i, v in enumerate(values)]
+        tagged.write_text("".join("\t".join(row) + "\n" for row in (header, *rows)))
+
+    write("7.0", "10.0|xxxx-07-09")
+    asked = line("nt-1", answer="10 years|July 9")
+    (question,), _ = read(asked, split=split, tagged=True)
     assert question.answer == ("10 years", "July 9")
     assert question.values == ("10.0", "xxxx-07-09")
     assert Denotation(question.answer_texts, question.values).matches([10.0, "xx-07-09"])
-    with pytest.raises(InputError, match="line 2: expected 1 values under 'targetCanon', found 2"):
-        read((*line(), "x", "a|b"), header=header, tagged=True)
+    with pytest.raises(InputError, match="expected 1 values under 'targetCanon' for question nt-1"):
+        read(line("nt-1"), split=split, tagged=True)
+    write("7.0")
+    with pytest.raises(InputError, match=f"{name}.tagged: expected 2 values .* nt-1, found 0"):
+        read(asked, split=split, tagged=True)
 
 
 @pytest.mark.parametrize(
