@@ -47,20 +47,23 @@ COLUMNS = {
     "cut": "cut",
 }
 
-ON_TEXT = {"aggregates_on_text": True}
 VARIANTS = {
     "default: < > on numbers, whole ones, a column once": SqlRules(),
     "... no condition that all rows meet": SqlRules(vacuous_conditions=False),
     "... no MAX, MIN, SUM, AVG of one row": SqlRules(aggregates_of_one_row=False),
-    "... also MAX, MIN, SUM, AVG of text": SqlRules(**ON_TEXT),
-    "... of text, but not of one row": SqlRules(aggregates_of_one_row=False, **ON_TEXT),
-    "... of text, no condition that all rows meet": SqlRules(vacuous_conditions=False, **ON_TEXT),
+    "... also MAX, MIN, SUM, AVG of text": SqlRules(aggregates_on_text=True),
+    "... of text, but not of one row": SqlRules(
+        aggregates_of_one_row=False, aggregates_on_text=True
+    ),
+    "... of text, no condition that all rows meet": SqlRules(
+        vacuous_conditions=False, aggregates_on_text=True
+    ),
     "... one span for each value": SqlRules(distinct_values=True),
     "... columns shared": SqlRules(shared_columns=True),
     "... sane semantics": SqlRules(semantics="sane"),
     "... at most two conditions": SqlRules(max_conditions=2),
     "pieces of numbers, too": SqlRules(numbers="exact"),
-    "... also MAX, MIN, SUM, AVG of text ": SqlRules(numbers="exact", **ON_TEXT),
+    "... also MAX, MIN, SUM, AVG of text ": SqlRules(numbers="exact", aggregates_on_text=True),
     "... no condition that all rows meet ": SqlRules(numbers="exact", vacuous_conditions=False),
     "all spans with a digit, one for each value": SqlRules(
         numbers="official", distinct_values=True, cap=4096

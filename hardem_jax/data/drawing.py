@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def draw_first(question: Question, seed: int) -> Question:
     rng = np.random.default_rng([seed, int.from_bytes(identity, "little")])
     drawn = int(rng.integers(len(solutions)))
     order = [drawn, *(place for place in range(len(solutions)) if place != drawn)]
-    changes = {field: solutions[order]}
+    changes: dict[str, Any] = {field: solutions[order]}
     if isinstance(question, NumericQuestion) and question.true_equation >= 0:
         changes["true_equation"] = order.index(question.true_equation)
     return dataclasses.replace(question, **changes)
