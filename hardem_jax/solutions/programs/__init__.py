@@ -1,0 +1,1 @@
+"""Programs over one table: superlatives, neighbours, groups, differences and nested queries."""
