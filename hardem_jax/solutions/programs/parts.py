@@ -50,6 +50,8 @@ _NOTHING = {"", "--", "---", "...", "n/a", "na", "none", "null", "tba", "tbd", "
 _ASCII = str.maketrans(
     dict.fromkeys("‘’´`", "'") | dict.fromkeys("“”", '"') | dict.fromkeys("‐‑‒–—―−", "-")
 )
+# Letters that Unicode does not decompose.
+_LETTERS = str.maketrans(dict(zip("øłđðı", "olddi", strict=True)) | {"æ": "ae", "ß": "ss"})
 _MARKS = re.compile(r"\[[^\[\]]{1,20}\](?=\s|\[|$|[,;)])|[*†‡♦•#^§]+$|(?<=\w)[*†‡§^]+")
 _TOKEN = re.compile(r"(?:(?<![^\s(])[+-])?\d+(?:\.\d+)?|[^\W\d_]+")
 _INSIDE = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d)(?:st|nd|rd|th)\b")  # "1,234th"
@@ -289,6 +291,7 @@ def _plain(text: str) -> str:
     if not text.isascii():
         decomposed = unicodedata.normalize("NFKD", text.translate(_ASCII))
         text = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
+        text = text.lower().translate(_LETTERS)
     return _marks_removed(text.lower())
 
 

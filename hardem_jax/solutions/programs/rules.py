@@ -5,18 +5,66 @@ from __future__ import annotations
 import dataclasses
 
 from hardem_jax.errors import require
+from hardem_jax.solutions.programs.types import (
+    NUMBER_PARTS,
+    OPERATORS,
+    PARTS,
+    SHAPES,
+    TEXT_PARTS,
+    Field,
+    Links,
+    Shape,
+)
+
+_DATE_PARTS = ("time", "date", "year", "last year", "month", "day")
+_ADDABLE = ("number", "second number", "count")
+_COMPARABLE = (*_ADDABLE, "year", "last year", "date", "time")
+_GROUPS = (*TEXT_PARTS, "number", "year", "last year", "month")
+_SELECTABLE = {
+    "values": tuple(part for part in PARTS if part != "time"),
+    "count distinct": _GROUPS,
+    "most common": _GROUPS,
+    "least common": _GROUPS,
+    "repeated": _GROUPS,
+    "sum": _ADDABLE,
+    "average": _ADDABLE,
+    "total": _ADDABLE,
+    "range": _COMPARABLE,
+    "gap": _COMPARABLE,
+    "difference": _COMPARABLE,
+    "is higher": _COMPARABLE,
+    "is same": PARTS,
+}
+_MODIFIABLE = {
+    "highest": NUMBER_PARTS,
+    "lowest": NUMBER_PARTS,
+    "same": (*TEXT_PARTS, "number", "second number", "year", "month", "date"),
+    "higher": _COMPARABLE,
+    "lower": _COMPARABLE,
+    "next higher": _COMPARABLE,
+    "next lower": _COMPARABLE,
+}
+# What the row number can be selected by, or modify.
+_OF_ROW_NUMBERS = ("values", "difference", "is higher", "higher", "lower")
+_HELD = tuple(OPERATORS.index(operator) for operator in ("=", "contains"))
 
 
 @dataclasses.dataclass(frozen=True)
 class ProgramRules:
     """Z_tot: which fields, links and shapes there are, and how many programs are kept.
 
-    Two links of a program never share a word of the question. Those of "or" have the same field
-    and both "=" or both "contains"; the second of "and not" has "=" or "contains".
+    Two links of a program never share a word of the question, and at most one has no span. Those of
+    "or" have the same field and operator, "=" or "contains"; the second of "and not" has one of
+    these, too. The two fields of "gap" and "total" are different, in ascending order.
+
+    Unless ``redundant``, everything in a program counts: both links of "and" and "or" and the
+    second of "and not" change the set of rows, "first", "last", "highest" and "lowest" leave out
+    a row, and sums and averages have two values or more. What a program with one idle link or
+    modifier says, one without it says, too.
 
     Attributes:
-        parts: allow parts of cells other than the whole text and the number of a cell that is one.
-        dates: allow dates, years, months, days and times (only with ``parts``).
+        parts: allow parts of cells other than "text" and "number".
+        dates: allow times, dates, years, months and days (only with ``parts``).
         superlatives: allow "highest", "lowest", "first" and "last".
         neighbours: allow "previous" and "next".
         nested: allow "same", "higher", "lower", "next higher" and "next lower".
@@ -31,9 +79,10 @@ class ProgramRules:
         contains: allow "contains".
         empty: allow "empty" and "not empty".
         row_numbers: allow the row number as a field.
+        redundant: allow links and modifiers that change nothing, see above.
         max_links: 0 to 2.
-        max_sets: bounds time and memory: pairs of links are given up for a question with more
-            distinct sets of rows than this.
+        max_pairs: bounds time and memory: a question with more pairs of links has programs with one
+            link at most.
         cap: size from which Z is a uniform sample of ``cap`` programs; None keeps all.
     """
 
@@ -53,10 +102,94 @@ class ProgramRules:
     contains: bool = True
     empty: bool = True
     row_numbers: bool = True
+    redundant: bool = False
     max_links: int = 2
-    max_sets: int = 2**14
+    max_pairs: int = 2**14
     cap: int | None = 2**12
 
     def __post_init__(self) -> None:
         require(self, "max_links", at_least=0, at_most=2, integer=True)
-        require(self, "max_sets", "cap", at_least=1, integer=True)
+        require(self, "max_pairs", "cap", at_least=1, integer=True)
+
+    def allows_field(self, field: Field, num_columns: int) -> bool:
+        """Whether programs may use a field of a table with this number of columns.
+
+        Example:
+            >>> ProgramRules(dates=False).allows_field(Field(0, PARTS.index("year")), 3)
+            False
+        """
+        if field.column == num_columns:
+            return self.row_numbers
+        part = PARTS[field.part]
+        if part in ("text", "number"):
+            return True
+        return self.parts and (self.dates or part not in _DATE_PARTS)
+
+    def allows_shape(self, shape: Shape) -> bool:
+        """Whether programs may have a shape.
+
+        Example:
+            >>> ProgramRules(max_links=1).allows_shape(Shape("count", "none", "and"))
+            False
+        """
+        optional = (
+            (self.superlatives, ("highest", "lowest", "first", "last")),
+            (self.neighbours, ("previous", "next")),
+            (self.nested, ("same", "higher", "lower", "next higher", "next lower")),
+            (self.groups, ("most common", "least common", "repeated")),
+            (self.distinct, ("count distinct",)),
+            (self.sums, ("sum", "average", "range", "total")),
+            (self.differences, ("difference", "count difference", "gap")),
+            (self.comparisons, ("is higher", "is same", "is more")),
+            (self.negation, ("and not",)),
+            (self.alternatives, ("or",)),
+        )
+        left_out = {name for allowed, names in optional if not allowed for name in names}
+        return shape.num_links <= self.max_links and left_out.isdisjoint(shape)
+
+    def shapes(self) -> list[int]:
+        """Indices in `SHAPES` of those allowed."""
+        return [index for index, shape in enumerate(SHAPES) if self.allows_shape(shape)]
+
+
+def may_select(shape: Shape, field: Field, num_columns: int) -> bool:
+    """Whether a field can be the select field of a shape.
+
+    Example:
+        >>> may_select(Shape("sum", "none", "all"), Field(0, PARTS.index("text")), 3)
+        False
+    """
+    if field.column == num_columns:
+        return shape.result in _OF_ROW_NUMBERS
+    return PARTS[field.part] in _SELECTABLE[shape.result]
+
+
+def may_modify(shape: Shape, field: Field, num_columns: int) -> bool:
+    """Whether a field can be the modifier field of a shape.
+
+    Example:
+        >>> may_modify(Shape("values", "highest", "all"), Field(0, PARTS.index("time")), 3)
+        True
+    """
+    name = shape.result if shape.modifier == "none" else shape.modifier
+    if field.column == num_columns:
+        return name in _OF_ROW_NUMBERS
+    return PARTS[field.part] in (_SELECTABLE if shape.modifier == "none" else _MODIFIABLE)[name]
+
+
+def may_pair(connective: str, links: Links, first: int, second: int) -> bool:
+    """Whether a connective can join two links, in this order.
+
+    Args:
+        connective: one that has two links.
+        links: the links of a question.
+        first, second: indices of two of them.
+    """
+    (a_field, a_operator, a_start, a_end), (b_field, b_operator, b_start, b_end) = (
+        links.array[index].tolist() for index in (first, second)
+    )
+    if max(a_start, b_start) <= min(a_end, b_end):
+        return False
+    if connective == "or":
+        return (a_field, a_operator) == (b_field, b_operator) and a_operator in _HELD
+    return connective != "and not" or b_operator in _HELD

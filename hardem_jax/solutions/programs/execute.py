@@ -1,0 +1,230 @@
+"""Executes programs (f); their semantics are defined in `types`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from hardem_jax.solutions.programs.parts import Key
+from hardem_jax.solutions.programs.table import FieldValues, ProgramTable, mask_rows, program_table
+from hardem_jax.solutions.programs.types import SHAPES, Field, Links, Shape
+from hardem_jax.solutions.sql.types import Table
+
+Result = list[str | float]
+
+
+def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Result | None:
+    """The result of a program; None if it has none, see `types`.
+
+    Args:
+        table: the table of the question.
+        row: ``[ROW_WIDTH]`` integers, see `Program.from_row`.
+        links: the links of the question, from `find_links` on the same table.
+
+    Raises:
+        IndexError: there is no such shape or link.
+
+    Example:
+        >>> from hardem_jax.solutions.programs.links import find_links
+        >>> from hardem_jax.solutions.programs.rules import ProgramRules
+        >>> from hardem_jax.solutions.sql.types import split_words
+        >>> rows = (("Bergen", 3.0), ("Oslo", 7.0), ("Tromsø", 9.0))
+        >>> table = Table("1", ("City", "Size"), ("text", "real"), rows)
+        >>> question = "Which is the largest?"
+        >>> words = split_words(question)
+        >>> links = find_links(program_table(table), question, words, ProgramRules())
+        >>> largest = SHAPES.index(Shape("values", "highest", "all"))
+        >>> execute(table, (largest, Field(0, 0).code, Field(1, 4).code, -1, -1), links)
+        ['Tromsø']
+    """
+    indexed = program_table(table)
+    number, select, modify, first, second = (int(entry) for entry in row)
+    shape = SHAPES[number]
+    a = links.masks[first] if shape.num_links > 0 else indexed.every_row
+    b = links.masks[second] if shape.num_links > 1 else indexed.every_row
+    f, g = indexed.fields.get(select), indexed.fields.get(modify)
+    if (shape.has_select and f is None) or (shape.has_modify and g is None):
+        return None
+    if shape.connective == "versus":
+        return compare(shape.result, f, a, b)
+    start = connect(shape.connective, a, b)
+    targets = b if shape.connective == "to" else indexed.every_row
+    if shape.result in ("gap", "total"):
+        assert f is not None and g is not None
+        return two_fields(shape.result, f, g, start)
+    return aggregate(shape.result, f, modify_rows(shape.modifier, g, start, targets))
+
+
+def connect(connective: str, a: int, b: int) -> int:
+    """The rows that a connective starts from, given those of its links."""
+    if connective == "and":
+        return a & b
+    if connective == "or":
+        return a | b
+    return a & ~b if connective == "and not" else a
+
+
+def modify_rows(modifier: str, g: FieldValues | None, rows: int, targets: int) -> int:
+    """The final rows of a modifier.
+
+    Args:
+        modifier: its name.
+        g: the modifier field, if it has one.
+        rows: the set of rows it starts from.
+        targets: the set of rows where it may end, if it is not local.
+    """
+    if not rows or modifier == "none":
+        return rows
+    if g is None:
+        return _BY_PLACE[modifier](rows, targets)
+    if modifier in ("highest", "lowest"):
+        return g.highest(rows) if modifier == "highest" else g.lowest(rows)
+    if modifier == "same":
+        return sharing(g, rows) & ~rows & targets
+    extremes = g.extremes(rows)
+    if extremes is None:
+        return 0
+    lowest, highest = extremes
+    beyond = targets & (g.above(highest) if modifier.endswith("higher") else g.below(lowest))
+    if modifier.startswith("next"):
+        return g.lowest(beyond) if modifier == "next higher" else g.highest(beyond)
+    return beyond
+
+
+def first_row(mask: int) -> int:
+    """The set of the first row of a set.
+
+    Example:
+        >>> first_row(0b0110), last_row(0b0110)
+        (2, 4)
+    """
+    return mask & -mask
+
+
+def last_row(mask: int) -> int:
+    """The set of the last row of a set."""
+    return 1 << mask.bit_length() >> 1
+
+
+def rows_before(mask: int) -> int:
+    """All rows before the first of a set that is not empty."""
+    return first_row(mask) - 1
+
+
+def rows_after(mask: int) -> int:
+    """All rows after the last of a set, without end: a negative integer."""
+    return -1 << mask.bit_length()
+
+
+_BY_PLACE: Mapping[str, Callable[[int, int], int]] = {
+    "first": lambda rows, targets: first_row(rows),
+    "last": lambda rows, targets: last_row(rows),
+    "previous": lambda rows, targets: last_row(targets & rows_before(rows)),
+    "next": lambda rows, targets: first_row(targets & rows_after(rows)),
+}
+
+
+def sharing(g: FieldValues, rows: int) -> int:
+    """The rows that share a key with one of a set, including its own."""
+    shared = 0
+    for key in {value.key for value in g.values(rows)}:
+        shared |= g.rows_with[key]
+    return shared
+
+
+def aggregate(result: str, f: FieldValues | None, rows: int) -> Result | None:
+    """A result over the final rows, except of two fields and of "versus"."""
+    if not rows:
+        return None
+    if result == "count":
+        return [float(rows.bit_count())]
+    assert f is not None
+    if not rows & f.valued:
+        return None
+    if result == "values":
+        return [value.shown for value in f.values(rows)]
+    if result == "range":
+        lowest, highest = f.extremes(rows) or (0.0, 0.0)
+        return _finite(highest - lowest) if highest > lowest else None
+    if result in ("sum", "average"):
+        numbers = [float(value.key) for value in f.values(rows)]
+        return _finite(total(numbers) / (len(numbers) if result == "average" else 1))
+    counts = key_counts(f, rows)
+    if result == "count distinct":
+        return [float(len(counts))]
+    return _grouped(result, f, rows, counts)
+
+
+def total(numbers: Sequence[float]) -> float:
+    """The exact sum, rounded once; infinite if it is too large."""
+    try:
+        return math.fsum(numbers)
+    except OverflowError:
+        return math.inf
+
+
+def key_counts(f: FieldValues, rows: int) -> dict[Key, int]:
+    """How many rows of a set hold each key, in order of first appearance."""
+    counts: dict[Key, int] = {}
+    if f.many:
+        for row in mask_rows(rows & f.valued):
+            for key in {value.key: None for value in f.rows[row]}:
+                counts[key] = counts.get(key, 0) + 1
+        return counts
+    left = rows & f.valued
+    while left:
+        key = f.rows[first_row(left).bit_length() - 1][0].key
+        held = left & f.rows_with[key]
+        counts[key] = held.bit_count()
+        left &= ~held
+    return counts
+
+
+def _grouped(result: str, f: FieldValues, rows: int, counts: dict[Key, int]) -> Result | None:
+    if result == "repeated":
+        chosen = {key for key, count in counts.items() if count > 1}
+    elif len(counts) < 2:
+        return None
+    else:
+        wanted = max(counts.values()) if result == "most common" else min(counts.values())
+        chosen = {key for key, count in counts.items() if count == wanted}
+    shown: dict[Key, str | float] = {}
+    for value in f.values(rows):
+        if value.key in chosen:
+            shown.setdefault(value.key, value.shown)
+    return list(shown.values()) or None
+
+
+def two_fields(result: str, f: FieldValues, g: FieldValues, rows: int) -> Result | None:
+    """ "gap" or "total" of two fields in the only row of a set."""
+    if rows.bit_count() != 1:
+        return None
+    a, b = f.only_key(rows), g.only_key(rows)
+    if a is None or b is None:
+        return None
+    assert not isinstance(a, str) and not isinstance(b, str)
+    return _finite(abs(a - b) if result == "gap" else a + b)
+
+
+def compare(result: str, f: FieldValues | None, a: int, b: int) -> Result | None:
+    """A result of "versus" over two sets of rows."""
+    if f is None:
+        sizes = a.bit_count(), b.bit_count()
+        if result == "is more":
+            return ["yes" if sizes[0] > sizes[1] else "no"]
+        return [float(abs(sizes[0] - sizes[1]))]
+    left, right = f.only_key(a), f.only_key(b)
+    if left is None or right is None:
+        return None
+    if result == "is same":
+        return ["yes" if left == right else "no"]
+    assert not isinstance(left, str) and not isinstance(right, str)
+    if result == "is higher":
+        return ["yes" if left > right else "no"]
+    return _finite(abs(left - right))
+
+
+def _finite(number: float) -> Result | None:
+    return [number] if math.isfinite(number) else None
