@@ -90,6 +90,37 @@ class Denotation:
         pairs = zip(answers, values, strict=True)
         self._items = _distinct(_read_item(answer, value) for answer, value in pairs)
 
+    @functools.cached_property
+    def items(self) -> tuple[Denotation, ...]:
+        """A denotation for each distinct item.
+
+        Example:
+            >>> [item.matches(["Oslo"]) for item in Denotation(("Bonn", "Oslo", "Oslo")).items]
+            [False, True]
+        """
+        return tuple(self._only(item) for item in self._items)
+
+    @classmethod
+    def _only(cls, item: _Item) -> Denotation:
+        one = cls(())
+        one._items = [item]
+        return one
+
+    @functools.cached_property
+    def numbers(self) -> tuple[float, ...]:
+        """The numbers that an item has as its value or as its normalised text.
+
+        A result of one number can only match if it is one of these, to within 1e-6.
+
+        Example:
+            >>> Denotation(("12,467",)).numbers, Denotation(("5 (tied)", "n/a")).numbers
+            ((12467.0,), (5.0,))
+        """
+        found = [
+            number for item in self._items for number in (item.number, _read_number(item.text))
+        ]
+        return tuple(dict.fromkeys(float(number) for number in found if number is not None))
+
     def matches(self, result: Sequence[Cell]) -> bool:
         """Whether the result of a query matches this answer; see `result_texts`."""
         items: dict[tuple, _Item] = {}

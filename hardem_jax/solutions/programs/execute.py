@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from hardem_jax.solutions.programs.parts import Key
-from hardem_jax.solutions.programs.table import FieldValues, ProgramTable, mask_rows, program_table
-from hardem_jax.solutions.programs.types import SHAPES, Field, Links, Shape
+from hardem_jax.solutions.programs.table import FieldValues, mask_rows, program_table
+from hardem_jax.solutions.programs.types import NUMBER_RESULTS, SHAPES, Links
 from hardem_jax.solutions.sql.types import Table
 
 Result = list[str | float]
@@ -29,6 +29,7 @@ def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Resu
     Example:
         >>> from hardem_jax.solutions.programs.links import find_links
         >>> from hardem_jax.solutions.programs.rules import ProgramRules
+        >>> from hardem_jax.solutions.programs.types import Field, Shape
         >>> from hardem_jax.solutions.sql.types import split_words
         >>> rows = (("Bergen", 3.0), ("Oslo", 7.0), ("Tromsø", 9.0))
         >>> table = Table("1", ("City", "Size"), ("text", "real"), rows)
@@ -46,6 +47,10 @@ def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Resu
     b = links.masks[second] if shape.num_links > 1 else indexed.every_row
     f, g = indexed.fields.get(select), indexed.fields.get(modify)
     if (shape.has_select and f is None) or (shape.has_modify and g is None):
+        return None
+    if (f and f.field.is_text and shape.result in NUMBER_RESULTS) or (
+        g and g.field.is_text and (shape.modifier != "same")
+    ):
         return None
     if shape.connective == "versus":
         return compare(shape.result, f, a, b)

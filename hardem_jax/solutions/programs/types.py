@@ -84,6 +84,9 @@ month is shown by its name, a date as "2010-07-06" with "xxxx" or "xx" for what 
 Sums are `math.fsum`; an average is that divided by the number of values. A sum, a difference or
 any other result that is not finite is None.
 
+If a field does not exist, or has texts as keys where numbers are needed (`NUMBER_RESULTS`, all
+modifiers but "same", the second operand of "gap" and "total"), the result is None.
+
 A maximum is the value of "highest" with the same field twice, so there is no result for it.
 """
 
@@ -150,6 +153,9 @@ RESULTS = (
     "is same",
     "is more",
 )
+
+NUMBER_RESULTS = ("sum", "average", "range", "gap", "total", "difference", "is higher")
+"""Results whose select field has numbers as keys."""
 
 _FIELDLESS_MODIFIERS = ("none", "first", "last", "previous", "next")
 _FIELDLESS_RESULTS = ("count", "count difference", "is more")
