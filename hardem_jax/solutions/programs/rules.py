@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
 
 from hardem_jax.errors import require
+from hardem_jax.solutions.programs.table import ProgramTable
 from hardem_jax.solutions.programs.types import (
     NUMBER_PARTS,
     OPERATORS,
@@ -126,30 +131,35 @@ class ProgramRules:
         return self.parts and (self.dates or part not in _DATE_PARTS)
 
     def allows_shape(self, shape: Shape) -> bool:
-        """Whether programs may have a shape.
+        """Whether programs may have a shape; that it is one of `SHAPES` is taken for granted.
 
         Example:
             >>> ProgramRules(max_links=1).allows_shape(Shape("count", "none", "and"))
             False
         """
-        optional = (
-            (self.superlatives, ("highest", "lowest", "first", "last")),
-            (self.neighbours, ("previous", "next")),
-            (self.nested, ("same", "higher", "lower", "next higher", "next lower")),
-            (self.groups, ("most common", "least common", "repeated")),
-            (self.distinct, ("count distinct",)),
-            (self.sums, ("sum", "average", "range", "total")),
-            (self.differences, ("difference", "count difference", "gap")),
-            (self.comparisons, ("is higher", "is same", "is more")),
-            (self.negation, ("and not",)),
-            (self.alternatives, ("or",)),
-        )
-        left_out = {name for allowed, names in optional if not allowed for name in names}
-        return shape.num_links <= self.max_links and left_out.isdisjoint(shape)
+        return shape.num_links <= self.max_links and _left_out(self).isdisjoint(shape)
 
     def shapes(self) -> list[int]:
         """Indices in `SHAPES` of those allowed."""
         return [index for index, shape in enumerate(SHAPES) if self.allows_shape(shape)]
+
+
+@functools.lru_cache(maxsize=64)
+def _left_out(rules: ProgramRules) -> frozenset[str]:
+    """Results, modifiers and connectives that the rules do not allow."""
+    optional = (
+        (rules.superlatives, ("highest", "lowest", "first", "last")),
+        (rules.neighbours, ("previous", "next")),
+        (rules.nested, ("same", "higher", "lower", "next higher", "next lower")),
+        (rules.groups, ("most common", "least common", "repeated")),
+        (rules.distinct, ("count distinct",)),
+        (rules.sums, ("sum", "average", "range", "total")),
+        (rules.differences, ("difference", "count difference", "gap")),
+        (rules.comparisons, ("is higher", "is same", "is more")),
+        (rules.negation, ("and not",)),
+        (rules.alternatives, ("or",)),
+    )
+    return frozenset(name for allowed, names in optional if not allowed for name in names)
 
 
 def may_select(shape: Shape, field: Field, num_columns: int) -> bool:
@@ -193,3 +203,71 @@ def may_pair(connective: str, links: Links, first: int, second: int) -> bool:
     if connective == "or":
         return (a_field, a_operator) == (b_field, b_operator) and a_operator in _HELD
     return connective != "and not" or b_operator in _HELD
+
+
+def table_fields(table: ProgramTable, rules: ProgramRules) -> np.ndarray:
+    """The fields of a table that programs may use.
+
+    Returns:
+        ``[F, 3]`` int32: code, number of rows that have the field, number of distinct keys.
+    """
+    width = len(table.header)
+    found = [
+        (code, values.valued.bit_count(), len(values.rows_with))
+        for code, values in table.fields.items()
+        if rules.allows_field(values.field, width)
+    ]
+    return np.array(found, np.int32).reshape(-1, 3)
+
+
+def is_allowed(
+    table: ProgramTable, row: Sequence[int] | np.ndarray, links: Links, rules: ProgramRules
+) -> bool:
+    """Whether Z_tot has a program, whatever it executes to and were it redundant.
+
+    Args:
+        table: the table of the question.
+        row: ``[ROW_WIDTH]`` integers, see `Program.from_row`.
+        links: the links of the question.
+        rules: Z_tot.
+
+    Example:
+        >>> from hardem_jax.solutions.programs.links import find_links
+        >>> from hardem_jax.solutions.sql.types import Table, split_words
+        >>> table = ProgramTable(Table("1", ("city",), ("text",), (("oslo",), ("bonn",))))
+        >>> links = find_links(table, "oslo?", split_words("oslo?"), ProgramRules())
+        >>> count = SHAPES.index(Shape("count", "none", "one"))
+        >>> [is_allowed(table, (count, -1, -1, n, -1), links, ProgramRules()) for n in (0, 9)]
+        [True, False]
+    """
+    number, select, modify, first, second = (int(entry) for entry in row)
+    if not 0 <= number < len(SHAPES):
+        return False
+    shape, width = SHAPES[number], len(table.header)
+    if not rules.allows_shape(shape):
+        return False
+    for code, has, may in (
+        (select, shape.has_select, may_select),
+        (modify, shape.has_modify, may_modify),
+    ):
+        if not has:
+            if code != -1:
+                return False
+        elif (
+            (values := table.fields.get(code)) is None
+            or not rules.allows_field(values.field, width)
+            or not may(shape, values.field, width)
+        ):
+            return False
+    if shape.result in ("gap", "total") and select >= modify:
+        return False
+    pair = (first, second)[: shape.num_links]
+    if any(not 0 <= link < len(links) for link in pair) or (first, second)[len(pair) :].count(
+        -1
+    ) != 2 - len(pair):
+        return False
+    if shape.num_links < 2:
+        return True
+    if shape.is_symmetric and first >= second:
+        return False
+    return may_pair(shape.connective, links, first, second)

@@ -1,0 +1,299 @@
+"""Z of programs: against brute force with the executor, its order, its limits and its sample."""
+
+import dataclasses
+import itertools
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hardem_jax.errors import InputError
+from hardem_jax.metrics.wikitablequestions import Denotation, result_texts
+from hardem_jax.solutions.programs.enumeration import ProgramRules, enumerate_programs
+from hardem_jax.solutions.programs.execute import execute
+from hardem_jax.solutions.programs.links import find_links
+from hardem_jax.solutions.programs.rules import may_modify, may_pair, may_select
+from hardem_jax.solutions.programs.table import program_table
+from hardem_jax.solutions.programs.types import ROW_WIDTH, SHAPES, Program, Shape
+from hardem_jax.solutions.sql.types import Table, split_words
+from tests.marks import slow
+
+TEXTS = ("ann", "bo, ann", "cy (ann)", "5", "w 5-3", "may 3, 1990", "2:05", "", "5 km", "bo", "b")
+NUMBERS = (5.0, 3.0, 2.0, 1990.0, 5.0, None, 0.1, 0.2)
+WORDS = ("ann", "bo", "5", "three", "1990", "second", "cy ann", "may", "?")
+ROW_NUMBERS = Shape("values", "none", "all")
+FLAGS = [field.name for field in dataclasses.fields(ProgramRules) if field.type == "bool"]
+
+CITIES = Table(
+    "1",
+    ("city", "country", "size"),
+    ("text", "text", "real"),
+    (
+        ("bergen", "norway", 3.0),
+        ("oslo", "norway", 7.0),
+        ("turku", "finland", 2.0),
+        ("espoo", "finland", 3.0),
+    ),
+)
+
+
+def random_table(rng):
+    types = tuple(rng.choice(("text", "text", "real")) for _ in range(rng.randrange(1, 4)))
+    cells = {"text": TEXTS, "real": NUMBERS}
+    rows = tuple(
+        tuple(rng.choice(cells[kind]) for kind in types) for _ in range(rng.randrange(0, 8))
+    )
+    return Table("1", tuple(map(str, types)), types, rows)
+
+
+def random_rules(rng):
+    flags = {name: rng.random() < 0.8 for name in FLAGS} | {"redundant": rng.random() < 0.4}
+    return ProgramRules(**flags, max_links=rng.choice((0, 1, 2, 2, 2)), cap=None)
+
+
+class Brute:
+    """Z_tot by nested loops, and what is idle in a program, from row numbers it selects."""
+
+    def __init__(self, table, question, rules):
+        self.table, self.rules = table, rules
+        self.indexed = program_table(table)
+        self.links = find_links(self.indexed, question, split_words(question), rules)
+        width = len(table.header)
+        self.codes = {
+            code: values.field
+            for code, values in self.indexed.fields.items()
+            if rules.allows_field(values.field, width)
+        }
+
+    def programs(self):
+        for index in self.rules.shapes():
+            shape = SHAPES[index]
+            for select, modify in itertools.product(*self._fields(shape)):
+                if shape.result in ("gap", "total") and select >= modify:
+                    continue
+                for first, second in self._pairs(shape):
+                    yield index, select, modify, first, second
+
+    def _fields(self, shape):
+        width = len(self.table.header)
+        selects = [
+            c for c, f in self.codes.items() if shape.has_select and may_select(shape, f, width)
+        ]
+        modifies = [
+            c for c, f in self.codes.items() if shape.has_modify and may_modify(shape, f, width)
+        ]
+        return (
+            selects if shape.has_select else [-1],
+            modifies if shape.has_modify else [-1],
+        )
+
+    def _pairs(self, shape):
+        count = len(self.links)
+        if shape.num_links < 2:
+            return [(i, -1) for i in range(count)] if shape.num_links else [(-1, -1)]
+        return [
+            (i, j)
+            for i, j in itertools.permutations(range(count), 2)
+            if (i < j or not shape.is_symmetric) and may_pair(shape.connective, self.links, i, j)
+        ]
+
+    def rows(self, modifier, connective, modify, first, second):
+        """The row numbers that a modifier ends with."""
+        index = SHAPES.index(Shape("values", modifier, connective))
+        row = index, self.indexed.row_number, modify, first, second
+        return execute(self.table, row, self.links) or []
+
+    def is_idle(self, row):
+        index, select, modify, first, second = row
+        result, modifier, connective = SHAPES[index]
+        if connective == "versus":
+            return self.rows("none", "one", -1, first, -1) == self.rows(
+                "none", "one", -1, second, -1
+            )
+        if connective == "to":
+            ends = self.rows(modifier, "to", modify, first, second)
+            return ends == self.rows(modifier, "one", modify, first, -1)
+        start = self.rows("none", connective, -1, first, second)
+        if connective in ("and", "or", "and not"):
+            singles = [self.rows("none", "one", -1, link, -1) for link in (first, second)]
+            if start in singles[: 1 if connective == "and not" else 2]:
+                return True
+        if modifier in ("first", "last", "highest", "lowest"):
+            return self.rows(modifier, connective, modify, first, second) == start
+        if result in ("sum", "average", "count distinct"):
+            rows = [int(row) - 1 for row in start]
+            keys = [v.key for r in rows for v in self.indexed.fields[select].rows[r]]
+            return len(set(keys)) == len(rows) if result == "count distinct" else len(keys) < 2
+        return False
+
+    def solutions(self, target):
+        for row in self.programs():
+            result = execute(self.table, row, self.links)
+            if result is not None and target.matches(result):
+                if self.rules.redundant or not self.is_idle(row):
+                    yield row
+
+
+def some_answer(rng, brute):
+    """A result of a shape drawn at random, so that Z is not empty."""
+    programs = list(brute.programs())
+    rng.shuffle(programs)
+    for index in rng.sample(brute.rules.shapes(), len(brute.rules.shapes())):
+        for row in programs:
+            if row[0] == index and (result := execute(brute.table, row, brute.links)) is not None:
+                return result_texts(result)
+    return ("ann",)
+
+
+@pytest.mark.parametrize("seed", [*range(5, 20), *slow(*range(5), *range(20, 200))])
+def test_equals_brute_force(seed):
+    rng = random.Random(seed)
+    rules = random_rules(rng)
+    while True:
+        table = random_table(rng)
+        question = " ".join(rng.choice(WORDS) for _ in range(rng.randrange(0, 7)))
+        brute = Brute(table, question, rules)
+        if len(brute.links) <= 20 and len(brute.codes) <= 16:
+            break
+    for _ in range(4):
+        target = Denotation(some_answer(rng, brute))
+        solutions = enumerate_programs(table, question, target, rules)
+        assert [tuple(row) for row in solutions.programs.tolist()] == sorted(
+            brute.solutions(target)
+        )
+        assert solutions.size == len(solutions.programs)
+
+
+def texts(solutions, header):
+    return [Program.from_row(row, solutions.links).text(header) for row in solutions.programs]
+
+
+MEANINGS = """
+which city is largest? | oslo | values(city) of highest(size.number) of all rows
+which city comes last? | espoo | values(city) of last of all rows
+how many in norway? | 2 | count of (country = 'norway')
+how many cities are at least 3? | 3 | count of (size.number >= 3)
+not in norway, not turku? | espoo | values(city) of (country != 'norway' and city != 'turku')
+which one comes after oslo? | turku | values(city) of next of (city = 'oslo')
+what is as large as bergen? | espoo | values(city) of same(size.number) of (city = 'bergen')
+just above turku? | bergen, espoo | values(city) of next higher(size.number) of (city = 'turku')
+norway, before espoo? | oslo | values(city) of previous of (city = 'espoo' to country = 'norway')
+bergen or oslo? | oslo | values(city) of highest(size.number) of (city = 'bergen' or city = 'oslo')
+from turku to oslo? | 5 | difference(size.number) of (city = 'turku' versus city = 'oslo')
+is oslo larger than turku? | yes | is higher(size.number) of (city = 'oslo' versus city = 'turku')
+how large are they together? | 15 | sum(size.number) of all rows
+how many countries? | 2 | count distinct(country) of all rows
+which size is most frequent? | 3 | most common(size.number) of all rows
+which city is listed third? | turku | values(city) of (row number = 3)
+"""
+
+
+@pytest.mark.parametrize("line", MEANINGS.strip().splitlines())
+def test_what_a_question_means_is_found(line):
+    question, answer, program = line.split(" | ")
+    solutions = enumerate_programs(CITIES, question, Denotation(answer.split(", ")))
+    assert program in texts(solutions, CITIES.header)
+
+
+def test_order():
+    solutions = enumerate_programs(CITIES, "in norway or finland, 3?", Denotation(("oslo",)))
+    rows = [tuple(row) for row in solutions.programs.tolist()]
+    assert solutions.programs.dtype == np.int16 and solutions.programs.shape[1] == ROW_WIDTH
+    assert rows == sorted(set(rows)) and len(rows) > 50
+
+
+def test_a_sample_is_uniform_and_seeded():
+    target, question = Denotation(("oslo",)), "in norway or finland, 3?"
+    whole = enumerate_programs(CITIES, question, target, ProgramRules(cap=None))
+    rules = ProgramRules(cap=20)
+    seen = Counter()
+    for seed in range(400):
+        part = enumerate_programs(CITIES, question, target, rules, seed=seed)
+        rows = [tuple(row) for row in part.programs.tolist()]
+        assert rows == sorted(set(rows)) and len(rows) == 20
+        assert part.size == whole.size == len(whole.programs)
+        seen.update(rows)
+    assert seen.keys() == {tuple(row) for row in whole.programs.tolist()}
+    expected = 400 * 20 / whole.size
+    assert max(abs(count - expected) for count in seen.values()) < 5 * expected**0.5
+    again = enumerate_programs(CITIES, question, target, rules, seed=399)
+    assert again.programs.tolist() == part.programs.tolist()
+
+
+def test_a_cap_that_is_not_reached_changes_nothing():
+    target, question = Denotation(("oslo",)), "in norway or finland, 3?"
+    whole = enumerate_programs(CITIES, question, target, ProgramRules(cap=None))
+    capped = enumerate_programs(CITIES, question, target, ProgramRules(cap=whole.size))
+    assert capped.programs.tolist() == whole.programs.tolist()
+
+
+def test_too_many_pairs_leave_programs_with_one_link():
+    target, question = Denotation(("oslo",)), "in norway or finland, 3?"
+    few = enumerate_programs(CITIES, question, target, ProgramRules(max_pairs=1))
+    one = enumerate_programs(CITIES, question, target, ProgramRules(max_links=1))
+    assert few.max_links == 1 and few.programs.tolist() == one.programs.tolist()
+    assert enumerate_programs(CITIES, question, target).max_links == 2
+
+
+MIXED = Table(
+    "1",
+    ("name", "when", "n"),
+    ("text", "text", "real"),
+    (
+        ("ann bo, cy", "may 3, 1990", 3.0),
+        ("bo, di", "july 7, 1991", 7.0),
+        ("bo", "", 2.0),
+        ("cy (di)", "may 9, 1995", 3.0),
+    ),
+)
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_each_rule_only_leaves_out(name):
+    question = "is it 3 or not 7, bo or cy, in may?"
+    left_out = 0
+    for answer in ("3", "7", "bo", "yes", "2", "8", "15", "1990"):
+        programs = []
+        for flag in (True, False):
+            rules = ProgramRules(**{"redundant": True} | {name: flag}, cap=None)
+            solutions = enumerate_programs(MIXED, question, Denotation((answer,)), rules)
+            links = solutions.links
+            programs.append({Program.from_row(row, links) for row in solutions.programs})
+        assert programs[1] <= programs[0]
+        left_out += len(programs[0] - programs[1])
+    assert left_out
+
+
+@pytest.mark.parametrize(
+    "options", [{"max_links": 3}, {"max_links": -1}, {"cap": 0}, {"max_pairs": 0}, {"cap": 1.5}]
+)
+def test_rules_out_of_range(options):
+    with pytest.raises(InputError, match=next(iter(options))):
+        ProgramRules(**options)
+
+
+@pytest.mark.parametrize(
+    ("header", "rows"), [((), ()), (("a",), ()), (("a",), (("",), (None,))), ((), ((), ()))]
+)
+def test_tables_without_values(header, rows):
+    table = Table("1", header, ("text",) * len(header), rows)
+    solutions = enumerate_programs(table, "how many are 3?", Denotation(("ann",)))
+    assert solutions.size == 0 and solutions.programs.shape == (0, ROW_WIDTH)
+
+
+def test_an_empty_question_has_programs_without_links():
+    solutions = enumerate_programs(CITIES, "", Denotation(("oslo",)))
+    assert "values(city) of highest(size.number) of all rows" in texts(solutions, CITIES.header)
+
+
+def test_too_many_words():
+    with pytest.raises(InputError, match="words"):
+        enumerate_programs(CITIES, "a " * 40_000, Denotation(("oslo",)))
+
+
+def test_long_tables():
+    rows = tuple((f"p{number}", float(number)) for number in range(300))
+    table = Table("1", ("player", "no."), ("text", "real"), rows)
+    solutions = enumerate_programs(table, "who is after p255?", Denotation(("p256",)))
+    assert "values(player) of next of (player = 'p 255')" in texts(solutions, table.header)
