@@ -12,8 +12,8 @@ A span of words is understood as a text and, if it is one, as a number or date:
   "2:35.4", "5 min 3 s", with "time".
 
 A link holds for at least one row and not for all. Of operators that hold for the same rows with the
-same field and span, the first in the order of `OPERATORS` stands for all. Spans start and end at
-words, not at punctuation or within a number.
+same field and span, the first of =, >, >=, <, <=, != stands for all. Spans start and end at words,
+not at punctuation or within a number.
 """
 
 from __future__ import annotations
@@ -166,14 +166,14 @@ def _compared(
         equal = values.rows_with.get(number, 0)
         above, below = values.above(number), values.below(number)
         yield code, _EQUAL, number, equal
-        if rules.negation and equal:
-            yield code, _UNEQUAL, number, above | below
         yield code, _ABOVE, number, above
         if rules.inclusive:
             yield code, _AT_LEAST, number, above | equal
         yield code, _BELOW, number, below
         if rules.inclusive:
             yield code, _AT_MOST, number, below | equal
+        if rules.negation and equal:
+            yield code, _UNEQUAL, number, above | below
 
 
 def _without(values: FieldValues, key: str) -> int:

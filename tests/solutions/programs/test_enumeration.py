@@ -251,9 +251,9 @@ MIXED = Table(
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_each_rule_only_leaves_out(name):
-    question = "is it 3 or not 7, bo or cy, in may?"
+    question = "3 or 7, not bo, in may?"
     left_out = 0
-    for answer in ("3", "7", "bo", "yes", "2", "8", "15", "1990"):
+    for answer in ("3", "bo", "yes", "5", "15", "1990", "1"):
         programs = []
         for flag in (True, False):
             rules = ProgramRules(**{"redundant": True} | {name: flag}, cap=None)
