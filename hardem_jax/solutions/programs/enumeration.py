@@ -136,14 +136,14 @@ class _Search:
         self, table: ProgramTable, links: Links, target: Target, rules: ProgramRules, pairs: Pairs
     ):
         self._links, self._rules, self._pairs = links, rules, pairs
-        self._columns, self._every_row = len(table.header), table.every_row
+        self._columns, self._ordinary = len(table.header), table.ordinary
         self._fields = {
             code: values
             for code, values in table.fields.items()
             if rules.allows_field(values.field, self._columns)
         }
         self._shapes = {SHAPES[index]: index for index in rules.shapes()}
-        self._judge = Judge(table, self._fields, target, rules)
+        self._judge = Judge(table, self._fields, target, rules, links.truths)
 
     def _group(self, shape: Shape, select: int, modify: int, pairs: Pairs) -> Iterator[_Group]:
         if (index := self._shapes.get(shape)) is not None:
@@ -166,7 +166,7 @@ class _Search:
 
     def local(self) -> Iterator[_Group]:
         """Programs whose final rows are among those they start from."""
-        sets = joined(self._links, self._every_row, self._pairs, self._rules)
+        sets = joined(self._links, self._ordinary, self._pairs, self._rules)
         distinct = list(dict.fromkeys(rows for found in sets.values() for rows in found))
         sums = self._judge.sums(distinct)
         modifiers = self._modifiers(LOCAL)
@@ -208,7 +208,7 @@ class _Search:
         for name, code, values in self._modifiers(MOVES):
             counts = ("values", "count") if name in ("same", "higher", "lower") else ("values",)
             for origin, pairs in origins.items():
-                reached = modify_rows(name, values, origin, self._every_row)
+                reached = modify_rows(name, values, origin, self._ordinary)
                 yield from self._arrived(name, "one", code, reached, counts, pairs)
                 for target, ordered in targets[origin].items():
                     final = modify_rows(name, values, origin, target)

@@ -43,8 +43,8 @@ def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Resu
     indexed = program_table(table)
     number, select, modify, first, second = (int(entry) for entry in row)
     shape = SHAPES[number]
-    a = links.masks[first] if shape.num_links > 0 else indexed.every_row
-    b = links.masks[second] if shape.num_links > 1 else indexed.every_row
+    a = links.masks[first] if shape.num_links > 0 else indexed.ordinary
+    b = links.masks[second] if shape.num_links > 1 else 0
     f, g = indexed.fields.get(select), indexed.fields.get(modify)
     if (shape.has_select and f is None) or (shape.has_modify and g is None):
         return None
@@ -53,9 +53,9 @@ def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Resu
     ):
         return None
     if shape.connective == "versus":
-        return compare(shape.result, f, a, b)
+        return compare(shape.result, f, a, b, links.truths)
     start = connect(shape.connective, a, b)
-    targets = b if shape.connective == "to" else indexed.every_row
+    targets = b if shape.connective == "to" else indexed.ordinary
     if shape.result in ("gap", "total"):
         assert f is not None and g is not None
         return two_fields(shape.result, f, g, start)
@@ -213,21 +213,25 @@ def two_fields(result: str, f: FieldValues, g: FieldValues, rows: int) -> Result
     return _finite(abs(a - b) if result == "gap" else a + b)
 
 
-def compare(result: str, f: FieldValues | None, a: int, b: int) -> Result | None:
-    """A result of "versus" over two sets of rows."""
-    if f is None:
-        sizes = a.bit_count(), b.bit_count()
-        if result == "is more":
-            return ["yes" if sizes[0] > sizes[1] else "no"]
-        return [float(abs(sizes[0] - sizes[1]))]
+def compare(
+    result: str, f: FieldValues | None, a: int, b: int, truths: tuple[str, str]
+) -> Result | None:
+    """A result of "versus" over two sets of rows; ``truths`` are the words for true and false."""
+    if result == "count difference":
+        return [float(abs(a.bit_count() - b.bit_count()))]
+    if result == "is more":
+        return [truths[a.bit_count() <= b.bit_count()]]
+    if result == "is within":
+        return [truths[a & ~b != 0]]
+    assert f is not None
     left, right = f.only_key(a), f.only_key(b)
     if left is None or right is None:
         return None
     if result == "is same":
-        return ["yes" if left == right else "no"]
+        return [truths[left != right]]
     assert not isinstance(left, str) and not isinstance(right, str)
     if result == "is higher":
-        return ["yes" if left > right else "no"]
+        return [truths[left <= right]]
     return _finite(abs(left - right))
 
 

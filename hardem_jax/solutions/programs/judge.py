@@ -59,6 +59,7 @@ class Judge:
         fields: the fields that programs may use, by code.
         target: the answer.
         rules: which results there are.
+        truths: see `Links`.
     """
 
     def __init__(
@@ -67,8 +68,10 @@ class Judge:
         fields: dict[int, FieldValues],
         target: Target,
         rules: ProgramRules,
+        truths: tuple[str, str],
     ):
         self._table, self._fields, self._target, self._rules = table, fields, target, rules
+        self._truths = truths
         self._numbers = tuple(target.numbers) if len(target.items) == 1 else ()
         self._by_number: dict[float, bool] = {}
         self._by_rows: dict[int, tuple[int, ...]] = {}
@@ -224,17 +227,17 @@ class Judge:
 
     def compared(self, sets: Sequence[int]) -> Iterator[tuple[Found, int, int]]:
         """The correct results of "versus" and the two sets of rows; all ordered pairs are tried."""
-        truths = self._match("yes") or self._match("no")
+        truths = any(map(self._match, self._truths))
         for result in ("difference", "is higher", "is same"):
             if truths if result.startswith("is") else self._numbers:
                 for code in self.fields_of(result):
                     for a, b in self._pairs_compared(result, self._fields[code], sets):
                         yield (result, code, -1), a, b
-        for result in ("count difference", "is more"):
+        for result in ("count difference", "is more", "is within"):
             allowed = self._rules.allows_shape(Shape(result, "none", "all"))
-            if allowed and (truths if result == "is more" else self._numbers):
+            if allowed and (truths if result.startswith("is") else self._numbers):
                 for a, b in itertools.product(sets, sets):
-                    if self._may_compare(a, b) and self.is_correct(compare(result, None, a, b)):
+                    if self._may_compare(a, b) and self._compares(result, None, a, b):
                         yield (result, -1, -1), a, b
 
     def _pairs_compared(
@@ -251,8 +254,11 @@ class Judge:
             pairs = itertools.product(range(len(keys)), repeat=2)
         for i, j in pairs:
             a, b = keys[i][0], keys[j][0]
-            if self._may_compare(a, b) and self.is_correct(compare(result, values, a, b)):
+            if self._may_compare(a, b) and self._compares(result, values, a, b):
                 yield a, b
+
+    def _compares(self, result: str, values: FieldValues | None, a: int, b: int) -> bool:
+        return self.is_correct(compare(result, values, a, b, self._truths))
 
     def _may_compare(self, a: int, b: int) -> bool:
         return a != b or self._rules.redundant

@@ -4,16 +4,17 @@ A span of words is understood as a text and, if it is one, as a number or date:
 
 - text: its `text_key`. So accents, case, plurals, number words and punctuation do not matter. It is
   the value of "=" and "!=" where a cell's part has this key, and of "contains" where a longer cell
-  has its words; spans of function words only are no values.
-- number: "1,200", "-3", "2.5 million", "five", "third", "42nd". It is compared with "number",
-  "second number", "year", "last year", "day", "count" and the row number; a year, only with numbers
-  from 1000 to 2100; a day, only with numbers up to 31.
+  has its words; spans of function words only are no values. A word that no cell has stands for
+  similar ones of the cells: "russian" for "russia" (`ProgramTable.similar`).
+- number: "1,200", "-3", ".5", "2.5 million", "five", "third", "42nd", "15km". It is compared with
+  "number", "second number", "year", "last year", "day", "count" and the row number; a year, only
+  with numbers from 1000 to 2100; a day, only with numbers up to 31.
 - month: "may", "sept", compared with "month"; date: "may 3, 1990", "1990-05-03", with "date"; time:
   "2:35.4", "5 min 3 s", with "time".
 
-A link holds for at least one row and not for all. Of operators that hold for the same rows with the
-same field and span, the first of =, >, >=, <, <=, != stands for all. Spans start and end at words,
-not at punctuation or within a number.
+A link holds for at least one row, and not for all but the total rows. Of operators that hold for
+the same rows with the same field and span, the first of =, >, >=, <, <=, != stands for all. Spans
+start and end at words, not at punctuation or within a number.
 """
 
 from __future__ import annotations
@@ -38,9 +39,19 @@ _FUNCTION_WORDS = frozenset(
     "does did it its he she his her they their them this that these those there what which who "
     "whom whose when where why how many much more most than as if any all each other s t".split()
 )
+# Words for "a is higher than b" and "it is not".
+_TRUTHS = tuple(
+    pair.split()
+    for pair in (
+        "more less,more fewer,higher lower,greater less,greater fewer,larger smaller,"
+        "bigger smaller,longer shorter,taller shorter,after before,later earlier,above below,"
+        "over under,older younger,better worse,faster slower,same different"
+    ).split(",")
+)
 _INT16 = np.iinfo(np.int16).max
 _DIGITS = re.compile(r"\d[\d,]*(?:\.\d+)?")
-_NUMBER_KEY = re.compile(r"[+-]?\d+(?:\.\d+)?")
+_NUMBER_KEY = re.compile(r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)")
+_STUCK_KEY = re.compile(r"(\d+(?:\.\d+)?) [a-z]{1,3}")
 _SCALED_KEY = re.compile(r"[+-]?\d+(?:\.\d+)? (?:thousand|million|billion)")
 _WORD = re.compile(r"[^\W\d_]+")
 _DATE_WORDS = {
@@ -110,7 +121,22 @@ def find_links(table: ProgramTable, question: str, words: np.ndarray, rules: Pro
         np.array(array, np.int16).reshape(-1, 4),
         tuple(link.value for link in found),
         tuple(link.mask for link in found),
+        _truths(question),
     )
+
+
+def _truths(question: str) -> tuple[str, str]:
+    """The words for true and false: two that the question offers, or "yes" and "no".
+
+    Example:
+        >>> _truths("Was it before or after 1990?"), _truths("Was it more than 5?")
+        (('after', 'before'), ('yes', 'no'))
+    """
+    words = set(_WORD.findall(question.lower()))
+    for true, false in _TRUTHS:
+        if {true, false} <= words:
+            return true, false
+    return "yes", "no"
 
 
 def _empty(
@@ -120,9 +146,10 @@ def _empty(
     columns = set()
     for code, values in fields.items():
         column = values.field.column
-        if rules.empty and column not in columns and values.valued != table.every_row:
-            yield _Found(-1, -1, code, _EMPTY, None, table.every_row & ~values.valued)
-            yield _Found(-1, -1, code, _NOT_EMPTY, None, values.valued)
+        valued = values.valued & table.ordinary
+        if rules.empty and column not in columns and valued not in (0, table.ordinary):
+            yield _Found(-1, -1, code, _EMPTY, None, table.ordinary & ~valued)
+            yield _Found(-1, -1, code, _NOT_EMPTY, None, valued)
         columns.add(column)
 
 
@@ -136,35 +163,49 @@ def _conditions(
     for first, last, text in spans(question, words):
         key = text_key(text)
         distinct: dict[tuple[int, int], _Found] = {}
-        for field, operator, value, mask in _compared(table, fields, text, key, rules):
-            if mask and mask != table.every_row:
+        for field, operator, value, mask in (
+            *_texts_compared(table, fields, key, rules),
+            *_numbers_compared(table, fields, span_numbers(text, key), rules),
+        ):
+            if mask and mask != table.ordinary:
                 link = _Found(first, last, field, operator, value, mask)
                 distinct.setdefault((field, mask), link)
         yield from distinct.values()
 
 
-def _compared(
-    table: ProgramTable, fields: dict[int, FieldValues], text: str, key: str, rules: ProgramRules
-) -> Iterator[tuple[int, int, str | float, int]]:
-    """Field, operator, value and rows of the conditions of a span."""
-    if not _FUNCTION_WORDS.issuperset(key.split(" ")):
-        for code, mask in table.holders.get(key, ()):
+def _texts_compared(
+    table: ProgramTable, fields: dict[int, FieldValues], key: str, rules: ProgramRules
+) -> Iterator[tuple[int, int, str, int]]:
+    """Field, operator, value and rows of the conditions of a text."""
+    if _FUNCTION_WORDS.issuperset(key.split(" ")):
+        return
+    for word in table.similar(key) if rules.similar else (key,):
+        for code, mask in table.holders.get(word, ()):
             if code in fields:
-                yield code, _EQUAL, key, mask
+                yield code, _EQUAL, word, mask
                 if rules.negation:
-                    yield code, _UNEQUAL, key, _without(fields[code], key)
-        if rules.contains and (len(key) > 2 or key.isdigit()):
-            for code, mask in table.containers.get(key, ()):
-                yield code, _CONTAINS, key, mask
-    numbers = span_numbers(text, key)
+                    yield code, _UNEQUAL, word, fields[code].valued & table.ordinary & ~mask
+        if rules.contains and (len(word) > 2 or word.isdigit()):
+            for code, mask in table.containers.get(word, ()):
+                yield code, _CONTAINS, word, mask
+
+
+def _numbers_compared(
+    table: ProgramTable,
+    fields: dict[int, FieldValues],
+    numbers: dict[str, float],
+    rules: ProgramRules,
+) -> Iterator[tuple[int, int, float, int]]:
+    """Field, operator, value and rows of the conditions of numbers, see `span_numbers`."""
     if not numbers:
         return
     for code, values in fields.items():
         number = numbers.get(PARTS[values.field.part])
         if number is None:
             continue
-        equal = values.rows_with.get(number, 0)
-        above, below = values.above(number), values.below(number)
+        equal = values.rows_with.get(number, 0) & table.ordinary
+        above = values.above(number) & table.ordinary
+        below = values.below(number) & table.ordinary
         yield code, _EQUAL, number, equal
         yield code, _ABOVE, number, above
         if rules.inclusive:
@@ -174,11 +215,6 @@ def _compared(
             yield code, _AT_MOST, number, below | equal
         if rules.negation and equal:
             yield code, _UNEQUAL, number, above | below
-
-
-def _without(values: FieldValues, key: str) -> int:
-    """Rows with values, none of which is the key."""
-    return values.valued & ~values.rows_with.get(key, 0)
 
 
 def spans(question: str, words: np.ndarray) -> Iterator[tuple[int, int, str]]:
@@ -205,9 +241,9 @@ def spans(question: str, words: np.ndarray) -> Iterator[tuple[int, int, str]]:
 
 
 def _is_sign(question: str, start: int) -> bool:
-    """Whether a number begins here with its sign."""
+    """Whether a number begins here with its sign or decimal point."""
     before, after = question[start - 1 : start], question[start + 1 : start + 2]
-    return question[start] in "+-−" and after.isdigit() and not before.strip()
+    return question[start] in "+-−." and after.isdigit() and not before.strip()
 
 
 def span_numbers(text: str, key: str) -> dict[str, float]:
@@ -223,8 +259,9 @@ def span_numbers(text: str, key: str) -> dict[str, float]:
         >>> span_numbers("May", "may"), span_numbers("about 5", "about 5")
         ({'month': 5.0}, {})
     """
-    if _NUMBER_KEY.fullmatch(key):
-        number = float(key)
+    stuck = None if " " in text else _STUCK_KEY.fullmatch(key)
+    if stuck or _NUMBER_KEY.fullmatch(key):
+        number = float(stuck[1] if stuck else key)
         allowed = {part: number for part in _LIKE_NUMBERS}
         if not (1000 <= number <= 2100 and number.is_integer()):
             del allowed["year"], allowed["last year"]

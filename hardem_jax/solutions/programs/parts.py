@@ -53,7 +53,7 @@ _ASCII = str.maketrans(
 # Letters that Unicode does not decompose.
 _LETTERS = str.maketrans(dict(zip("øłđðı", "olddi", strict=True)) | {"æ": "ae", "ß": "ss"})
 _MARKS = re.compile(r"\[[^\[\]]{1,20}\](?=\s|\[|$|[,;)])|[*†‡♦•#^§]+$|(?<=\w)[*†‡§^]+")
-_TOKEN = re.compile(r"(?:(?<![^\s(])[+-])?\d+(?:\.\d+)?|[^\W\d_]+")
+_TOKEN = re.compile(r"(?:(?<![^\s(])[+-])?(?:\d+(?:\.\d+)?|(?<![^\s(])\.\d+)|[^\W\d_]+")
 _INSIDE = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d)(?:st|nd|rd|th)\b")  # "1,234th"
 
 _UNITS_IN_WORDS = "zero one two three four five six seven eight nine ten eleven twelve thirteen"
@@ -61,11 +61,13 @@ _UNITS_IN_WORDS += " fourteen fifteen sixteen seventeen eighteen nineteen"
 _TENS_IN_WORDS = "twenty thirty forty fifty sixty seventy eighty ninety hundred"
 _ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh"
 _ORDINALS += " twelfth thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"
-_NUMBER_WORDS = (
-    {word: n for n, word in enumerate(_UNITS_IN_WORDS.split())}
-    | {word: n for n, word in enumerate(_ORDINALS.split())}
-    | {word: 10 * n for n, word in enumerate(_TENS_IN_WORDS.split(), 2)}
-    | {"twentieth": 20, "thirtieth": 30, "twice": 2}
+_OTHER_WORDS = (
+    {word: str(n) for n, word in enumerate(_UNITS_IN_WORDS.split())}
+    | {word: str(n) for n, word in enumerate(_ORDINALS.split())}
+    | {word: str(10 * n) for n, word in enumerate(_TENS_IN_WORDS.split(), 2)}
+    | {"twentieth": "20", "thirtieth": "30", "twice": "2"}
+    | dict.fromkeys("w win wins won winner winners winning victory victories".split(), "win")
+    | dict.fromkeys("l lose loses lost loser losers losing loss losses defeat".split(), "lose")
 )
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august")
 _MONTHS += ("september", "october", "november", "december")
@@ -122,7 +124,8 @@ def text_key(text: str) -> str:
     """The words of a text as they are compared, joined by blanks.
 
     Letters lose case and accents, words their plural -s; punctuation, footnote marks and the commas
-    in numbers go; number words and ordinals become digits. A sign stays before a
+    in numbers go; number words and ordinals become digits, and words for winning and losing "win"
+    and "lose". A sign stays before a
     number that follows a blank. A text of punctuation only is its own key.
 
     Example:
@@ -300,8 +303,8 @@ def _marks_removed(text: str) -> str:
 
 
 def _normal_word(word: str) -> str:
-    if (number := _NUMBER_WORDS.get(word)) is not None:
-        return str(number)
+    if (other := _OTHER_WORDS.get(word)) is not None:
+        return other
     if len(word) <= 3 or not word.endswith("s") or word.endswith("ss"):
         return word
     return word[:-3] + "y" if word.endswith("ies") and len(word) > 4 else word[:-1]

@@ -77,11 +77,12 @@ class ProgramRules:
         distinct: allow "count distinct".
         sums: allow "sum", "average", "range" and "total".
         differences: allow "difference", "count difference" and "gap".
-        comparisons: allow "is higher", "is same" and "is more".
+        comparisons: allow "is higher", "is same", "is more" and "is within".
         negation: allow "!=" and "and not".
         alternatives: allow "or".
         inclusive: allow ">=" and "<=".
         contains: allow "contains".
+        similar: allow words of the question to stand for similar ones of cells.
         empty: allow "empty" and "not empty".
         row_numbers: allow the row number as a field.
         redundant: allow links and modifiers that change nothing, see above.
@@ -105,6 +106,7 @@ class ProgramRules:
     alternatives: bool = True
     inclusive: bool = True
     contains: bool = True
+    similar: bool = True
     empty: bool = True
     row_numbers: bool = True
     redundant: bool = False
@@ -155,7 +157,7 @@ def _left_out(rules: ProgramRules) -> frozenset[str]:
         (rules.distinct, ("count distinct",)),
         (rules.sums, ("sum", "average", "range", "total")),
         (rules.differences, ("difference", "count difference", "gap")),
-        (rules.comparisons, ("is higher", "is same", "is more")),
+        (rules.comparisons, ("is higher", "is same", "is more", "is within")),
         (rules.negation, ("and not",)),
         (rules.alternatives, ("or",)),
     )

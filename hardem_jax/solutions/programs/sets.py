@@ -13,20 +13,18 @@ SetsOfRows = dict[int, Pairs]
 """For each set of rows, the pairs of links that select it; -1 where there is no link."""
 
 
-def joined(
-    links: Links, every_row: int, pairs: Pairs, rules: ProgramRules
-) -> dict[str, SetsOfRows]:
+def joined(links: Links, ordinary: int, pairs: Pairs, rules: ProgramRules) -> dict[str, SetsOfRows]:
     """The sets of rows of each connective that joins links into one set.
 
     Args:
         links: the links of the question.
-        every_row: the set of all rows.
+        ordinary: the set of all rows but totals.
         pairs: see `separate_pairs`.
         rules: what is allowed; unless they allow redundancy, both links of a pair count.
     """
     sets: dict[str, SetsOfRows] = {name: {} for name in ("all", "one", "and", "or", "and not")}
-    if every_row:
-        sets["all"][every_row] = [(-1, -1)]
+    if ordinary:
+        sets["all"][ordinary] = [(-1, -1)]
     if rules.max_links:
         for index, mask in enumerate(links.masks):
             sets["one"].setdefault(mask, []).append((index, -1))

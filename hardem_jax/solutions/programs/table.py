@@ -8,6 +8,7 @@ searches over such sets.
 from __future__ import annotations
 
 import functools
+import os
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
@@ -20,6 +21,9 @@ NUMBER = PARTS.index("number")
 TEXT = PARTS.index("text")
 # The longest run of words that "contains" looks up.
 MAX_GRAM = 8
+# Similar words share so many letters at their start, and differ by so many at their end.
+MIN_STEM, MAX_ENDING = 4, 3
+_TOTALS = {"total", "subtotal", "overall", "average", "sum", "combined", "all", "grand total"}
 
 
 class FieldValues:
@@ -106,11 +110,16 @@ class ProgramTable:
     has two items, "first" where none has a "second", and parts with the same values in all rows as
     an earlier part.
 
+    A total row is one whose first text is "total", "average", "overall" or the like, or begins or
+    ends with "total" and has three words at most. If most rows were totals, none is.
+
     Attributes:
         header: names of the columns.
         fields: the values of each field by its code, in ascending order.
         num_rows: R.
         every_row: the set of all rows.
+        ordinary: the set of all rows but totals.
+        row_number: code of the field of row numbers.
     """
 
     def __init__(self, table: Table):
@@ -126,6 +135,18 @@ class ProgramTable:
         self.row_number = number.code
         if rows:
             self.fields[number.code] = FieldValues(number, rows)
+
+        self.ordinary = self.every_row & ~self._totals()
+
+    def _totals(self) -> int:
+        firsts: dict[int, Key] = {}
+        for values in self.fields.values():
+            if values.field.part == TEXT:
+                for row, found in enumerate(values.rows):
+                    if found:
+                        firsts.setdefault(row, found[0].key)
+        totals = sum(1 << row for row, key in firsts.items() if _is_total(str(key)))
+        return totals if 2 * totals.bit_count() <= self.num_rows else 0
 
     def _add_column(self, column: int, cells: Sequence[Cell]) -> None:
         read = [read_cell(cell) for cell in cells]
@@ -162,6 +183,46 @@ class ProgramTable:
                         rows = found.setdefault(gram, {})
                         rows[code] = rows.get(code, 0) | mask
         return {gram: list(rows.items()) for gram, rows in found.items()}
+
+    @functools.cached_property
+    def _vocabulary(self) -> dict[str, list[str]]:
+        """The words of all texts by their first letters."""
+        words = {word for key in (*self.holders, *self.containers) for word in str(key).split(" ")}
+        found: dict[str, list[str]] = {}
+        for word in sorted(words):
+            if len(word) >= MIN_STEM and word.isalpha():
+                found.setdefault(word[:MIN_STEM], []).append(word)
+        return found
+
+    def similar(self, key: str) -> Sequence[str]:
+        """What a text stands for: itself if some cell has it or it is not one word of letters.
+
+        Other words stand for those of the cells that differ from them by at most 3 letters at the
+        end, after at least 4 that are the same.
+
+        Example:
+            >>> table = ProgramTable(Table("1", ("a",), ("text",), (("Russia",), ("Rust belt",))))
+            >>> table.similar("russian"), table.similar("rust"), table.similar("rusty")
+            (['russia'], ('rust',), ['rust'])
+        """
+        known = key in self.holders or key in self.containers
+        if known or len(key) <= MIN_STEM or not key.isalpha():
+            return (key,)
+        return [
+            word
+            for word in self._vocabulary.get(key[:MIN_STEM], ())
+            if _stem(word, key) >= max(len(word), len(key)) - MAX_ENDING
+        ]
+
+
+def _stem(first: str, second: str) -> int:
+    """How many letters two words share at their start."""
+    return len(os.path.commonprefix((first, second)))
+
+
+def _is_total(key: str) -> bool:
+    words = key.split(" ")
+    return key in _TOTALS or (len(words) <= 3 and "total" in (words[0], words[-1]))
 
 
 def _grams(words: Sequence[str]) -> set[str]:

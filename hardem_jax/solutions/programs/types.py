@@ -19,6 +19,9 @@ the cell that is *shown*. Keys are texts for the parts in `TEXT_PARTS`, finite f
 others. Only the part "item" has more than one value in a row. A row *lacks* a field if the list is
 empty. A field in no row of the table does not exist.
 
+**Total rows** add up others, see `table`. They are left out wherever "every row" is meant: by
+"all", by the targets of modifiers, and by all links but "=" and "contains" of text parts.
+
 **Links.** Row r satisfies ``field operator value`` if
 
     =            one of its keys is the value
@@ -31,13 +34,13 @@ empty. A field in no row of the table does not exist.
 
 **Connectives** say which rows to start from, given the sets of rows A of link 1 and B of link 2:
 
-    all      every row                    and not  A without B
+    all      every row but totals         and not  A without B
     one      A                            to       A, and B for the modifier, see below
     and      A and B                      versus   A, and B for the result, see below
     or       A or B
 
 **Modifiers** go from these rows to the final ones. With "to" they start from A and end among the
-*targets* B; with any other connective the targets are all rows of the table. Below, g is the
+*targets* B; with any other connective the targets are all rows but totals. Below, g is the
 modifier field, whose keys are numbers but for "same"; rows that lack it are never chosen.
 
     none                 the rows themselves
@@ -75,9 +78,13 @@ and in B, and the result is None if one of them has none or several:
 
     difference           abs(a - b)
     count difference     abs(|A| - |B|); has no field
-    is higher            "yes" if a > b, otherwise "no"
-    is same              "yes" if a = b, otherwise "no"; all parts
-    is more              "yes" if |A| > |B|, otherwise "no"; has no field
+    is higher            whether a > b
+    is same              whether a = b; all parts
+    is more              whether |A| > |B|; has no field
+    is within            whether B holds all of A; has no field
+
+"Whether" is the first of `Links.truths` if it is so, otherwise the second: "yes" and "no" unless
+the question offers two other words.
 
 Results are lists of cells. All numbers in them are floats, except where a cell shown is a text: a
 month is shown by its name, a date as "2010-07-06" with "xxxx" or "xx" for what is unknown.
@@ -152,13 +159,14 @@ RESULTS = (
     "is higher",
     "is same",
     "is more",
+    "is within",
 )
 
 NUMBER_RESULTS = ("sum", "average", "range", "gap", "total", "difference", "is higher")
 """Results whose select field has numbers as keys."""
 
 _FIELDLESS_MODIFIERS = ("none", "first", "last", "previous", "next")
-_FIELDLESS_RESULTS = ("count", "count difference", "is more")
+_FIELDLESS_RESULTS = ("count", "count difference", "is more", "is within")
 _NUM_LINKS = {"all": 0, "one": 1}
 _PAIRS = ("gap", "total")
 
@@ -243,7 +251,7 @@ def _shapes() -> tuple[Shape, ...]:
         shapes += [Shape(result, "none", connective) for connective in sets]
     shapes += [Shape(r, "none", c) for r in ("range", "repeated") for c in ("all", "one", "or")]
     shapes += [Shape(result, "none", c) for result in _PAIRS for c in ("one", "and")]
-    versus = ("difference", "count difference", "is higher", "is same", "is more")
+    versus = ("difference", "count difference", "is higher", "is same", "is more", "is within")
     shapes += [Shape(result, "none", "versus") for result in versus]
     return tuple(
         sorted(
@@ -300,11 +308,13 @@ class Links(NamedTuple):
         array: ``[M, 4]`` int16: field code, operator, first word, last word.
         values: M values, see `Link.value`.
         masks: M sets of rows that satisfy the link, none empty; bit r of an integer is row r.
+        truths: the words for true and false.
     """
 
     array: np.ndarray
     values: tuple[str | float | None, ...]
     masks: tuple[int, ...]
+    truths: tuple[str, str] = ("yes", "no")
 
     def __len__(self) -> int:
         """M, not the number of attributes."""
