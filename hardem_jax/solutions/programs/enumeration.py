@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hardem_jax.solutions.arguments import check_text
-from hardem_jax.solutions.programs.execute import modify_rows
+from hardem_jax.solutions.programs.execute import arrive, modify_rows, reach
 from hardem_jax.solutions.programs.judge import Judge, Target
 from hardem_jax.solutions.programs.links import find_links
 from hardem_jax.solutions.programs.rules import ProgramRules, may_modify
@@ -208,12 +208,16 @@ class _Search:
         for name, code, values in self._modifiers(MOVES):
             counts = ("values", "count") if name in ("same", "higher", "lower") else ("values",)
             for origin, pairs in origins.items():
-                reached = modify_rows(name, values, origin, self._ordinary)
-                yield from self._arrived(name, "one", code, reached, counts, pairs)
+                reached = reach(name, values, origin)
+                final = arrive(name, values, reached & self._ordinary)
+                yield from self._arrived(name, "one", code, final, counts, pairs)
+                if not reached:
+                    continue
                 for target, ordered in targets[origin].items():
-                    final = modify_rows(name, values, origin, target)
-                    if final != reached or self._rules.redundant:
-                        yield from self._arrived(name, "to", code, final, counts, ordered)
+                    if filtered := reached & target:
+                        chosen = arrive(name, values, filtered)
+                        if chosen != final or self._rules.redundant:
+                            yield from self._arrived(name, "to", code, chosen, counts, ordered)
 
     def _arrived(
         self,

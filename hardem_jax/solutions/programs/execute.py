@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from hardem_jax.solutions.programs.parts import Key
 from hardem_jax.solutions.programs.table import FieldValues, mask_rows, program_table
-from hardem_jax.solutions.programs.types import NUMBER_RESULTS, SHAPES, Links
+from hardem_jax.solutions.programs.types import MOVES, NUMBER_RESULTS, SHAPES, Links
 from hardem_jax.solutions.sql.types import Table
 
 Result = list[str | float]
@@ -78,24 +78,41 @@ def modify_rows(modifier: str, g: FieldValues | None, rows: int, targets: int) -
         modifier: its name.
         g: the modifier field, if it has one.
         rows: the set of rows it starts from.
-        targets: the set of rows where it may end, if it is not local.
+        targets: the set of rows where it may end, unless it is local.
     """
+    if modifier in MOVES:
+        return arrive(modifier, g, reach(modifier, g, rows) & targets)
     if not rows or modifier == "none":
         return rows
     if g is None:
-        return _BY_PLACE[modifier](rows, targets)
-    if modifier in ("highest", "lowest"):
-        return g.highest(rows) if modifier == "highest" else g.lowest(rows)
+        return first_row(rows) if modifier == "first" else last_row(rows)
+    return g.highest(rows) if modifier == "highest" else g.lowest(rows)
+
+
+def reach(modifier: str, g: FieldValues | None, rows: int) -> int:
+    """The rows that a move could end at if they were the only target; may be a negative integer."""
+    if not rows:
+        return 0
+    if g is None:  # all rows before the first of them, or after the last
+        return first_row(rows) - 1 if modifier == "previous" else -1 << rows.bit_length()
     if modifier == "same":
-        return sharing(g, rows) & ~rows & targets
+        shared = 0
+        for key in {value.key for value in g.values(rows)}:
+            shared |= g.rows_with[key]
+        return shared & ~rows
     extremes = g.extremes(rows)
     if extremes is None:
         return 0
-    lowest, highest = extremes
-    beyond = targets & (g.above(highest) if modifier.endswith("higher") else g.below(lowest))
-    if modifier.startswith("next"):
-        return g.lowest(beyond) if modifier == "next higher" else g.highest(beyond)
-    return beyond
+    return g.above(extremes[1]) if modifier.endswith("higher") else g.below(extremes[0])
+
+
+def arrive(modifier: str, g: FieldValues | None, reached: int) -> int:
+    """The final rows of a move, among the targets in reach."""
+    if modifier in ("same", "higher", "lower"):
+        return reached
+    if g is None:
+        return last_row(reached) if modifier == "previous" else first_row(reached)
+    return g.lowest(reached) if modifier == "next higher" else g.highest(reached)
 
 
 def first_row(mask: int) -> int:
@@ -111,32 +128,6 @@ def first_row(mask: int) -> int:
 def last_row(mask: int) -> int:
     """The set of the last row of a set."""
     return 1 << mask.bit_length() >> 1
-
-
-def rows_before(mask: int) -> int:
-    """All rows before the first of a set that is not empty."""
-    return first_row(mask) - 1
-
-
-def rows_after(mask: int) -> int:
-    """All rows after the last of a set, without end: a negative integer."""
-    return -1 << mask.bit_length()
-
-
-_BY_PLACE: Mapping[str, Callable[[int, int], int]] = {
-    "first": lambda rows, targets: first_row(rows),
-    "last": lambda rows, targets: last_row(rows),
-    "previous": lambda rows, targets: last_row(targets & rows_before(rows)),
-    "next": lambda rows, targets: first_row(targets & rows_after(rows)),
-}
-
-
-def sharing(g: FieldValues, rows: int) -> int:
-    """The rows that share a key with one of a set, including its own."""
-    shared = 0
-    for key in {value.key for value in g.values(rows)}:
-        shared |= g.rows_with[key]
-    return shared
 
 
 def aggregate(result: str, f: FieldValues | None, rows: int) -> Result | None:
