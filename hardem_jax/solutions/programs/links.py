@@ -49,7 +49,7 @@ _TRUTHS = tuple(
     ).split(",")
 )
 _INT16 = np.iinfo(np.int16).max
-_DIGITS = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_DIGITS = re.compile(r"(?:(?<!\S)[-+−.])?\d[\d,]*(?:\.\d+)?")
 _NUMBER_KEY = re.compile(r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)")
 _STUCK_KEY = re.compile(r"(\d+(?:\.\d+)?) [a-z]{1,3}")
 _SCALED_KEY = re.compile(r"[+-]?\d+(?:\.\d+)? (?:thousand|million|billion)")

@@ -99,6 +99,7 @@ A maximum is the value of "highest" with the same field twice, so there is no re
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -301,7 +302,8 @@ class Link(NamedTuple):
         return f"{shown} {value}"
 
 
-class Links(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Links:
     """The M links of a question, ordered by first word, last word, field and operator.
 
     Attributes:
@@ -317,7 +319,7 @@ class Links(NamedTuple):
     truths: tuple[str, str] = ("yes", "no")
 
     def __len__(self) -> int:
-        """M, not the number of attributes."""
+        """M."""
         return len(self.values)
 
     def link(self, index: int) -> Link:

@@ -1,6 +1,7 @@
 """Z of programs: against brute force with the executor, its order, its limits and its sample."""
 
 import dataclasses
+import functools
 import itertools
 import random
 from collections import Counter
@@ -34,7 +35,20 @@ TEXTS = (
     "b",
 )
 NUMBERS = (5.0, 3.0, 2.0, 1990.0, 5.0, None, 0.1, 0.2)
-WORDS = ("ann", "total", "more", "less", "bo", "5", "three", "1990", "second", "cy ann", "may", "?")
+WORDS = (
+    "ann",
+    "totally",
+    "more",
+    "less",
+    "bo",
+    "5",
+    "three",
+    "1990",
+    "second",
+    "cy ann",
+    "may",
+    "?",
+)
 ROW_NUMBERS = Shape("values", "none", "all")
 FLAGS = [field.name for field in dataclasses.fields(ProgramRules) if field.type == "bool"]
 
@@ -159,7 +173,7 @@ def some_answer(rng, brute):
     return ("ann",)
 
 
-@pytest.mark.parametrize("seed", [*range(5, 20), *slow(*range(5), *range(20, 200))])
+@pytest.mark.parametrize("seed", [*range(40, 56), *slow(*range(40), *range(56, 200))])
 def test_equals_brute_force(seed):
     rng = random.Random(seed)
     rules = random_rules(rng)
@@ -254,7 +268,7 @@ MIXED = Table(
     ("name", "when", "n"),
     ("text", "text", "real"),
     (
-        ("ann bo, cy", "may 3, 1990", 3.0),
+        ("russia bo, cy", "may 3, 1990", 3.0),
         ("bo, di", "july 7, 1991", 7.0),
         ("bo", "", 2.0),
         ("cy (di)", "may 9, 1995", 3.0),
@@ -262,19 +276,21 @@ MIXED = Table(
 )
 
 
+@functools.cache
+def mixed_programs(answer, **flags):
+    rules = ProgramRules(**{"redundant": True} | flags, cap=None)
+    question = "3 or 7, not russian, in may?"
+    solutions = enumerate_programs(MIXED, question, Denotation((answer,)), rules)
+    return {Program.from_row(row, solutions.links) for row in solutions.programs}
+
+
 @pytest.mark.parametrize("name", FLAGS)
 def test_each_rule_only_leaves_out(name):
-    question = "3 or 7, not bo, in may?"
     left_out = 0
-    for answer in ("3", "bo", "yes", "5", "15", "1990", "1"):
-        programs = []
-        for flag in (True, False):
-            rules = ProgramRules(**{"redundant": True} | {name: flag}, cap=None)
-            solutions = enumerate_programs(MIXED, question, Denotation((answer,)), rules)
-            links = solutions.links
-            programs.append({Program.from_row(row, links) for row in solutions.programs})
-        assert programs[1] <= programs[0]
-        left_out += len(programs[0] - programs[1])
+    for answer in ("3", "bo", "yes", "5", "1990", "1"):
+        more, fewer = mixed_programs(answer), mixed_programs(answer, **{name: False})
+        assert fewer <= more
+        left_out += len(more - fewer)
     assert left_out
 
 
