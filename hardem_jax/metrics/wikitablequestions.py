@@ -90,7 +90,7 @@ class Denotation:
         pairs = zip(answers, values, strict=True)
         self._items = _distinct(_read_item(answer, value) for answer, value in pairs)
 
-    @functools.cached_property
+    @property
     def items(self) -> tuple[Denotation, ...]:
         """A denotation for each distinct item.
 
@@ -106,7 +106,7 @@ class Denotation:
         one._items = [item]
         return one
 
-    @functools.cached_property
+    @property
     def numbers(self) -> tuple[float, ...]:
         """The numbers that an item has as its value or as its normalised text.
 

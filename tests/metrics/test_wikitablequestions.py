@@ -187,3 +187,20 @@ def test_every_real_answer_matches_itself(shared_dir):
         assert target.matches(question.answer), question.id
         assert not target.matches([*question.answer, "no item of this"]), question.id
         assert not target.matches([]), question.id
+
+
+def test_items_and_numbers_of_an_answer():
+    target = Denotation(("5 (tied)", "12,467", "Bonn", "bonn", "July 6, 2010"))
+    assert target.numbers == (5.0, 12467.0)
+    cells = (["5"], [12467.0], ["bonn"], ["2010-07-06"])
+    assert [[item.matches(cell) for cell in cells] for item in target.items] == [
+        [i == j for j in range(4)] for i in range(4)
+    ]
+
+
+@pytest.mark.parametrize("answer", ["7", "7.0", "7 goals", "seven", "7 (tied)", "7%", "2004-05"])
+def test_a_number_that_matches_is_one_of_the_numbers(answer):
+    target = Denotation((answer,))
+    for number in (7.0, 7.0000001, 2004.0, 0.0):
+        near = any(abs(number - other) < 1e-5 for other in target.numbers)
+        assert near or not target.matches([number])

@@ -72,7 +72,8 @@ class Judge:
     ):
         self._table, self._fields, self._target, self._rules = table, fields, target, rules
         self._truths = truths
-        self._numbers = tuple(target.numbers) if len(target.items) == 1 else ()
+        self._items = tuple(target.items)
+        self._numbers = tuple(target.numbers) if len(self._items) == 1 else ()
         self._by_number: dict[float, bool] = {}
         self._by_rows: dict[int, tuple[int, ...]] = {}
         self._covers = self._find_covers()
@@ -108,7 +109,7 @@ class Judge:
 
     def _find_covers(self) -> dict[int, list[int]]:
         """For each field that can show the answer, the rows with a cell for each item."""
-        items = self._target.items
+        items = self._items
         known: list[dict[tuple[type, Cell], bool]] = [{} for _ in items]
         covers = {}
         for code, values in self._fields.items():

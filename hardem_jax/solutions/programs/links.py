@@ -271,7 +271,7 @@ def span_numbers(text: str, key: str) -> dict[str, float]:
             del allowed["count"]
         return allowed
     if _SCALED_KEY.fullmatch(key):
-        number = read_numbers(text)["number"].key
+        number = read_numbers(key)["number"].key
         return {"number": float(number), "second number": float(number)}
     if (month := MONTH_NUMBERS.get(text.lower())) is not None:
         return {"month": float(month)}

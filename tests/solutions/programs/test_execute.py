@@ -229,7 +229,8 @@ def test_which_programs_are_allowed():
     rng = np.random.default_rng(0)
     seen = {True: 0, False: 0}
     for _ in range(20_000):
-        row = rng.integers(-1, width + 1), *rng.choice(fields, 2), *rng.integers(-1, len(LINKS), 2)
+        links = rng.integers(-1, len(LINKS), 2)
+        row = np.array([rng.integers(-1, width + 1), *rng.choice(fields, 2), *links])
         allowed = is_allowed(table, row, LINKS, rules)
         seen[allowed] += 1
         if allowed:

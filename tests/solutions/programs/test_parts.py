@@ -84,7 +84,7 @@ def test_dates(cell, date, years):
 
 def test_dates_are_ordered_by_days():
     texts = ("march 1983", "2 march 1983", "december 31, 1983", "january 1, 1984")
-    keys = [read_cell(text)[PARTS.index("date")][0].key for text in texts]
+    keys = [float(read_cell(text)[PARTS.index("date")][0].key) for text in texts]
     assert keys[1] - keys[0] == 1 and keys[3] - keys[2] == 1 and keys[3] - keys[0] == 306
 
 
