@@ -10,7 +10,7 @@ A span of words is understood as a text and, if it is one, as a number or date:
   "number", "second number", "year", "last year", "day", "count" and the row number; a year, only
   with numbers from 1000 to 2100; a day, only with numbers up to 31.
 - month: "may", "sept", compared with "month"; date: "may 3, 1990", "1990-05-03", with "date"; time:
-  "2:35.4", "5 min 3 s", with "time".
+  "2:35.4", "5 min 3 s", "five minutes", with "time".
 
 A link holds for at least one row, and not for all but the total rows. Of operators that hold for
 the same rows with the same field and span, the first of =, >, >=, <, <=, != stands for all. Spans
@@ -35,9 +35,13 @@ from hardem_jax.solutions.programs.types import OPERATORS, PARTS, Links
 MAX_SPAN = 16
 
 _FUNCTION_WORDS = frozenset(
-    "a an the of in on at to by for from with and or not is are was were be been has have had do "
-    "does did it its he she his her they their them this that these those there what which who "
-    "whom whose when where why how many much more most than as if any all each other s t".split()
+    map(
+        text_key,
+        "a an the of in on at to by for from with and or not is are was were be been has have had "
+        "do does did it its he she his her they their them this that these those there what which "
+        "who whom whose when where why how many much more most than as if any all each other s "
+        "t".split(),
+    )
 )
 # Words for "a is higher than b" and "it is not".
 _TRUTHS = tuple(
@@ -53,6 +57,8 @@ _DIGITS = re.compile(r"(?:(?<!\S)[-+−.])?\d[\d,]*(?:\.\d+)?")
 _NUMBER_KEY = re.compile(r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)")
 _STUCK_KEY = re.compile(r"(\d+(?:\.\d+)?) [a-z]{1,3}")
 _SCALED_KEY = re.compile(r"[+-]?\d+(?:\.\d+)? (?:thousand|million|billion)")
+_SECONDS = {"hour": 3600, "minute": 60, "min": 60, "second": 1, "sec": 1}
+_DURATION_KEY = re.compile(rf"(\d+(?:\.\d+)?) ({'|'.join(_SECONDS)})")
 _WORD = re.compile(r"[^\W\d_]+")
 _DATE_WORDS = {
     *MONTH_NUMBERS,
@@ -275,6 +281,8 @@ def span_numbers(text: str, key: str) -> dict[str, float]:
         return {"number": float(number), "second number": float(number)}
     if (month := MONTH_NUMBERS.get(text.lower())) is not None:
         return {"month": float(month)}
+    if duration := _DURATION_KEY.fullmatch(key):
+        return {"time": float(duration[1]) * _SECONDS[duration[2]]}
     if _DATE_WORDS.issuperset(_WORD.findall(text.lower())) and " " in key:
         values = read_numbers(text)
         return {part: float(values[part].key) for part in ("date", "time") if part in values}

@@ -305,7 +305,7 @@ def _marks_removed(text: str) -> str:
 def _normal_word(word: str) -> str:
     if (other := _OTHER_WORDS.get(word)) is not None:
         return other
-    if len(word) <= 3 or not word.endswith("s") or word.endswith("ss"):
+    if len(word) < 3 or not word.endswith("s") or word.endswith("ss"):
         return word
     return word[:-3] + "y" if word.endswith("ies") and len(word) > 4 else word[:-1]
 

@@ -23,7 +23,7 @@ TEXT = PARTS.index("text")
 MAX_GRAM = 8
 # Similar words share so many letters at their start, and differ by so many at their end.
 MIN_STEM, MAX_ENDING = 4, 3
-_TOTALS = {"total", "subtotal", "overall", "average", "sum", "combined", "all", "grand total"}
+_TOTALS = {"total", "subtotal", "overall", "career", "average", "sum", "combined", "all"}
 
 
 class FieldValues:
@@ -110,7 +110,7 @@ class ProgramTable:
     has two items, "first" where none has a "second", and parts with the same values in all rows as
     an earlier part.
 
-    A total row is one whose first text is "total", "average", "overall" or the like, or begins or
+    A total row is one whose first text is "total", "average", "career" or the like, or begins or
     ends with "total" and has three words at most. If most rows were totals, none is.
 
     Attributes:

@@ -206,6 +206,7 @@ def test_fields_of_a_table():
         ("Total medals", True),
         ("career total", True),
         ("average", True),
+        ("Career", True),
         ("the total number of all", False),
         ("totalitarian", False),
         ("all stars", False),
