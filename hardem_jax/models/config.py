@@ -13,6 +13,8 @@ Implementation = Literal["auto", "xla", "cudnn", "splash"]
 #: probabilities, which are the largest array of long inputs and cost few operations (Korthikanti et
 #: al., 2022, section 5); all but products with weights; everything in a layer but its input.
 Remat = Literal["none", "attention", "dots", "layer"]
+#: What the softmax of a value's first and last word ranges over, see `hardem_jax.models.sqlova`.
+ValueUnits = Literal["words", "wordpieces"]
 
 _RATES = ("dropout", "layer_dropout")
 

@@ -18,6 +18,7 @@ probability of any query is read off.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import jax
@@ -27,6 +28,7 @@ from flax import nnx
 from hardem_jax import masked
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
+from hardem_jax.models.config import ValueUnits
 from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import encode_layers
 from hardem_jax.models.layers import dense
@@ -51,6 +53,10 @@ class SQLova(nnx.Module):
         num_target_layers: the encoder's last layers that are read, the last one first.
         dropout: between the layers of an LSTM; the encoder has its own.
         max_conditions: K.
+        value_units: what the softmax of a value's first and last word ranges over: the first
+            tokens of all "words", or all "wordpieces" of the question, as in the original, where
+            pieces within a word have probability too, so that those of all words add up to less
+            than 1.
         rngs: stream ``params`` initialises all but the encoder.
 
     Calling it takes a batch with ``token_ids``, ``token_type_ids`` ``[B, T]`` int32, ``where``
@@ -89,6 +95,7 @@ class SQLova(nnx.Module):
         num_target_layers: int = 2,
         dropout: float = 0.3,
         max_conditions: int = 3,
+        value_units: ValueUnits = "words",
         rngs: nnx.Rngs,
     ):
         if not 1 <= num_target_layers <= encoder.config.num_hidden_layers:
@@ -106,6 +113,7 @@ class SQLova(nnx.Module):
 
         self.encoder = encoder
         self.num_target_layers = num_target_layers
+        self.value_units = value_units
         self.question, self.headers = lstms(), lstms()
         self.attention = nnx.List(dense(size, size, rngs=rngs) for _ in _BY_COLUMN)
         self.number_header = dense(size, 1, rngs=rngs)
@@ -136,9 +144,12 @@ class SQLova(nnx.Module):
             module: self._attend(module, question, headers, question_where) for module in _BY_COLUMN
         }
         words = jnp.where(batch["words_where"], batch["words_first"], 0)
-        first, last = self.value(context[_VALUE], headers[_VALUE], _take(question[_VALUE], words))
+        units, units_where = question[_VALUE], question_where
+        if self.value_units == "words":
+            units, units_where = _take(units, words), batch["words_where"]
+        first, last = self.value(context[_VALUE], headers[_VALUE], units)
         pooled = masked.softmax(self.number_pool(question[_NUMBER])[..., 0], question_where)
-        return QueryDistribution.from_logits(
+        found = QueryDistribution.from_logits(
             select=self.select(context[_SELECT], headers[_SELECT])[..., 0],
             aggregator=self.aggregator(context[_AGGREGATOR]),
             number=self.number(jnp.einsum("bq,bqh->bh", pooled, question[_NUMBER])),
@@ -147,8 +158,17 @@ class SQLova(nnx.Module):
             first=first,
             last=last,
             columns=columns,
-            words=batch["words_where"],
+            words=units_where,
         )
+        if self.value_units == "words":
+            return found
+
+        def of_words(log_probs: Array) -> Array:
+            """``[B, C, O, Q]`` -> ``[B, C, O, W]``."""
+            taken = jnp.take_along_axis(log_probs, words[:, None, None], axis=-1)
+            return jnp.where(batch["words_where"][:, None, None], taken, -jnp.inf)
+
+        return dataclasses.replace(found, first=of_words(found.first), last=of_words(found.last))
 
     def encode_tokens(self, batch: Mapping[str, Array], rngs: nnx.Rngs | None) -> Array:
         """``[B, T, I]`` float32: the last layers side by side, the last one first."""

@@ -8,7 +8,13 @@ from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.inputs.naqanet import WordConfig
 from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS
 from hardem_jax.errors import InputError, require
-from hardem_jax.models.config import Implementation, NAQANetConfig, NAQANetSizes, Remat
+from hardem_jax.models.config import (
+    Implementation,
+    NAQANetConfig,
+    NAQANetSizes,
+    Remat,
+    ValueUnits,
+)
 
 #: What the probabilities of a question add up to 1 over.
 Normalize = Literal["tags", "equations"]
@@ -138,6 +144,9 @@ class SQLovaConfig(EncoderConfig):
         dropout: between the layers of an LSTM; the encoder has its own.
         max_tokens: tokens of an input; headers, then the question, then columns are cut.
         max_header_tokens: longer headers are cut.
+        value_units: the first and the last word of a value are drawn from the "words" of the
+            question, each represented by its first wordpiece, or from all of its "wordpieces", as
+            in the original, where pieces within a word have probability too.
     """
 
     hidden_size: int = 100
@@ -146,6 +155,7 @@ class SQLovaConfig(EncoderConfig):
     dropout: float = 0.3
     max_tokens: int = 180
     max_header_tokens: int = 24
+    value_units: ValueUnits = "words"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -170,6 +170,7 @@ def _sqlova(config: SQLovaConfig, encoder: Encoder, seed: int) -> SQLova:
         num_target_layers=config.num_target_layers,
         dropout=config.dropout,
         max_conditions=MAX_CONDITIONS,
+        value_units=config.value_units,
         rngs=nnx.Rngs(seed),
     )
 

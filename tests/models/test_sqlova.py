@@ -27,8 +27,8 @@ WORDS = ((0, 1, 3), (0, 2, 3, 5))
 HEADERS = ((1, 3), (2, 1, 1))
 
 
-def make():
-    return SQLova(Bert(CONFIG, rngs=nnx.Rngs(0)), hidden_size=SIZE, rngs=nnx.Rngs(1))
+def make(**options):
+    return SQLova(Bert(CONFIG, rngs=nnx.Rngs(0)), hidden_size=SIZE, rngs=nnx.Rngs(1), **options)
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +170,25 @@ def test_modules_are_those_of_the_original(parser):
     np.testing.assert_allclose(np.exp(found.number[0]), softmax(scores), rtol=1e-4)
 
 
+def test_pieces_within_a_word_share_the_probability_of_values(parser):
+    """The softmax over wordpieces is that over words times what no piece within a word has."""
+    batch = make_batch([0, 1])
+    by_pieces = drawn(lambda: make(value_units="wordpieces"))
+    words, pieces = jax.jit(parser)(batch), jax.jit(by_pieces)(batch)
+    for example in (0, 1):
+        columns, count = len(HEADERS[example]), len(WORDS[example])
+        assert count < QUESTIONS[example]
+        for name in ("first", "last"):
+            ours, theirs = (
+                np.exp(getattr(found, name)[example, :columns]) for found in (pieces, words)
+            )
+            share = ours.sum(axis=-1, keepdims=True)
+            assert np.all((share > 0.1) & (share < 0.99))
+            np.testing.assert_allclose(ours, theirs * share, rtol=1e-4)
+            assert np.all(ours[..., count:] == 0)
+    np.testing.assert_array_equal(words.operator, pieces.operator)
+
+
 def test_the_last_two_layers_are_read(parser):
     batch = make_batch([0])
     layers = parser.encoder.hidden_states(
@@ -180,8 +199,9 @@ def test_the_last_two_layers_are_read(parser):
 
 
 @pytest.mark.slow
-def test_every_parameter_learns_and_dropout_is_asked_for():
-    batch, parser = make_batch([0, 1]), make()
+@pytest.mark.parametrize("units", ["words", "wordpieces"])
+def test_every_parameter_learns_and_dropout_is_asked_for(units):
+    batch, parser = make_batch([0, 1]), make(value_units=units)
     z = jnp.array([[0, 1, 1, 1, 2, 0, 1] + [-1] * 8, [2, 0, 2, 0, 0, 1, 1, 1, 1, 2, 3] + [-1] * 4])
     graphdef, params = nnx.split(parser, nnx.Param)
 
