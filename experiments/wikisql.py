@@ -13,6 +13,12 @@ query is executed once and dropped; what is built holds questions, tables, answe
 ``prepare --supervised --splits train`` makes the annotated query all of Z: the upper bound to
 compare with.
 
+``convert`` makes a run of a parser that the authors of SQLova trained (Hwang et al., 2019), for
+``evaluate`` and ``predict``::
+
+    python -m experiments.wikisql convert --folder sqlova --encoder bert-large-uncased \
+        --out runs/sqlova
+
 WikiTableQuestions (Pasupat and Liang, 2015) has no queries at all; ``--layout wikitablequestions``
 reads its files, and ``--layout jsonl`` those of your own, which `data.readers.table_jsonl`
 describes.
@@ -23,7 +29,7 @@ from typing import Any, Literal
 
 from hardem_jax.cli.builds import BuildCommand
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.queries import Compare, Evaluate, Predict, Train
+from hardem_jax.cli.queries import Compare, Convert, Evaluate, Predict, Train
 from hardem_jax.data import build_options
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.sql.enumeration import SqlRules
@@ -85,6 +91,7 @@ COMMANDS = {
     "compare": Compare,
     "evaluate": Evaluate,
     "predict": Predict,
+    "convert": Convert,
 }
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Questions on tables: ``train``, ``compare``, ``evaluate``, ``predict``."""
+"""Questions on tables: ``train``, ``compare``, ``evaluate``, ``predict``, ``convert``."""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -10,13 +11,16 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from rich.console import Console
 
+from hardem_jax import __version__
 from hardem_jax.analysis.query_differences import CorrectAnswer, differences_page
+from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
+from hardem_jax.cli.command import flags
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import TableQuestion
-from hardem_jax.data.files import json_text, write_text
+from hardem_jax.data.files import json_text, write_json, write_text
 from hardem_jax.data.readers.csv_tables import read_csv_table
 from hardem_jax.data.solve import query_question
 from hardem_jax.errors import InputError, printable, require
@@ -214,6 +218,59 @@ class Predict:
             line = f"{share}  {printable(task.statement(table, answer))}"
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             console.print(f"        {printable(result)}", markup=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Convert:
+    """Make a run of a parser that the authors of SQLova trained (naver/sqlova); needs torch.
+
+    The run is for ``evaluate`` and ``predict``.
+
+    Attributes:
+        folder: holds ``model_best.pt`` and ``model_bert_best.pt``.
+        out: folder of the run to write, new or empty.
+        encoder: Hugging Face name or folder of the BERT that the parser was trained on, of which
+            the sizes and the vocabulary are read.
+        rules: Z_tot that answers are looked for in, and the engine that executes them.
+        inference: how answers are read off.
+    """
+
+    folder: Path
+    out: Path
+    encoder: str = "bert-base-uncased"
+    rules: SqlRules = SqlRules()
+    inference: QueryInference = QueryInference()
+
+    def run(self) -> None:
+        from hardem_jax.training.checkpoint import RunCheckpoints
+
+        if os.path.isdir(self.out) and os.listdir(self.out):
+            raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")
+        model_file, bert_file = self.folder / "model_best.pt", self.folder / "model_bert_best.pt"
+        for file in (model_file, bert_file):
+            if not os.path.isfile(file):
+                raise InputError(f"{file}: expected a file that naver/sqlova saved, found none")
+        model = tasks.Parser.convert(model_file, bert_file, self.encoder)
+        limit = model.config.max_tokens
+        buckets = (*(size for size in (64, 96, 128) if size < limit), limit)
+        used = {
+            "model": model.config,
+            "inference": self.inference,
+            "batches": BatchConfig(batch_size=10, buckets=buckets, negatives=0),
+        }
+        self.out.mkdir(parents=True, exist_ok=True)
+        content = {
+            "version": __version__,
+            "flags": {name: flags(config) for name, config in used.items()},
+            "task": tasks.QueryTask.NAME,
+            "model": model.save(self.out),
+            "rules": dataclasses.asdict(self.rules),
+        }
+        write_json(self.out / "config.json", content)
+        write_checksums(self.out)
+        with RunCheckpoints(self.out, {}) as checkpoints:
+            checkpoints.save_best(model.params, 0, {})
+        print(self.out)
 
 
 def _correct_answers(

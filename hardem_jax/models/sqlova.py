@@ -113,7 +113,7 @@ class SQLova(nnx.Module):
 
         self.encoder = encoder
         self.num_target_layers = num_target_layers
-        self.value_units = value_units
+        self.value_units: ValueUnits = value_units
         self.question, self.headers = lstms(), lstms()
         self.attention = nnx.List(dense(size, size, rngs=rngs) for _ in _BY_COLUMN)
         self.number_header = dense(size, 1, rngs=rngs)

@@ -29,12 +29,17 @@ def load_encoder(config: configs.EncoderConfig, tokenizer: Tokenizer) -> Encoder
         scan_layers=config.scan_layers,
         attention_dropout=config.attention_dropout,
     )
-    if encoder.config.vocab_size < tokenizer.vocab_size:
+    check_vocabulary(config.encoder, encoder.config, tokenizer)
+    return encoder
+
+
+def check_vocabulary(name: str, sizes: EncoderConfig, tokenizer: Tokenizer) -> None:
+    """Raises `InputError` if the tokenizer has entries that the encoder of this name lacks."""
+    if sizes.vocab_size < tokenizer.vocab_size:
         raise InputError(
-            f"{config.encoder}: vocabulary of {encoder.config.vocab_size} entries, but the data "
+            f"{name}: vocabulary of {sizes.vocab_size} entries, but the data "
             f"was prepared with a tokenizer of {tokenizer.vocab_size}"
         )
-    return encoder
 
 
 def untrained_encoder(config: configs.EncoderConfig, sizes: EncoderConfig) -> Encoder:

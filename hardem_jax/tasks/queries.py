@@ -28,7 +28,9 @@ from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikisql import execution_match, logical_form_match
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.models.encoders.base import Encoder, EncoderConfig
+from hardem_jax.models.encoders.pretrained import load_config
 from hardem_jax.models.sqlova import SQLova
+from hardem_jax.models.sqlova_checkpoint import load_sqlova
 from hardem_jax.objectives import Objective
 from hardem_jax.solutions.sql.enumeration import (
     MAX_CONDITIONS,
@@ -45,6 +47,7 @@ from hardem_jax.solutions.sql.statement import statement
 from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task, make_loss
 from hardem_jax.tasks.config import QueryInference, SQLovaConfig
 from hardem_jax.tasks.encoder import (
+    check_vocabulary,
     load_encoder,
     restore_sizes,
     save_sizes,
@@ -54,6 +57,8 @@ from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import SPARSITY_THRESHOLDS, names_by_size, percentages, size_group
 
 Array = jax.Array
+#: Tokens of the longest input of naver/sqlova.
+ORIGINAL_MAX_TOKENS = 222
 #: Groups of |Z|, see `tasks.scoring.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8, 16, 64, 256)
 #: The tables of P(z | x) that the search on the host reads.
@@ -128,6 +133,32 @@ class Parser(Model):
         encoder = load_encoder(config, tokenizer)
         module = _sqlova(config, encoder, seed)
         return cls(*nnx.split(module, nnx.Param), tokenizer, config, encoder.config)
+
+    @classmethod
+    def convert(cls, model_file: Path, bert_file: Path, encoder: str) -> Self:
+        """A parser that naver/sqlova trained, with inputs of up to 222 tokens, as there.
+
+        Args:
+            model_file, bert_file: see `load_sqlova`.
+            encoder: Hugging Face name or folder with the sizes and the vocabulary of its BERT.
+
+        Raises:
+            InputError: a file cannot be read, or does not fit the encoder.
+        """
+        tokenizer, sizes = load_tokenizer(encoder), load_config(encoder)
+        check_vocabulary(encoder, sizes, tokenizer)
+        module = load_sqlova(model_file, bert_file, sizes)
+        max_tokens = min(ORIGINAL_MAX_TOKENS, sizes.max_tokens)
+        config = SQLovaConfig(
+            encoder=encoder,
+            hidden_size=module.value.context.out_features,
+            num_lstm_layers=len(module.question.recurrent),
+            num_target_layers=module.num_target_layers,
+            max_tokens=max_tokens,
+            max_header_tokens=max_tokens,  # no limit of their own there
+            value_units=module.value_units,
+        )
+        return cls(*nnx.split(module, nnx.Param), tokenizer, config, sizes)
 
     @classmethod
     def restore(cls, config: SQLovaConfig, run: RunConfig) -> Self:

@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+from flax import nnx
 
 from experiments import wikisql
 from hardem_jax.cli.command import parse
@@ -14,9 +15,14 @@ from hardem_jax.data.builders.splits import TableSplit
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.readers.wikisql import read_answers
+from hardem_jax.models.encoders.pretrained import flat_params, read_config
+from hardem_jax.models.sqlova_checkpoint import load_sqlova
 from hardem_jax.objectives import ReleasedMML
+from hardem_jax.tasks.base import Trained
+from hardem_jax.tasks.queries import QueryTask
 from tests import commands
 from tests.commands import OBEYED, SHOWN
+from tests.models.sqlova_files import state_dicts, write
 from tests.tiny import write_checkpoint, write_table_questions, write_wikisql
 
 NUM_TABLES = 6
@@ -242,6 +248,36 @@ def test_the_released_mml_can_be_chosen(root):
         0: ["First-only", "MML", "Hard EM"],
         3: ["MML", "MML as released in 2019"],
     }
+
+
+@pytest.mark.slow
+def test_a_parser_of_the_authors_of_sqlova_becomes_a_run(root, tmp_path, capsys):
+    torch = pytest.importorskip("torch", reason="reading PyTorch's files needs torch")
+    files = write(torch, tmp_path, *state_dicts(read_config(root / "bert")))
+    run = tmp_path / "run"
+    command = ["convert", "--folder", tmp_path, "--encoder", root / "bert", "--out", run]
+    call(*command)
+    trained = Trained(QueryTask, run)
+    wanted = flat_params(load_sqlova(*files, read_config(root / "bert")))
+    found = flat_params(nnx.merge(trained.model.graphdef, trained.params))
+    assert found.keys() == wanted.keys()
+    for path, value in found.items():
+        np.testing.assert_array_equal(value, wanted[path], err_msg=path)
+    config = trained.model.config
+    assert (config.hidden_size, config.num_lstm_layers, config.num_target_layers) == (6, 2, 2)
+    assert (config.max_tokens, config.value_units) == (64, "wordpieces")
+    flags = ["--num-devices", 1, "--run-dir", run, *data(root), "--decoding", "greedy"]
+    call("evaluate", *flags, "--gold", root / "official", "--gold-split", "train")
+    assert 0 <= commands.evaluation(capsys.readouterr().out)["scores"]["logical form"] <= 100
+    table = tmp_path / "mine.csv"
+    table.write_text("who,yards\nada,3\nbo,5\n")
+    call("predict", "--run-dir", run, "--table", table, "--question", "How many yards?")
+    assert "SELECT" in capsys.readouterr().out
+    assert "expected a new or an empty folder" in fails(capsys, *command)
+    files[1].unlink()
+    command[-1] = tmp_path / "other"
+    assert "model_bert_best.pt: expected a file" in fails(capsys, *command)
+    assert not command[-1].exists()
 
 
 def test_bad_input_is_one_line(root, tmp_path, capsys):

@@ -134,7 +134,7 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
         )
     weights: dict[str, np.ndarray] = {}
     for path in files:
-        weights |= _read_torch(path) if path.suffix == ".bin" else _read_safetensors(path)
+        weights |= read_torch(path) if path.suffix == ".bin" else _read_safetensors(path)
     return weights
 
 
@@ -145,7 +145,16 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
         raise InputError(f"{path}: not a readable safetensors file ({error})") from error
 
 
-def _read_torch(path: Path) -> dict[str, np.ndarray]:
+def read_torch(path: Path, *, key: str | None = None) -> dict[str, np.ndarray]:
+    """The tensors of a file that `torch.save` wrote, by name, in float32.
+
+    Args:
+        path: the file.
+        key: what the file holds them under; None if they are all that it holds.
+
+    Raises:
+        InputError: torch is not installed, or the file cannot be read or holds something else.
+    """
     try:
         import torch
     except ImportError as error:
@@ -158,7 +167,11 @@ def _read_torch(path: Path) -> dict[str, np.ndarray]:
     except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"{path}: not a readable PyTorch checkpoint ({reason})") from error
+    place = "" if key is None else f" under {key!r}"
+    if key is not None:
+        tensors = tensors.get(key) if isinstance(tensors, dict) else tensors
     if not isinstance(tensors, dict):
-        raise InputError(f"{path}: expected a table of tensors, found {type(tensors).__name__}")
+        found = type(tensors).__name__
+        raise InputError(f"{path}: expected a table of tensors{place}, found {found}")
     # Through float32, because numpy has no bfloat16 of its own.
     return {name: np.asarray(tensor.float()) for name, tensor in tensors.items()}

@@ -93,14 +93,14 @@ def load_encoder(
             config, dtype=dtype, remat=remat, attention=attention, scan_layers=scan
         )
 
-    shapes = _flat_params(nnx.eval_shape(lambda: build(False)))
+    shapes = flat_params(nnx.eval_shape(lambda: build(False)))
     table = architecture(config.model_type).weights
     try:
         params = table.read(read_weights(folder), shapes, num_layers=depth)
     except InputError as error:
         raise InputError(f"{folder}: {error}") from error
     abstract = nnx.eval_shape(lambda: build(scan_layers))
-    return _fill(abstract, stack_layers(params) if scan_layers else params)
+    return fill(abstract, stack_layers(params) if scan_layers else params)
 
 
 def save_encoder(encoder: Encoder, folder: str | os.PathLike[str]) -> None:
@@ -124,7 +124,7 @@ def save_encoder(encoder: Encoder, folder: str | os.PathLike[str]) -> None:
     """
     config = encoder.config
     kind = architecture(config.model_type)
-    params = {path: np.asarray(value, np.float32) for path, value in _flat_params(encoder).items()}
+    params = {path: np.asarray(value, np.float32) for path, value in flat_params(encoder).items()}
     if not any(path.startswith("layers.0.") for path in params):
         params = unstack_layers(params)
     content = {"architectures": [kind.class_name], "model_type": config.model_type}
@@ -218,8 +218,18 @@ def untrained_encoder(
     )
 
 
-def _fill(abstract: Any, params: Mapping[str, np.ndarray]) -> Encoder:
-    """The encoder with these parameters, whose shapes have been checked."""
+def fill(abstract: Any, params: Mapping[str, np.ndarray]) -> Any:
+    """A module with these parameters, by dotted path, whose shapes have been checked.
+
+    Args:
+        abstract: the module with shapes for parameters, from `nnx.eval_shape`.
+        params: all of its parameters.
+
+    Example:
+        >>> abstract = nnx.eval_shape(lambda: nnx.Linear(1, 2, use_bias=False, rngs=nnx.Rngs(0)))
+        >>> fill(abstract, {"kernel": np.ones((1, 2))})(jnp.ones((1, 1))).tolist()
+        [[1.0, 1.0]]
+    """
     graphdef, state = nnx.split(abstract, nnx.Param)
     filled = jax.tree_util.tree_map_with_path(
         lambda path, _: jnp.asarray(params[_dotted(path)]), nnx.to_pure_dict(state)
@@ -228,9 +238,14 @@ def _fill(abstract: Any, params: Mapping[str, np.ndarray]) -> Encoder:
     return nnx.merge(graphdef, state)
 
 
-def _flat_params(encoder: Any) -> dict[str, Any]:
-    """Parameters by dotted path, such as `layers.0.query.kernel`."""
-    tree = nnx.to_pure_dict(nnx.state(encoder, nnx.Param))
+def flat_params(module: Any) -> dict[str, Any]:
+    """The parameters of a module by dotted path, such as `layers.0.query.kernel`.
+
+    Example:
+        >>> {path: x.shape for path, x in flat_params(nnx.Linear(1, 2, rngs=nnx.Rngs(0))).items()}
+        {'bias': (2,), 'kernel': (1, 2)}
+    """
+    tree = nnx.to_pure_dict(nnx.state(module, nnx.Param))
     return {_dotted(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
