@@ -1,5 +1,7 @@
 """The files that naver/sqlova saves, with random values."""
 
+import collections
+
 import numpy as np
 from flax import nnx
 
@@ -67,6 +69,8 @@ def write(torch, folder, parser, bert):
     """Saves both as naver/sqlova does; returns the paths."""
     files = {"model": parser, "model_bert": bert}
     for key, state in files.items():
-        content = {key: {name: torch.from_numpy(x) for name, x in state.items()}}
-        torch.save(content, folder / f"{key}_best.pt")
+        tensors = collections.OrderedDict((name, torch.from_numpy(x)) for name, x in state.items())
+        # The format of PyTorch in 2019, when the authors published theirs.
+        file = folder / f"{key}_best.pt"
+        torch.save({key: tensors}, file, _use_new_zipfile_serialization=False)
     return [folder / f"{key}_best.pt" for key in files]
