@@ -1,0 +1,138 @@
+r"""P(z | x) over programs of `hardem_jax.solutions.programs`, a product of at most five factors.
+
+A program is a row of ints: its shape s (what is done, with which modifier and connective), the
+field f whose values it gives, the field g that a modifier compares, and two links i and j, the
+conditions of its rows. A shape that has no such slot has -1 there.
+
+.. math:: \log P(z \mid x) = \log P(s) + \log P(f \mid k_1(s)) + \log P(g \mid k_2(s))
+    + \log P(i \mid k_3(s)) + \log P(j \mid k_4(s))
+
+A factor depends on the shape through its kind k only: fields that are summed differ from fields
+that are shown, whatever the rows. Slots that the shape lacks add nothing. The factors are
+independent otherwise, so the combinations that are no programs (two times the same link, say)
+have mass, and the programs of a shape sum to less than P(s).
+
+Every factor is an entry of a table that is computed once per question, so a program costs five
+gathers and Z may hold thousands of them.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hardem_jax import masked
+
+Array = jax.Array
+
+#: The slots of a program after its shape, in the order of its row.
+SLOTS = ("select", "modify", "link1", "link2")
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["shape", *SLOTS],
+    meta_fields=["kinds"],
+)
+@dataclasses.dataclass(frozen=True)
+class ProgramDistribution:
+    """The tables of the factors. Build it with `from_logits`.
+
+    Attributes:
+        shape: ``[B, S]`` log P(shape).
+        select: ``[B, K1, F]`` log P(field of the result | kind).
+        modify: ``[B, K2, F]`` log P(field of the modifier | kind).
+        link1: ``[B, K3, M]`` log P(first condition | kind).
+        link2: ``[B, K4, M]`` log P(second condition | kind).
+        kinds: of each shape, the kinds of these four slots; -1 for a slot that it lacks.
+
+    Example:
+        >>> logits = dict(shape=(1, 2), select=(1, 2, 3), modify=(1, 1, 3), link1=(1, 1, 5),
+        ...     link2=(1, 1, 5))
+        >>> programs = ProgramDistribution.from_logits(
+        ...     **{name: jnp.zeros(shape) for name, shape in logits.items()},
+        ...     kinds=[(0, -1, 0, -1), (1, 0, 0, 0)],
+        ...     select_where=jnp.array([[[True, True, False], [True, False, False]]]))
+        >>> z = jnp.array([[[0, 1, -1, 4, -1], [1, 0, 1, 2, 3]]])
+        >>> [f"1/{p:.0f}" for p in 1 / jnp.exp(programs.log_prob(z))[0]]
+        ['1/20', '1/150']
+    """
+
+    shape: Array
+    select: Array
+    modify: Array
+    link1: Array
+    link2: Array
+    kinds: tuple[tuple[int, int, int, int], ...]
+
+    @classmethod
+    def from_logits(
+        cls,
+        *,
+        shape: Array,
+        select: Array,
+        modify: Array,
+        link1: Array,
+        link2: Array,
+        kinds: Sequence[Sequence[int]],
+        select_where: Array | None = None,
+        modify_where: Array | None = None,
+        link1_where: Array | None = None,
+        link2_where: Array | None = None,
+        shape_where: Array | None = None,
+    ) -> "ProgramDistribution":
+        """Normalise the logits of each factor, in float32.
+
+        Args:
+            shape: ``[B, S]`` float.
+            select, modify: ``[B, K, F]`` float, with a K of their own.
+            link1, link2: ``[B, K, M]`` float, with a K of their own.
+            kinds: ``[S, 4]``, see above.
+            select_where, modify_where, link1_where, link2_where: bool, each with the shape of its
+                logits; what can fill the slot, None for everything. The rest has no mass, and
+                logits there are ignored.
+            shape_where: ``[B, S]`` bool, likewise. Shapes with a slot that nothing can fill have
+                no mass, either.
+        """
+        rows = tuple((int(a), int(b), int(c), int(d)) for a, b, c, d in kinds)
+        logits = select, modify, link1, link2
+        masks = select_where, modify_where, link1_where, link2_where
+        possible = jnp.ones(shape.shape, bool) if shape_where is None else shape_where
+        tables = {}
+        for place, (name, scores, where) in enumerate(zip(SLOTS, logits, masks, strict=True)):
+            where = jnp.ones(scores.shape, bool) if where is None else where
+            tables[name] = masked.log_softmax(scores, where)
+            kind = np.array([row[place] for row in rows])
+            filled = jnp.any(where, axis=-1)[:, np.maximum(kind, 0)]
+            possible &= filled | (kind < 0)[None]
+        return cls(shape=masked.log_softmax(shape, possible), **tables, kinds=rows)
+
+    def log_prob(self, programs: Array) -> Array:
+        """log P(z | x) of given programs.
+
+        Args:
+            programs: ``[B, Z, 5]`` int. A row of -1 (padding) has the value of shape 0 without
+                slots, that is, log P(s = 0).
+
+        Returns:
+            ``[B, Z]`` float32; -inf for a program without mass.
+        """
+        shape = jnp.maximum(programs[..., 0], 0).astype(jnp.int32)
+        total = _gather(self.shape, shape)
+        kinds = jnp.array(self.kinds, jnp.int32)[shape]  # [B, Z, 4]
+        for place, name in enumerate(SLOTS):
+            table, entry = getattr(self, name), programs[..., place + 1].astype(jnp.int32)
+            used, (_, num_kinds, size) = entry >= 0, table.shape
+            # Beyond its kind's entries are those of the next, which are not meant.
+            flat = jnp.where(entry < size, kinds[..., place] * size + entry, num_kinds * size)
+            total += jnp.where(used, _gather(table, jnp.where(used, flat, 0)), 0.0)
+        return total
+
+
+def _gather(table: Array, indices: Array) -> Array:
+    """``[B, ...]``, ``[B, Z]`` flat indices into each row's table -> ``[B, Z]``."""
+    flat = table.reshape(len(table), -1)
+    return jnp.take_along_axis(flat, indices, axis=1, mode="fill", fill_value=-jnp.inf)
