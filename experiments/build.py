@@ -38,6 +38,10 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.programs.links import find_links
+from hardem_jax.solutions.programs.rules import ProgramRules
+from hardem_jax.solutions.programs.table import program_table
+from hardem_jax.solutions.programs.types import Program
 from hardem_jax.solutions.spans import execute_span
 from hardem_jax.solutions.sql.enumeration import Query
 
@@ -54,6 +58,7 @@ DataSet = (
     | Annotated[build_options.DropNumOptions, subcommand("drop-num")]
     | Annotated[build_options.WikiSQLOptions, subcommand("wikisql")]
     | Annotated[build_options.WikiTableQuestionsOptions, subcommand("wikitablequestions")]
+    | Annotated[build_options.WikiTableProgramsOptions, subcommand("wikitableprograms")]
     | Annotated[build_options.TableQuestionsOptions, subcommand("table-questions")]
 )
 
@@ -128,6 +133,12 @@ def _described(
         rules = EquationRules(**build.meta["options"]["rules"])
         shown = [equation_text.describe(row, numeric, rules) for row in numeric.equations]
         return numeric.question, [gold["number"] for gold in numeric.golds], shown, len(shown)
+    if build.kind == "programs":
+        asked, table = builders.to_program_question(record), builders.to_table(record)
+        rules = ProgramRules(**build.meta["options"]["rules"])
+        links = find_links(program_table(table), asked.question, asked.words, rules)
+        shown = [Program.from_row(row, links).text(table.header) for row in asked.programs]
+        return asked.question, asked.answer, shown, asked.num_programs
     query, table = builders.to_query_question(record), builders.to_table(record)
     shown = [
         Query.from_row(row, query.question, query.words).text(table.header) for row in query.queries

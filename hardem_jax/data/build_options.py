@@ -8,6 +8,7 @@ from typing import Literal
 from hardem_jax.errors import require
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.rouge.search import RougeRules
 from hardem_jax.solutions.sql.enumeration import SqlRules
 
@@ -120,6 +121,23 @@ class WikiTableQuestionsOptions:
     """
 
     rules: SqlRules = SqlRules(cap=4096)
+    number: int = 1
+    tagged: bool = False
+
+    def __post_init__(self) -> None:
+        require(self, "number", at_least=1, at_most=5)
+
+
+@dataclasses.dataclass(frozen=True)
+class WikiTableProgramsOptions:
+    """Of WikiTableQuestions, with programs as Z.
+
+    Attributes:
+        rules: what counts as a program.
+        number, tagged: as in `WikiTableQuestionsOptions`.
+    """
+
+    rules: ProgramRules = ProgramRules()
     number: int = 1
     tagged: bool = False
 

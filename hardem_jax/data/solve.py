@@ -1,14 +1,21 @@
-"""Z of a question: all equations that give the answer, all queries that execute to it."""
+"""Z of a question: all equations that give the answer, all queries or programs of that result."""
 
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
-from hardem_jax.data.examples import NumericExample, NumericQuestion, QueryQuestion, TableQuestion
+from hardem_jax.data.examples import (
+    NumericExample,
+    NumericQuestion,
+    ProgramQuestion,
+    QueryQuestion,
+    TableQuestion,
+)
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import (
     SPECIAL_NUMBERS,
@@ -17,12 +24,18 @@ from hardem_jax.solutions.equations.enumeration import (
     number_table,
 )
 from hardem_jax.solutions.equations.numbers import NumberConfig, NumberMention, find_numbers
+from hardem_jax.solutions.programs.enumeration import Target, enumerate_programs
+from hardem_jax.solutions.programs.links import find_links
+from hardem_jax.solutions.programs.rules import ProgramRules, table_fields
+from hardem_jax.solutions.programs.table import program_table
+from hardem_jax.solutions.programs.types import ROW_WIDTH as PROGRAM_WIDTH
 from hardem_jax.solutions.sql.enumeration import SqlRules, enumerate_sql, split_words
 from hardem_jax.solutions.sql.types import Cell
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_EQUATION = "no equation gives the answer"
 NO_QUERY = "no query gives the answer"
+NO_PROGRAM = "no program gives the answer"
 NOT_ENUMERABLE = "question, table or answer beyond what Z can hold"
 # and warning, for questions kept:
 FEWER_CONDITIONS = "too many combinations, queries with most conditions not tried"
@@ -74,6 +87,8 @@ class Matcher(Protocol):
 
 #: Items of an answer, and the number or date of each if the data gives them -> `Matcher`.
 MakeMatcher = Callable[[Sequence[str], Sequence[str] | None], Matcher]
+#: Likewise -> what programs are compared by.
+MakeTarget = Callable[[Sequence[str], Sequence[str] | None], Target]
 
 
 def query_question(
@@ -125,6 +140,59 @@ def query_question(
         queries=found.queries,
         num_queries=found.size,
         max_conditions=found.max_conditions,
+    )
+
+
+def program_question(
+    question: TableQuestion, rules: ProgramRules, denotation: MakeTarget | None = None
+) -> ProgramQuestion:
+    """Find the links of a question and its Z, which is empty if it has no answer.
+
+    Args:
+        question: with its table and an answer in words.
+        rules: Z_tot.
+        denotation: what results are compared by, as for `query_question`; not needed without an
+            answer.
+
+    Raises:
+        InputError: the question has too many words or links.
+        TypeError: the answer is no list of texts.
+
+    Example:
+        >>> from hardem_jax.metrics.wikitablequestions import Denotation
+        >>> from hardem_jax.solutions.sql.types import Table
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
+        >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",), "denotation")
+        >>> found = program_question(asked, ProgramRules(max_links=0), Denotation)
+        >>> found.fields.tolist(), found.num_programs
+        ([[0, 2, 2], [17, 2, 2], [30, 2, 2]], 2)
+    """
+    words = split_words(question.question)
+    table = program_table(question.table)
+    if question.answer and denotation is None:
+        raise ValueError(f"{question.id}: expected `denotation`, to compare results with")
+    if question.answer and denotation is not None:
+        target = denotation(question.answer_texts, question.values)
+        seed = zlib.crc32(question.id.encode())
+        found = enumerate_programs(
+            question.table, question.question, target, rules, words=words, seed=seed
+        )
+        links, programs, size = found.links, found.programs, found.size
+    else:
+        links = find_links(table, question.question, words, rules)
+        programs, size = np.zeros((0, PROGRAM_WIDTH), np.int16), 0
+    return ProgramQuestion(
+        id=question.id,
+        question=question.question,
+        table_id=question.table.id,
+        answer=question.answer_texts,
+        values=question.values,
+        words=words,
+        fields=table_fields(table, rules),
+        links=links.array,
+        link_rows=np.array([mask.bit_count() for mask in links.masks], np.int32),
+        programs=programs,
+        num_programs=size,
     )
 
 

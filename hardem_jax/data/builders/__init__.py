@@ -17,6 +17,7 @@ from hardem_jax.data.build_options import (
     TriviaQAOpenOptions,
     TriviaQAOptions,
     WikiSQLOptions,
+    WikiTableProgramsOptions,
     WikiTableQuestionsOptions,
 )
 from hardem_jax.data.builders.base import SolutionBuilder, quiet
@@ -30,15 +31,17 @@ from hardem_jax.data.builders.datasets import (
 )
 from hardem_jax.data.builders.features import (
     to_numeric_question,
+    to_program_question,
     to_query_question,
     to_reading_example,
     to_table,
 )
 from hardem_jax.data.builders.read import Build, open_build
-from hardem_jax.data.builders.splits import NumericSplit, TableSplit
+from hardem_jax.data.builders.splits import NumericSplit, ProgramSplit, TableSplit
 from hardem_jax.data.builders.table_datasets import (
     TableQuestions,
     WikiSQL,
+    WikiTablePrograms,
     WikiTableQuestions,
 )
 
@@ -52,6 +55,7 @@ __all__ = [
     "NarrativeQA",
     "NarrativeQAOptions",
     "NumericSplit",
+    "ProgramSplit",
     "SolutionBuilder",
     "TableQuestions",
     "TableQuestionsOptions",
@@ -62,12 +66,15 @@ __all__ = [
     "TriviaQAOptions",
     "WikiSQL",
     "WikiSQLOptions",
+    "WikiTablePrograms",
+    "WikiTableProgramsOptions",
     "WikiTableQuestions",
     "WikiTableQuestionsOptions",
     "beam_config",
     "open_build",
     "quiet",
     "to_numeric_question",
+    "to_program_question",
     "to_query_question",
     "to_reading_example",
     "to_table",
@@ -78,6 +85,6 @@ BUILDERS: dict[type, type[SolutionBuilder]] = {
     builder.OPTIONS: builder
     for builder in (
         *(TriviaQA, NarrativeQA, TriviaQAOpen, NQOpen),
-        *(DropNum, WikiSQL, WikiTableQuestions, TableQuestions),
+        *(DropNum, WikiSQL, WikiTableQuestions, WikiTablePrograms, TableQuestions),
     )
 }

@@ -21,14 +21,20 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from hardem_jax.data.builders.features import Kind
+from hardem_jax.data.builders.features import TABLE_KINDS, Kind
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.solve import FEWER_CONDITIONS, NO_EQUATION, NO_QUERY, size_summary
+from hardem_jax.data.solve import (
+    FEWER_CONDITIONS,
+    NO_EQUATION,
+    NO_PROGRAM,
+    NO_QUERY,
+    size_summary,
+)
 
 #: The split that is trained on.
 TRAIN = "train"
 
-_NO_SOLUTION = {"numeric": NO_EQUATION, "queries": NO_QUERY}
+_NO_SOLUTION = {"numeric": NO_EQUATION, "queries": NO_QUERY, "programs": NO_PROGRAM}
 
 
 def count(
@@ -55,10 +61,10 @@ def count(
             skipped.append(place)
             continue
         used.append(row)
-        if kind == "queries":
+        if kind in TABLE_KINDS:
             tables.setdefault(row["table_id"], place)
-            if row["max_conditions"] < options.rules.max_conditions:
-                skips.warn(FEWER_CONDITIONS, row["id"])
+        if kind == "queries" and row["max_conditions"] < options.rules.max_conditions:
+            skips.warn(FEWER_CONDITIONS, row["id"])
     sizes = [row["found"] for row in used]
     counts = {
         "questions read": len(used) + skips.total,
@@ -66,7 +72,7 @@ def count(
         "questions": len(used),
         "questions with a solution": sum(size > 0 for size in sizes),
     }
-    if kind == "queries":
+    if kind in TABLE_KINDS:
         cut = [row["found"] - row["kept"] for row in used]
         counts["questions cut by the cap"] = sum(number > 0 for number in cut)
         counts["solutions cut by the cap"] = sum(cut)

@@ -1,7 +1,7 @@
 """Records of a built data set: what is stored of a question and its Z, and the way back.
 
-Three kinds of record, one for each task. They hold texts and no tokens: Z is given in characters of
-the documents, in rows of equations, or in rows of queries.
+Four kinds of record, one for each task. They hold texts and no tokens: Z is given in characters of
+the documents, in rows of equations, of queries, or of programs.
 
 ==========  =======================================================  ==================
 kind        Z                                                        becomes
@@ -9,6 +9,7 @@ kind        Z                                                        becomes
 "reading"   ``mentions`` ``[Z, 3]`` int32: document, start, end      `ReadingExample`
 "numeric"   ``equations`` ``[Z, 4]`` int32, see `NumericQuestion`    `NumericQuestion`
 "queries"   ``queries`` ``[Z, 15]`` int16, see `QueryQuestion`       `QueryQuestion`
+"programs"  ``programs`` ``[Z, 5]`` int16, see `ProgramQuestion`     `ProgramQuestion`
 ==========  =======================================================  ==================
 
 Arrays are stored as their bytes, since the floats of a plain `Tensor` feature lose half of their
@@ -27,10 +28,17 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.example_serializer import ExampleSerializer
 from tensorflow_datasets.proto import tf_example_pb2
 
-from hardem_jax.data.examples import Document, NumericQuestion, QueryQuestion, ReadingExample
+from hardem_jax.data.examples import (
+    Document,
+    NumericQuestion,
+    ProgramQuestion,
+    QueryQuestion,
+    ReadingExample,
+)
+from hardem_jax.solutions.programs.types import ROW_WIDTH as PROGRAM_WIDTH
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
 
-Kind = Literal["reading", "numeric", "queries"]
+Kind = Literal["reading", "numeric", "queries", "programs"]
 Record = dict[str, Any]
 
 # Name -> (dtype, width): an array with as many rows as there are; None for one dimension.
@@ -43,24 +51,34 @@ _ARRAYS: dict[Kind, dict[str, tuple[str, int | None]]] = {
         "equations": ("int32", 4),
     },
     "queries": {"words": ("int32", 2), "queries": ("int16", ROW_WIDTH)},
+    "programs": {
+        "words": ("int32", 2),
+        "fields": ("int32", 3),
+        "links": ("int16", 4),
+        "link_rows": ("int32", None),
+        "programs": ("int16", PROGRAM_WIDTH),
+    },
 }
+#: Kinds whose records hold a table.
+TABLE_KINDS = ("queries", "programs")
+_TABLE = ("table_id", "header", "types", "rows", "defect")
 _TEXTS: dict[Kind, tuple[str, ...]] = {
     "reading": ("id", "question"),
     "numeric": ("id", "passage_id", "passage", "question", "golds"),
-    "queries": (
-        *("id", "question", "answer", "match", "values"),
-        *("table_id", "header", "types", "rows", "defect"),
-    ),
+    "queries": ("id", "question", "answer", "match", "values", *_TABLE),
+    "programs": ("id", "question", "answer", "values", *_TABLE),
 }
 _LISTS: dict[Kind, tuple[str, ...]] = {
     "reading": ("document_ids", "documents", "aliases", "golds"),
     "numeric": (),
     "queries": (),
+    "programs": (),
 }
 _NUMBERS: dict[Kind, tuple[str, ...]] = {
     "reading": (),
     "numeric": ("true_equation",),
     "queries": ("num_queries", "max_conditions"),
+    "programs": ("num_programs",),
 }
 
 
@@ -104,10 +122,10 @@ def parse(kind: Kind, data: bytes) -> Record:
 
 
 def facts(kind: Kind, record: Record) -> dict[str, Any]:
-    """What is counted of a record: id, |Z| ("found"), of queries also what the rules' cap left."""
-    if kind == "queries":
-        names = "table_id", "defect", "max_conditions"
-        sizes = {"found": int(record["num_queries"]), "kept": len(record["queries"])}
+    """What is counted of a record: id, |Z| ("found"), on tables also what the rules' cap left."""
+    if kind in TABLE_KINDS:
+        names = ("table_id", "defect", *(("max_conditions",) if kind == "queries" else ()))
+        sizes = {"found": int(record[f"num_{kind}"]), "kept": len(record[kind])}
         return {"id": record["id"], **sizes, **{name: record[name] for name in names}}
     found = len(record["mentions" if kind == "reading" else "equations"])
     return {"id": record["id"], "found": found}
@@ -205,10 +223,7 @@ def query_record(question: QueryQuestion, table: Table, defect: str = "") -> Rec
         "answer": _to_json(question.answer),
         "match": question.match,
         "values": _to_json(question.values),
-        "table_id": table.id,
-        "header": _to_json(table.header),
-        "types": _to_json(table.types),
-        "rows": _to_json(table.rows),
+        **_table_record(table),
         "defect": defect,
         "num_queries": question.num_queries,
         "max_conditions": question.max_conditions,
@@ -227,10 +242,43 @@ def to_query_question(record: Mapping[str, Any]) -> QueryQuestion:
     )
 
 
+def program_record(question: ProgramQuestion, table: Table, defect: str = "") -> Record:
+    """The record of a question whose Z are programs; arguments as in `query_record`."""
+    return {
+        "id": question.id,
+        "question": question.question,
+        "answer": _to_json(question.answer),
+        "values": _to_json(question.values),
+        **_table_record(table),
+        "defect": defect,
+        "num_programs": question.num_programs,
+        **{name: getattr(question, name) for name in _ARRAYS["programs"]},
+    }
+
+
+def to_program_question(record: Mapping[str, Any]) -> ProgramQuestion:
+    """The inverse of `program_record`, without the table; answer and values are lists."""
+    names = ("id", "question", "table_id", *_NUMBERS["programs"], *_ARRAYS["programs"])
+    return ProgramQuestion(
+        **{name: record[name] for name in names},
+        answer=json.loads(record["answer"]),
+        values=json.loads(record["values"]),
+    )
+
+
 def to_table(record: Mapping[str, Any]) -> Table:
-    """The table of a record that `query_record` made."""
+    """The table of a record that `query_record` or `program_record` made."""
     header, types, rows = (json.loads(record[key]) for key in ("header", "types", "rows"))
     return Table(record["table_id"], tuple(header), tuple(types), tuple(map(tuple, rows)))
+
+
+def _table_record(table: Table) -> Record:
+    return {
+        "table_id": table.id,
+        "header": _to_json(table.header),
+        "types": _to_json(table.types),
+        "rows": _to_json(table.rows),
+    }
 
 
 def _to_json(value: Any) -> str:

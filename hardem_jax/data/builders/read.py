@@ -24,6 +24,7 @@ from hardem_jax.data.builders.features import (
     Record,
     parse,
     to_numeric_question,
+    to_program_question,
     to_query_question,
     to_reading_example,
 )
@@ -35,6 +36,7 @@ _FROM_RECORD: dict[Kind, Callable[[Record], Any]] = {
     "reading": to_reading_example,
     "numeric": to_numeric_question,
     "queries": to_query_question,
+    "programs": to_program_question,
 }
 
 
@@ -74,7 +76,7 @@ class Build:
         return Examples(data, functools.partial(parse, self.kind))
 
     def examples(self, split: str) -> Sequence[Any]:
-        """The project's objects by index: `ReadingExample`, `NumericQuestion`, `QueryQuestion`."""
+        """The project's objects by index, see `hardem_jax.data.builders.features`."""
         return Examples(self.records(split), _FROM_RECORD[self.kind])
 
     def index(self, split: str) -> dict[str, Any]:

@@ -13,11 +13,18 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from hardem_jax.data.annotations import annotated_row
-from hardem_jax.data.builders.features import Kind, Record, numeric_record, query_record
+from hardem_jax.data.builders.features import (
+    Kind,
+    Record,
+    numeric_record,
+    program_record,
+    query_record,
+)
 from hardem_jax.data.builders.features import reading_record as to_record
 from hardem_jax.data.examples import (
     AnnotatedQuestion,
     NumericExample,
+    ProgramQuestion,
     QueryQuestion,
     ReadingExample,
     TableQuestion,
@@ -26,12 +33,16 @@ from hardem_jax.data.readers.narrativeqa import add_rouge_mentions
 from hardem_jax.data.solve import (
     NOT_ENUMERABLE,
     MakeMatcher,
+    MakeTarget,
     numeric_question,
+    program_question,
     query_question,
 )
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.solutions.programs.rules import ProgramRules
+from hardem_jax.solutions.programs.types import ROW_WIDTH as PROGRAM_WIDTH
 from hardem_jax.solutions.rouge.search import RougeRules
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, SqlRules
@@ -127,6 +138,44 @@ class QuerySolver:
                 else:
                     question = dataclasses.replace(question, queries=row[None], num_queries=1)
             yield query_record(question, example.table, defect)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramSolver:
+    """Programs whose result matches the answer.
+
+    Attributes:
+        rules: Z_tot.
+        denotation: see `data.solve.program_question`; a class or function of a module.
+    """
+
+    rules: ProgramRules
+    denotation: MakeTarget
+    kind: ClassVar[Kind] = "programs"
+
+    def records(self, examples: Sequence[TableQuestion]) -> Iterator[Record]:
+        for example in examples:
+            try:
+                question, defect = program_question(example, self.rules, self.denotation), ""
+            except InputError as error:  # beyond what Z can hold: kept, and marked
+                question, defect = _without_programs(example), f"{NOT_ENUMERABLE}: {error}"
+            yield program_record(question, example.table, defect)
+
+
+def _without_programs(example: TableQuestion) -> ProgramQuestion:
+    return ProgramQuestion(
+        id=example.id,
+        question=example.question,
+        table_id=example.table.id,
+        answer=example.answer_texts,
+        values=example.values,
+        words=split_question(example.question),
+        fields=np.zeros((0, 3), np.int32),
+        links=np.zeros((0, 4), np.int16),
+        link_rows=np.zeros(0, np.int32),
+        programs=np.zeros((0, PROGRAM_WIDTH), np.int16),
+        num_programs=0,
+    )
 
 
 def _without_queries(example: TableQuestion) -> QueryQuestion:

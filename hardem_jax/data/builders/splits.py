@@ -11,6 +11,7 @@ from hardem_jax.data.builders.features import (
     Kind,
     Record,
     to_numeric_question,
+    to_program_question,
     to_query_question,
     to_table,
 )
@@ -21,6 +22,7 @@ from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.sql.enumeration import SqlRules, Table
 
 # The most recently used tables, read from disk.
@@ -106,6 +108,21 @@ class TableSplit(_Split):
     def __init__(self, folder: PathLike, split: str, *, drawn: int | None = None):
         super().__init__(folder, split, "queries", to_query_question, drawn)
         self.rules = SqlRules(**self.meta["rules"])
+        self.tables: Mapping[str, Table] = _Tables(self._index["tables"], self._records)
+
+
+class ProgramSplit(_Split):
+    """Questions on tables with programs as Z, of a build; otherwise as `NumericSplit`.
+
+    Attributes:
+        questions: `ProgramQuestion` by index.
+        rules: Z_tot.
+        tables: `Table` by id, read when it is asked for.
+    """
+
+    def __init__(self, folder: PathLike, split: str):
+        super().__init__(folder, split, "programs", to_program_question)
+        self.rules = ProgramRules(**self.meta["rules"])
         self.tables: Mapping[str, Table] = _Tables(self._index["tables"], self._records)
 
 

@@ -4,6 +4,7 @@
 `WikiSQL`              ``{split}.jsonl`` and ``{split}.tables.jsonl``
 `TableQuestions`       ``{split}.jsonl``, see `hardem_jax.data.readers.table_jsonl`
 `WikiTableQuestions`   ``data/{split}.tsv`` and ``csv/`` of the release
+`WikiTablePrograms`    the same
 =====================  =====================================================================
 """
 
@@ -16,10 +17,11 @@ from typing import Any
 from hardem_jax.data.build_options import (
     TableQuestionsOptions,
     WikiSQLOptions,
+    WikiTableProgramsOptions,
     WikiTableQuestionsOptions,
 )
 from hardem_jax.data.builders.base import SolutionBuilder
-from hardem_jax.data.builders.solvers import QuerySolver, Solver
+from hardem_jax.data.builders.solvers import ProgramSolver, QuerySolver, Solver
 from hardem_jax.data.builders.sources import Release
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -113,3 +115,15 @@ class WikiTableQuestions(TableQuestions):
         if split == "test":
             return "pristine-unseen-tables"
         return f"random-split-{self.options.number}-{split}"
+
+
+class WikiTablePrograms(WikiTableQuestions):
+    """WikiTableQuestions; Z: programs whose result matches the answer."""
+
+    name = "hardem_wikitableprograms"
+    OPTIONS = WikiTableProgramsOptions
+    options: WikiTableProgramsOptions
+
+    @property
+    def solver(self) -> Solver:
+        return ProgramSolver(self.options.rules, self.denotation)

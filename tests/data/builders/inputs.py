@@ -21,14 +21,18 @@ from hardem_jax.data.readers.narrativeqa import (
 from hardem_jax.data.readers.triviaqa import read_triviaqa
 from hardem_jax.data.readers.wikisql import read_answers
 from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
-from hardem_jax.data.solve import numeric_question, query_question
+from hardem_jax.data.solve import numeric_question, program_question, query_question
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.sql.enumeration import SqlRules
 from tests.tiny import PEOPLE, PLACES, write_drop, write_triviaqa, write_wikisql
 
-NAMES = ("triviaqa", "narrativeqa", "triviaqa_open", "nq_open", "drop", "wikisql", "wtq")
+NAMES = (
+    *("triviaqa", "narrativeqa", "triviaqa_open", "nq_open"),
+    *("drop", "wikisql", "wtq", "wtq_programs"),
+)
 RULES = SqlRules(cap=4096)
 
 
@@ -49,7 +53,7 @@ def write(name, root):
             file.write_text(file.read_text().replace(" yards.", ".1 yards."))
         elif name == "narrativeqa":
             write_narrativeqa(folder)
-        elif name == "wtq":
+        elif name.startswith("wtq"):
             write_wikitablequestions(folder)
         else:
             write_contexts(folder / "train.json")
@@ -104,6 +108,7 @@ def make(name, root, out, **more):
         "drop": builders.DropNum,
         "wikisql": builders.WikiSQL,
         "wtq": functools.partial(builders.WikiTableQuestions, denotation=Denotation),
+        "wtq_programs": functools.partial(builders.WikiTablePrograms, denotation=Denotation),
     }
     return classes[name](folder=write(name, root), data_dir=out, **more)
 
@@ -126,6 +131,8 @@ def expected(name, root):
         found = read_answers(folder, "train", skips=skips)
     else:
         found = read_wikitablequestions(folder, "random-split-1-train", skips=skips)
+    if name == "wtq_programs":
+        return [program_question(each, ProgramRules(), Denotation) for each in found]
     return [query_question(each, RULES, Denotation) for each in found]
 
 

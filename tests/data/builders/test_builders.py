@@ -66,8 +66,8 @@ def test_a_build_holds_what_readers_and_enumeration_give(name, root, tmp_path):
 
     sizes = [
         len(getattr(example, {"reading": "mentions", "numeric": "equations"}[build.kind]))
-        if build.kind != "queries"
-        else example.num_queries
+        if build.kind not in ("queries", "programs")
+        else getattr(example, f"num_{build.kind}")
         for example in expected
     ]
     found = build.meta["splits"]["train"]
