@@ -24,8 +24,7 @@ tokens each, and Z solutions:
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -34,11 +33,12 @@ from hardem_jax.data.examples import QueryQuestion
 from hardem_jax.data.inputs.sqlova_layout import (
     QueryInput,
     cut_lengths,
+    encode_questions,
     lay_out,
     least_max_tokens,
     remaining_queries,
 )
-from hardem_jax.data.tokenizer import Encoding, Tokenizer
+from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
 
@@ -98,7 +98,7 @@ class QueryInputs(Sequence[QueryInput]):
         self._remaining: dict[int, np.ndarray] = {}
         self.cut_headers = self.cut_questions = self.cut_columns = self.lost = 0
         num_solutions = []
-        for asked, encoding, columns in _encoded(questions, tables, tokenizer):
+        for asked, encoding, columns in encode_questions(questions, tables, tokenizer):
             lengths = np.array([len(ids) for ids in columns], np.int64)
             read, kept = cut_lengths(
                 len(encoding.ids),
@@ -237,26 +237,3 @@ def _fill(row: Arrays, item: QueryInput) -> None:
     queries = item.queries[: len(row["solutions"])]
     row["solutions"][: len(queries)] = queries
     row["solutions_where"][: len(queries)] = True
-
-
-def _encoded(
-    questions: Sequence[QueryQuestion], tables: Mapping[str, Table], tokenizer: Tokenizer
-) -> Iterator[tuple[QueryQuestion, Encoding, list[np.ndarray]]]:
-    """Each question with its tokens and those of each column, at least one each."""
-    headers: dict[str, tuple[str, ...]] = {}
-    texts = []
-    for question in questions:
-        texts.append(question.question)
-        if question.table_id not in headers:
-            headers[question.table_id] = tables[question.table_id].header
-    names = list(dict.fromkeys(itertools.chain.from_iterable(headers.values())))
-    # Read in place of a text without tokens, so that there is something to represent it.
-    unknown = Encoding(np.array([tokenizer.unknown_id], np.int32), np.zeros((1, 2), np.int32))
-    encodings = [found if len(found.ids) else unknown for found in tokenizer.encode(texts)]
-    header_ids = {
-        name: found.ids if len(found.ids) else unknown.ids
-        for name, found in zip(names, tokenizer.encode(names), strict=True)
-    }
-    # Read a second time, so that memory never holds Z of all questions.
-    for question, asked in zip(questions, encodings, strict=True):
-        yield question, asked, [header_ids[name] for name in headers[question.table_id]]

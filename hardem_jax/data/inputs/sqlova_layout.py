@@ -1,18 +1,22 @@
 """Puts a question and the columns of its table into one input, and cuts what does not fit.
 
-`hardem_jax.data.inputs.sqlova` makes batches of these inputs.
+`hardem_jax.data.inputs.sqlova` and `hardem_jax.data.inputs.programs` make batches of these inputs.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from hardem_jax.data.examples import QueryQuestion
+from hardem_jax.data.examples import ProgramQuestion, QueryQuestion
 from hardem_jax.data.tokenizer import Encoding, PairTemplate, Tokenizer
-from hardem_jax.solutions.sql.enumeration import ROW_WIDTH
+from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
+
+Question = TypeVar("Question", QueryQuestion, ProgramQuestion)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +58,31 @@ class QueryInput:
         return types
 
 
+def encode_questions(
+    questions: Sequence[Question], tables: Mapping[str, Table], tokenizer: Tokenizer
+) -> Iterator[tuple[Question, Encoding, list[np.ndarray]]]:
+    """Each question with its tokens and those of each column, at least one each."""
+    headers: dict[str, tuple[str, ...]] = {}
+    texts = []
+    for question in questions:
+        texts.append(question.question)
+        if question.table_id not in headers:
+            headers[question.table_id] = tables[question.table_id].header
+    names = list(dict.fromkeys(itertools.chain.from_iterable(headers.values())))
+    # Read in place of a text without tokens, so that there is something to represent it.
+    unknown = Encoding(np.array([tokenizer.unknown_id], np.int32), np.zeros((1, 2), np.int32))
+    encodings = [found if len(found.ids) else unknown for found in tokenizer.encode(texts)]
+    header_ids = {
+        name: found.ids if len(found.ids) else unknown.ids
+        for name, found in zip(names, tokenizer.encode(names), strict=True)
+    }
+    # Read a second time, so that memory never holds Z of all questions.
+    for question, asked in zip(questions, encodings, strict=True):
+        yield question, asked, [header_ids[name] for name in headers[question.table_id]]
+
+
 def lay_out(
-    question: QueryQuestion,
+    question: QueryQuestion | ProgramQuestion,
     encoding: Encoding,
     read: int,
     columns: Sequence[np.ndarray],
