@@ -7,7 +7,15 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import build, drop, narrativeqa, nq_open, triviaqa, wikisql
+from experiments import (
+    build,
+    drop,
+    narrativeqa,
+    nq_open,
+    triviaqa,
+    wikisql,
+    wikitablequestions,
+)
 from tests import commands
 from tests.commands import call
 from tests.data.builders import inputs
@@ -31,6 +39,7 @@ def root(tmp_path_factory):
         ("drop", "drop-num"),
         ("wikisql", "wikisql"),
         ("wtq", "wikitablequestions"),
+        ("wtq_programs", "wikitableprograms"),
     ):
         folder = inputs.write(name, root)
         flags = ("--folder", folder, "--out", root / "built" / name, "--shard-size", 4)
@@ -90,6 +99,7 @@ def test_questions_without_a_solution_are_kept_where_they_count(root, tmp_path, 
         ("drop", drop, ()),
         ("wikisql", wikisql, ()),
         ("wtq", wikisql, ("--layout", "wikitablequestions")),
+        ("wtq_programs", wikitablequestions, ()),
     ],
 )
 def test_a_data_set_prepares_what_is_built(name, module, flags, root, tmp_path, capsys):
@@ -108,7 +118,7 @@ def test_a_data_set_prepares_what_is_built(name, module, flags, root, tmp_path, 
 
 def test_z_is_shown_to_people(root, capsys):
     shown = {}
-    for name in ("triviaqa", "drop", "wikisql", "wtq"):
+    for name in ("triviaqa", "drop", "wikisql", "wtq", "wtq_programs"):
         call(build, "show", "--folder", root / "built" / name, "--count", 2, "--solutions", 2)
         shown[name] = capsys.readouterr().out.splitlines()
     assert shown["triviaqa"][:4] == [
@@ -120,7 +130,8 @@ def test_z_is_shown_to_people(root, capsys):
     assert shown["triviaqa"][4] == "    ... |Z| = 3"
     assert "    40.1 - 31.1" in shown["drop"]
     assert any(line.startswith("    SELECT who WHERE") for line in shown["wikisql"])
-    assert shown["wtq"][1] == "    answer: Ada"
+    assert shown["wtq"][1] == shown["wtq_programs"][1] == "    answer: Ada"
+    assert "    values(Who) of (Where = 'oslo')" in shown["wtq_programs"]
 
 
 def test_what_was_built_is_summed_up(root, capsys):

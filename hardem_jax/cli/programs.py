@@ -1,0 +1,158 @@
+"""Questions on tables with programs as Z: ``train``, ``compare``, ``evaluate``, ``predict``."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from rich.console import Console
+
+from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
+from hardem_jax.cli.compare import CompareCommand
+from hardem_jax.cli.train import TrainCommand
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import TableQuestion
+from hardem_jax.data.files import json_text
+from hardem_jax.data.readers.csv_tables import read_csv_table
+from hardem_jax.data.solve import program_question
+from hardem_jax.errors import InputError, printable, require
+from hardem_jax.lazy import LazyModule
+from hardem_jax.metrics.wikitablequestions import result_texts
+from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.tasks.config import ProgramDecoding, ProgramInference, ProgramParserConfig
+from hardem_jax.training.config import LoopConfig, OptimizerConfig
+
+if TYPE_CHECKING:
+    from hardem_jax.tasks import base
+    from hardem_jax.tasks import programs as tasks
+else:  # imports jax, which help does not need
+    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.programs")
+
+#: What is new learns ten times as fast as the encoder.
+OPTIMIZER = OptimizerConfig(learning_rate=1e-3, rate_multipliers=(("encoder", 0.1),))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProgramSetting(BuildSetting):
+    """All flags of a parser's run except its objective."""
+
+    model: ProgramParserConfig = ProgramParserConfig()
+    optimizer: OptimizerConfig = OPTIMIZER
+    batches: BatchConfig = BatchConfig(
+        batch_size=10, buckets=(32, 48, 64, 96, 180), max_solutions=512, negatives=0
+    )
+    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy")
+    inference: ProgramInference = ProgramInference()
+
+    def kind(self) -> type[tasks.ProgramTask]:
+        return tasks.ProgramTask
+
+    def task(self, data: Any, dev: Any) -> tasks.ProgramTask:
+        del dev
+        return tasks.ProgramTask(self.inference, data.rules)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Train(ProgramSetting, TrainCommand):
+    """Train a parser, or continue the run in ``out`` where it stopped.
+
+    Attributes:
+        objective: which programs are trusted.
+    """
+
+    objective: AnyObjective = HardEM()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compare(ProgramSetting, CompareCommand):
+    """Train First-only, MML and hard EM, and tabulate them."""
+
+    TRAIN = Train
+    CURVES = {"loss": "training loss over Z", "accuracy": "denotation accuracy (%)"}
+
+    loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate(EvaluateOnBuild):
+    """Score a trained parser with the official metric.
+
+    Attributes:
+        predictions: write programs and results here, as one JSON list in the order of the
+            questions.
+        decoding: how answers are read off, if not as in the run.
+    """
+
+    decoding: ProgramDecoding | None = None
+
+    def kind(self) -> type[tasks.ProgramTask]:
+        return tasks.ProgramTask
+
+    def changes(self) -> dict[str, Any]:
+        return {} if self.decoding is None else {"decoding": self.decoding}
+
+    def predictions_text(self, data: Any, answers: Any) -> str:
+        rows = [
+            {
+                "id": question.id,
+                "question": question.question,
+                "program": answer and answer.program.text(data.tables[question.table_id].header),
+                "result": answer and answer.result,
+                "correct": tasks.is_answer(question, answer),
+            }
+            for question, answer in zip(data.questions, answers, strict=True)
+        ]
+        return json_text(rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Predict:
+    """Ask a trained parser a question about a table of your own.
+
+    Attributes:
+        run_dir: folder of the run.
+        table: CSV file with a header.
+        question: the question.
+        checkpoint: "best" or "last".
+        top: programs to print.
+    """
+
+    run_dir: Path
+    table: Path
+    question: str
+    checkpoint: Literal["best", "last"] = "best"
+    top: int = 5
+
+    def __post_init__(self) -> None:
+        require(self, "top", at_least=1)
+
+    def run(self) -> None:
+        if not self.question.strip():
+            raise InputError("--question: expected a question, found only blanks")
+        table = read_csv_table(self.table)
+        if not table.header:
+            raise InputError(f"{self.table}: expected columns to select from, found none")
+        options = {"batch_size": 1, "top": self.top, "decoding": "program"}
+        trained = base.Trained(tasks.ProgramTask, self.run_dir, self.checkpoint, **options)
+        task = trained.task
+        question = program_question(TableQuestion("q", self.question, table, ()), task.rules)
+        data = tasks.ProgramQuestions(
+            questions=[question], tables={table.id: table}, rules=task.rules
+        )
+        inputs = trained.model.inputs(data)
+        if inputs.cut_columns:
+            print(f"note: only the first {len(inputs[0].layout.headers)} columns were read")
+        if inputs.cut_questions:
+            print(f"note: only the first {inputs[0].layout.num_question_tokens} tokens were read")
+        [(_, reading)] = trained.reader.read(trained.params, inputs)
+        console = Console(highlight=False, soft_wrap=True, emoji=False)
+        answers = task.answers(question, table, reading)
+        for rank, answer in enumerate(answers):
+            line = f"{np.exp(answer.log_prob):6.1%}  {printable(answer.program.text(table.header))}"
+            console.print(line, style="bold" if rank == 0 else None, markup=False)
+            shown = ", ".join(result_texts(answer.result))
+            console.print(f"        {printable(shown)}", markup=False)
+        if not answers:
+            print("no program with a result was found")

@@ -1,0 +1,86 @@
+"""The commands for WikiTableQuestions, from official files to an answer, on a tiny stand-in."""
+
+import functools
+import json
+
+import pytest
+
+from experiments import wikitablequestions
+from tests import commands
+from tests.commands import OBEYED, SHOWN
+from tests.data.builders.inputs import write_wikitablequestions
+from tests.tiny import write_checkpoint
+
+call = functools.partial(commands.call, wikitablequestions)
+fails = functools.partial(commands.fails, wikitablequestions)
+NUM_QUESTIONS = 6
+
+
+def train_flags(root, out):
+    return [
+        *("train", "--data", root / "built", "--dev", root / "built", "--dev-split", "train"),
+        *("--out", out, "--num-devices", 2, "--batches.batch-size", 4, "--batches.buckets", 32),
+        *("--model.encoder", root / "bert", "--model.hidden-size", 8, "--model.max-tokens", 32),
+        *("--loop.num-steps", 2, "--loop.eval-every", 2, "--loop.log-every", 1),
+        *("--loop.no-progress", "objective:hard-em"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A checkpoint, a build and a finished run."""
+    root = tmp_path_factory.mktemp("wtq")
+    write_checkpoint(root / "bert")
+    (root / "official").mkdir()
+    write_wikitablequestions(root / "official")
+    call("prepare", "--folder", root / "official", "--out", root / "built")
+    call(*train_flags(root, root / "run"))
+    return root
+
+
+@pytest.mark.slow
+def test_evaluation_scores_all_questions(root, capsys):
+    predictions = root / "predictions.json"
+    command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "built"]
+    capsys.readouterr()
+    call(*command, "--split", "train", "--predictions", predictions)
+    scores = commands.evaluation(capsys.readouterr().out)["scores"]
+    lines = (root / "run" / "metrics.jsonl").read_text().splitlines()
+    [at_end] = [line for line in map(json.loads, lines) if line["kind"] == "eval"]
+    assert scores["accuracy"] == pytest.approx(at_end["accuracy"])
+    rows = json.loads(predictions.read_text())
+    assert len(rows) == NUM_QUESTIONS and scores["answered"] == 100
+    assert scores["accuracy"] == pytest.approx(100 * sum(r["correct"] for r in rows) / len(rows))
+    assert set(rows[0]) == {"id", "question", "program", "result", "correct"}
+    call(*command, "--split", "train", "--decoding", "result")
+    assert "accuracy" in commands.evaluation(capsys.readouterr().out)["scores"]
+
+
+@pytest.mark.slow
+def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
+    table = tmp_path / "mine.csv"
+    table.write_text(f"who {OBEYED},yards\nAda {OBEYED},5\nBo,7\n", encoding="utf-8")
+    command = ("predict", "--run-dir", root / "run", "--table", table)
+    capsys.readouterr()
+    call(*command, "--question", "Who ran more than 5 yards?", "--top", 20)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 40 and all("%  " in line for line in lines[::2])
+    chances = [float(line.split("%")[0]) for line in lines[::2]]
+    assert chances == sorted(chances, reverse=True)
+    assert any(f"who {SHOWN}" in line for line in lines[::2])
+    assert all(line.isprintable() for line in lines)
+    assert "found only blanks" in fails(capsys, *command, "--question", " ")
+    table.write_text("")
+    assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
+
+
+@pytest.mark.slow
+def test_a_build_of_queries_is_refused(root, tmp_path, capsys):
+    from experiments import wikisql
+
+    flags = ("--layout", "wikitablequestions", "--folder", root / "official")
+    commands.call(wikisql, "prepare", *flags, "--out", tmp_path / "built")
+    flags = train_flags(root, tmp_path / "run")
+    flags[flags.index("--data") + 1] = tmp_path / "built"
+    line = fails(capsys, *flags)
+    assert "expected a build of kind 'programs', found 'queries'" in line

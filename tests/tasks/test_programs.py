@@ -1,0 +1,179 @@
+"""Answers by programs and their scores, with a model whose tables are given."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import TableQuestion
+from hardem_jax.data.solve import program_question
+from hardem_jax.distributions.program import SLOTS, ProgramDistribution
+from hardem_jax.errors import InputError
+from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.models.program_parser import KINDS, NUM_KINDS
+from hardem_jax.solutions.programs.rules import ProgramRules
+from hardem_jax.solutions.programs.types import PARTS, SHAPES, Field, Shape
+from hardem_jax.solutions.sql.types import Table
+from hardem_jax.tasks.base import Reader
+from hardem_jax.tasks.config import ProgramInference
+from hardem_jax.tasks.programs import ProgramQuestions, ProgramTask
+from tests.tasks.listed import Listed
+
+ROWS = (("ann", 7.0), ("bo", 9.0), ("cy", 8.0), ("bo", 3.0))
+TABLE = Table("1-1", ("player", "goals"), ("text", "real"), ROWS)
+RULES = ProgramRules(contains=False, empty=False, negation=False, row_numbers=False)
+NUM_FIELDS = 3 * len(PARTS)
+PLAYER = Field(0, PARTS.index("text")).code
+GOALS = Field(1, PARTS.index("number")).code
+ALL, ONE, HIGHEST, AND = (
+    SHAPES.index(Shape("values", modifier, connective))
+    for modifier, connective in (
+        ("none", "all"), ("none", "one"), ("highest", "one"), ("none", "and"),
+    )
+)  # fmt: skip
+
+
+def question(text="did ann or cy come next to bo ?", answer=("ann",), rules=RULES):
+    asked = TableQuestion("q", text, TABLE, answer, "denotation")
+    return program_question(asked, rules, Denotation)
+
+
+ANN, CY, BO = range(3)  # the links of the question
+
+
+def logits(*favourites, num_links=3):
+    """Small ones in falling order, with large ones for these programs, the first the largest."""
+    sizes = {"shape": (len(SHAPES),)}
+    sizes |= {n: (NUM_KINDS[place], NUM_FIELDS) for place, n in enumerate(SLOTS[:2])}
+    sizes |= {n: (NUM_KINDS[2 + place], num_links) for place, n in enumerate(SLOTS[2:])}
+    tables = {
+        name: np.linspace(0.01, 0, int(np.prod(size)), dtype=np.float32).reshape(size)
+        for name, size in sizes.items()
+    }
+    for rank, (shape, *entries) in enumerate(favourites):
+        tables["shape"][shape] = 9 - rank
+        for name, kind, entry in zip(SLOTS, KINDS[shape], entries, strict=True):
+            if kind >= 0:
+                tables[name][kind, entry] = 9 - rank
+    return tables
+
+
+class Given(nnx.Module):
+    """Logits by question, taken by the rows of a batch."""
+
+    def __init__(self, questions):
+        names = questions[0]
+        self.logits = nnx.Dict(
+            {name: nnx.Param(jnp.stack([q[name] for q in questions])) for name in names}
+        )
+
+    def __call__(self, batch, *, rngs=None):
+        rows = batch["row"]
+        logits = {name: param[...][rows] for name, param in self.logits.items()}
+        return ProgramDistribution.from_logits(**logits, kinds=KINDS)
+
+
+def run(models, questions, left_out=(), **config):
+    graphdef, params = nnx.split(Given(models), nnx.Param)
+    num_solutions = max(len(q.programs) for q in questions)
+
+    def pad(rows, num_tokens):
+        del num_tokens
+        batch = {
+            "row": np.array([0 if row is None else row for row in rows]),
+            "solutions": np.full((len(rows), num_solutions, 5), -1),
+            "solutions_where": np.zeros((len(rows), num_solutions), bool),
+        }
+        for place, row in enumerate(rows):
+            if row is not None:
+                count = len(questions[row].programs)
+                batch["solutions"][place, :count] = questions[row].programs
+                batch["solutions_where"][place, :count] = True
+        return batch
+
+    task = ProgramTask(ProgramInference(batch_size=2, **config), RULES)
+    reader = Reader(task, graphdef, lambda *_: pad, batches=BatchConfig(buckets=(4,)))
+    data = ProgramQuestions(
+        questions=questions,
+        tables={TABLE.id: TABLE},
+        rules=RULES,
+        left_out=dict.fromkeys(left_out, "a reason"),
+    )
+    inputs = Listed(range(len(questions)), [[4, len(q.programs)] for q in questions])
+    return reader.evaluate(params, data, inputs)
+
+
+def test_scores_are_what_they_say():
+    right = logits((ONE, PLAYER, -1, ANN, -1))
+    wrong = logits((ONE, GOALS, -1, ANN, -1))
+    empty = question(answer=("zed",))
+    questions = [question(), question(), empty, question()]
+    scores, answers = run([right, wrong, right, right], questions, left_out=["cut"])
+    assert [answer.result for answer in answers] == [["ann"], [7.0], ["ann"], ["ann"]]
+    assert answers[0].program.text(TABLE.header) == "values(player) of (player = 'ann')"
+    assert answers[0].row == (ONE, PLAYER, -1, ANN, -1)
+    assert not len(empty.programs) and 4 < question().num_programs <= 16
+    expected = {
+        "accuracy": 40,
+        "answered": 100,
+        "in Z": 100 * 2 / 3,
+        "accuracy |Z|=0": 0,
+        "accuracy |Z|=5-16": 100 * 2 / 3,
+    }
+    assert {name: scores[name] for name in expected} == pytest.approx(expected)
+    assert 0 < scores["P<0.0001"] <= scores["P<0.001"] < 100
+
+
+def test_the_answer_is_the_most_likely_program_that_has_a_result():
+    """Ann and Cy are no row, and two links of "and" are in order and have different words."""
+    model = logits((AND, PLAYER, -1, ANN, CY), (HIGHEST, PLAYER, GOALS, BO, -1))
+    _, [answer] = run([model], [question()])
+    assert answer.row == (HIGHEST, PLAYER, GOALS, BO, -1) and answer.result == ["bo"]
+    _, [nothing] = run([model], [question()], max_combinations=1)
+    assert nothing is None
+    scores, _ = run([model], [question()], max_combinations=1)
+    assert scores["answered"] == scores["accuracy"] == 0
+
+
+def test_programs_come_in_the_order_of_their_probability():
+    """The first of them is what `answer` gives, and log P(z) is that of the distribution."""
+    tables = logits((ONE, PLAYER, -1, CY, -1))
+    graphdef = ProgramDistribution.from_logits(
+        **{name: jnp.asarray(x)[None] for name, x in tables.items()}, kinds=KINDS
+    )
+    task = ProgramTask(ProgramInference(top=30), RULES)
+    out = {name: np.asarray(getattr(graphdef, name)[0]) for name in ("shape", *SLOTS)}
+    out["solutions"] = np.zeros(1)
+    reading = task.reading(None, 0, out, {"solutions_where": np.ones(1, bool)})
+    answers = task.answers(question(), TABLE, reading)
+    found = [answer.log_prob for answer in answers]
+    assert len(answers) == 30 and found == sorted(found, reverse=True)
+    rows = jnp.array([[answer.row for answer in answers]])
+    np.testing.assert_allclose(graphdef.log_prob(rows)[0], found, rtol=1e-5)
+    assert task.answer(question(), TABLE, reading) == answers[0]
+    assert all(answer.result for answer in answers)
+
+
+def test_a_result_has_the_probability_of_all_its_programs():
+    """Bo is the result of two programs, which add up to more than the one that gives Ann."""
+    best = SHAPES.index(Shape("values", "highest", "all"))
+    model = logits((ONE, PLAYER, -1, ANN, -1), (best, PLAYER, GOALS, -1, -1))
+    model["shape"][[ONE, best]] = 9, 8
+    model["link1"][:, [ANN, BO]] = 9, 8.9
+    _, [first] = run([model], [question()])
+    assert first.result == ["ann"]
+    _, [best] = run([model], [question()], decoding="result")
+    assert set(best.result) == {"bo"}
+
+
+def test_a_question_prepared_by_other_rules_is_refused():
+    other = question(rules=dataclasses.replace(RULES, negation=True))
+    model = logits((ONE, PLAYER, -1, ANN, -1), num_links=len(other.links))
+    with pytest.raises(InputError, match="question q: expected the links it was prepared with"):
+        run([model], [other])
+    data = ProgramQuestions(questions=[other], tables={}, rules=ProgramRules(), place="built")
+    with pytest.raises(InputError, match="built: expected the rules of runs/1, found others"):
+        ProgramTask(ProgramInference(), RULES).check(data, None, "runs/1")
