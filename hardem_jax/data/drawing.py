@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hardem_jax.data.examples import NumericQuestion, QueryQuestion
+from hardem_jax.data.examples import NumericQuestion, ProgramQuestion, QueryQuestion
 
-Question = TypeVar("Question", NumericQuestion, QueryQuestion)
+Question = TypeVar("Question", NumericQuestion, QueryQuestion, ProgramQuestion)
+_FIELDS = {NumericQuestion: "equations", QueryQuestion: "queries", ProgramQuestion: "programs"}
 
 
 def draw_first(question: Question, seed: int) -> Question:
@@ -26,7 +27,7 @@ def draw_first(question: Question, seed: int) -> Question:
         >>> [draw_first(question, seed).queries[:, 0].tolist() for seed in (0, 1)]
         [[15, 0, 30], [0, 15, 30]]
     """
-    field = "queries" if isinstance(question, QueryQuestion) else "equations"
+    field = _FIELDS[type(question)]
     solutions: np.ndarray = getattr(question, field)
     if not len(solutions):
         return question

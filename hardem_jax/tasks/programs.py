@@ -72,9 +72,9 @@ class ProgramQuestions(Questions):
     rules: ProgramRules
 
     @classmethod
-    def open(cls, folder: Path, split: str) -> Self:
-        """The questions of a split of a build."""
-        found = ProgramSplit(folder, split)
+    def open(cls, folder: Path, split: str, *, drawn: int | None = None) -> Self:
+        """The questions of a split of a build; ``drawn`` is the seed of their first solutions."""
+        found = ProgramSplit(folder, split, drawn=drawn)
         return cls(
             questions=found.questions,
             left_out=found.left_out,

@@ -120,8 +120,8 @@ class ProgramSplit(_Split):
         tables: `Table` by id, read when it is asked for.
     """
 
-    def __init__(self, folder: PathLike, split: str):
-        super().__init__(folder, split, "programs", to_program_question)
+    def __init__(self, folder: PathLike, split: str, *, drawn: int | None = None):
+        super().__init__(folder, split, "programs", to_program_question, drawn)
         self.rules = ProgramRules(**self.meta["rules"])
         self.tables: Mapping[str, Table] = _Tables(self._index["tables"], self._records)
 

@@ -228,7 +228,8 @@ def pad_program_inputs(
         num_words: W, at least the longest question, in words.
         num_columns: C, at least the widest table, with the row number.
         num_links: M, at least as many as any of the questions has.
-        num_solutions: Z; of a larger Z a uniform sample, always the same one, is read.
+        num_solutions: Z; of a larger Z the first, which First-only takes, and a uniform sample of
+            the others, always the same one, are read.
         pad_id: of the tokenizer.
     """
     rows, num_fields = len(inputs), num_columns * len(PARTS)
@@ -275,7 +276,8 @@ def _fill(batch: Arrays, item: ProgramInput) -> None:
     programs, room = item.programs, len(row["solutions"])
     if len(programs) > room:
         rng = np.random.default_rng(zlib.crc32(item.id.encode()))
-        programs = programs[np.sort(rng.choice(len(programs), room, replace=False))]
+        others = 1 + rng.choice(len(programs) - 1, room - 1, replace=False)
+        programs = programs[[0, *np.sort(others)]]
     row["solutions"][: len(programs)] = programs
     row["solutions_where"][: len(programs)] = True
 
