@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from hardem_jax.solutions.programs.parts import Key
-from hardem_jax.solutions.programs.table import FieldValues, mask_rows, program_table
+from hardem_jax.solutions.programs.table import FieldValues, program_table
 from hardem_jax.solutions.programs.types import MOVES, NUMBER_RESULTS, SHAPES, Links
+from hardem_jax.solutions.sql.columns import mask_rows
 from hardem_jax.solutions.sql.types import Table
 
 Result = list[str | float]

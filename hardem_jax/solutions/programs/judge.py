@@ -7,7 +7,6 @@ executed and compared.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -74,7 +73,7 @@ class Judge:
         self._truths = truths
         self._items = tuple(target.items)
         self._numbers = tuple(target.numbers) if len(self._items) == 1 else ()
-        self._by_number: dict[float, bool] = {}
+        self._by_cell: dict[float | str, bool] = {}
         self._by_rows: dict[int, tuple[int, ...]] = {}
         self._covers = self._find_covers()
         self._showable = [
@@ -89,18 +88,14 @@ class Judge:
         self._groups = [
             (result, code)
             for result in ("most common", "least common", "repeated")
-            if rules.allows_shape(Shape(result, "none", "all"))
             for code in self.fields_of(result)
             if code in self._covers
         ]
-
-    @property
-    def is_number(self) -> bool:
-        """Whether the answer may be a number."""
-        return bool(self._numbers)
+        self._distinct_fields = self.fields_of("count distinct")
+        self._range_fields = self.fields_of("range")
 
     def fields_of(self, result: str) -> list[int]:
-        """The codes of the fields that a result can select."""
+        """The codes of the fields that a result can select; none if the rules do not allow it."""
         shape = Shape(result, "none", "all")
         if not self._rules.allows_shape(shape):
             return []
@@ -138,8 +133,8 @@ class Judge:
         return self._match(float(number))
 
     def _match(self, cell: float | str) -> bool:
-        if (known := self._by_number.get(cell)) is None:  # type: ignore[arg-type]
-            known = self._by_number[cell] = self._target.matches([cell])  # type: ignore[index]
+        if (known := self._by_cell.get(cell)) is None:
+            known = self._by_cell[cell] = self._target.matches([cell])
         return known
 
     def selected(self, rows: int) -> tuple[int, ...]:
@@ -175,22 +170,14 @@ class Judge:
             values = self._fields[code]
             if values.many or any(wanted < count + 0.5 for wanted in self._numbers):
                 distinct = aggregate("count distinct", values, rows)
-                if distinct and (self._rules.redundant or distinct[0] != count):
-                    if self.equals(distinct[0]):  # type: ignore[arg-type]
-                        yield "count distinct", code, -1
+                idle = distinct == [count] and not self._rules.redundant
+                if not idle and self.is_correct(distinct):
+                    yield "count distinct", code, -1
         for code in self._range_fields:
             if self.is_correct(aggregate("range", self._fields[code], rows)):
                 yield "range", code, -1
         if count == 1:
             yield from self._operands_of_row(rows)
-
-    @functools.cached_property
-    def _distinct_fields(self) -> list[int]:
-        return self.fields_of("count distinct")
-
-    @functools.cached_property
-    def _range_fields(self) -> list[int]:
-        return self.fields_of("range")
 
     def _operands_of_row(self, rows: int) -> Iterator[Found]:
         """Correct gaps and totals of one row."""

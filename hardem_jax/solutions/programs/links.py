@@ -4,8 +4,8 @@ A span of words is understood as a text and, if it is one, as a number or date:
 
 - text: its `text_key`. So accents, case, plurals, number words and punctuation do not matter. It is
   the value of "=" and "!=" where a cell's part has this key, and of "contains" where a longer cell
-  has its words; spans of function words only are no values. A word that no cell has stands for
-  similar ones of the cells: "russian" for "russia" (`ProgramTable.similar`).
+  of "text" has its words, at most 8; spans of function words only are no values. A word that no
+  cell has stands for similar ones of the cells: "russian" for "russia" (`ProgramTable.similar`).
 - number: "1,200", "-3", ".5", "2.5 million", "five", "third", "42nd", "15km". It is compared with
   "number", "second number", "year", "last year", "day", "count" and the row number; a year, only
   with numbers from 1000 to 2100; a day, only with numbers up to 31.
@@ -14,7 +14,7 @@ A span of words is understood as a text and, if it is one, as a number or date:
 
 A link holds for at least one row, and not for all but the total rows. Of operators that hold for
 the same rows with the same field and span, the first of =, >, >=, <, <=, != stands for all. Spans
-start and end at words, not at punctuation or within a number.
+have at most 16 words and start and end at words, not at punctuation or within a number.
 """
 
 from __future__ import annotations

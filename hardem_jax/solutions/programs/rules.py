@@ -62,10 +62,12 @@ class ProgramRules:
     "or" have the same field and operator, "=" or "contains"; the second of "and not" has one of
     these, too. The two fields of "gap" and "total" are different, in ascending order.
 
-    Unless ``redundant``, everything in a program counts: both links of "and" and "or" and the
-    second of "and not" change the set of rows, "first", "last", "highest" and "lowest" leave out
-    a row, and sums and averages have two values or more. What a program with one idle link or
-    modifier says, one without it says, too.
+    Unless ``redundant``, everything in a program counts; otherwise a simpler one says the same:
+
+    - each link of "and" and "or" and the second of "and not" changes the set of rows, the second of
+      "to" changes the final rows, and the two sets of "versus" differ;
+    - "first", "last", "highest" and "lowest" leave out a row;
+    - sums and averages have two values or more, and a "count distinct" is not the number of rows.
 
     Attributes:
         parts: allow parts of cells other than "text" and "number".

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from hardem_jax.solutions.programs.parts import Key, Value, read_cell
 from hardem_jax.solutions.programs.types import PARTS, Field
+from hardem_jax.solutions.sql.columns import mask_rows
 from hardem_jax.solutions.sql.types import Cell, Table
 from hardem_jax.solutions.sql.values import IdentityCache
 
@@ -234,16 +235,6 @@ def _grams(words: Sequence[str]) -> set[str]:
         for end in range(start + 1, min(start + MAX_GRAM, size) + 1)
         if end - start < size
     }
-
-
-def mask_rows(mask: int) -> list[int]:
-    """The rows in a set, ascending.
-
-    Example:
-        >>> mask_rows(0b1101)
-        [0, 2, 3]
-    """
-    return [row for row, bit in enumerate(bin(mask)[:1:-1]) if bit == "1"]
 
 
 program_table = IdentityCache(ProgramTable)
