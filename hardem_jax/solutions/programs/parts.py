@@ -125,8 +125,8 @@ def text_key(text: str) -> str:
 
     Letters lose case and accents, words their plural -s; punctuation, footnote marks and the commas
     in numbers go; number words and ordinals become digits, and words for winning and losing "win"
-    and "lose". A sign stays before a
-    number that follows a blank. A text of punctuation only is its own key.
+    and "lose". A sign stays before a number that follows a blank. A text without letters and digits
+    is its own key.
 
     Example:
         >>> text_key("Beyoncé’s “Hits”[4]"), text_key("USL A-Leagues"), text_key("-1,234.5 km")
@@ -136,7 +136,7 @@ def text_key(text: str) -> str:
     """
     plain = _plain(text)
     words = _TOKEN.findall(_INSIDE.sub("", plain))
-    return " ".join(map(_normal_word, words)) if words else " ".join(plain.split())
+    return " ".join(map(_normal_word, words)) or " ".join(plain.split()) or text
 
 
 @functools.lru_cache(maxsize=1 << 17, typed=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from hardem_jax.solutions.programs.parts import is_nothing, read_cell, text_key
-from hardem_jax.solutions.programs.types import PARTS
+from hardem_jax.solutions.programs.types import PARTS, TEXT_PARTS
 
 
 def shown(cell):
@@ -157,6 +157,13 @@ def test_something(cell):
 def test_numbers_that_are_not_finite_have_no_parts():
     assert read_cell(float("inf")) == {} and read_cell(float("nan")) == {}
     assert "number" not in shown("9" * 400)
+
+
+@pytest.mark.parametrize("cell", ["\u0301/a", "\u0301, ††", "✓ / ✗", "\ud800/b", "٣ & ²"])
+def test_no_text_has_an_empty_key(cell):
+    found = read_cell(cell)
+    for part in TEXT_PARTS:
+        assert all(value.key for value in found.get(PARTS.index(part), ()))
 
 
 def test_the_text_is_shown_as_it_is():
