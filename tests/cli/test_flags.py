@@ -22,6 +22,7 @@ MAY_BE_ZERO = {
     *("PassageConfig.k1", "PassageConfig.b"),
     *("PassageConfig.title_weight", "RetrieverConfig.article_weight", "PlantedConfig.max_passing"),
     *("Sql.queries", "Rouge.check", "NAQANetModelConfig.num_highway_layers"),
+    *("Programs.random", "Programs.check", "ProgramRules.max_links"),
     "Tempered.inverse_temperature",
 }
 RATE = ("dropout", "attention_dropout", "layer_dropout", "seed", "seeds")

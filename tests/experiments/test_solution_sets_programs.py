@@ -206,6 +206,7 @@ def verdict(sql, question, answer, **rules):
         ("select c3_number from w where c1 = 'oslo'", "size of oslo?", "7"),
         ("select c1 from w where c4_year = 1871", "which was founded in 1871?", "Rome"),
         ("select c1 from w where c4_year = 1990 and c4_month = 6", "which in june 1990?", "Bonn"),
+        ("select c1 from w where c3 = '9 km'", "which has 9 km?", "Rome"),
         # Total rows are no rows.
         ("select c1 from w order by c3_number desc limit 1", "the largest?", "Rome"),
         ("select count ( c1 ) from w", "how many?", "4"),
@@ -243,6 +244,9 @@ def test_annotations_in_z(sql, question, answer):
          NOT_LINKED, "a row number, which is not said"),
         ("select c3 from w where c1 = 'rome'", "size of rome?", "5",
          OTHER_RESULT, "values, none, one"),
+        # Another link to the same column has the answer.
+        ("select count ( * ) from w where c2 = 'germany'", "norway or germany?", "2",
+         OTHER_RESULT, "count, none, one"),
     ],
 )  # fmt: skip
 def test_why_annotations_are_not_in_z(sql, question, answer, reason, detail):

@@ -20,6 +20,7 @@ from experiments.benchmark.tpu import Tpu
 from experiments.benchmark.train_step import TrainStep
 from experiments.quickstart.run import Quickstart
 from experiments.solution_sets.equations import Equations
+from experiments.solution_sets.programs import Programs
 from experiments.solution_sets.rouge import Rouge
 from experiments.solution_sets.sql import Sql
 
@@ -28,8 +29,8 @@ _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "expe
 MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMANDS")]
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
-    *(Quickstart, Equations, History, InputPipeline, LossCost, Packing, Retrieval, Rouge, Sql),
-    *(SolutionSets, StepProfile, Tpu, TrainStep),
+    *(Quickstart, Equations, History, InputPipeline, LossCost, Packing, Programs, Retrieval),
+    *(Rouge, SolutionSets, Sql, StepProfile, Tpu, TrainStep),
 ]
 
 

@@ -28,7 +28,7 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.readers.table_jsonl import read_table_questions
 from hardem_jax.data.readers.wikisql import read_answers
 from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions, tagged_name
-from hardem_jax.data.solve import MakeMatcher
+from hardem_jax.data.solve import MakeMatcher, MakeTarget
 
 
 class WikiSQL(SolutionBuilder):
@@ -123,6 +123,7 @@ class WikiTablePrograms(WikiTableQuestions):
     name = "hardem_wikitableprograms"
     OPTIONS = WikiTableProgramsOptions
     options: WikiTableProgramsOptions
+    denotation: MakeTarget
 
     @property
     def solver(self) -> Solver:

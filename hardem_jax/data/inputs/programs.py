@@ -306,4 +306,4 @@ def _programs_read(
     read = _columns_read(fields, len(layout.headers), num_columns)
     known = np.append(links, True)  # for -1
     # -1 is no field, and no column that is cut.
-    return np.concatenate([read, known[chosen]], axis=1).all(axis=1)
+    return np.logical_and.reduce(np.concatenate([read, known[chosen]], axis=1), axis=1)
