@@ -152,7 +152,7 @@ def compare_executors(
         number: programs to execute.
         seed: of the programs.
         each: programs for one table and question.
-        sqlite_every: SQLite, the slowest, executes those of every so many tables.
+        sqlite_every: k, where SQLite, the slowest, executes those of every k-th table only.
     """
     rng, found = random.Random(seed), Differences()
     rules = ProgramRules(redundant=True)

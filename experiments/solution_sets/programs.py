@@ -42,7 +42,7 @@ from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.programs.table import mask_rows, program_table
 from hardem_jax.solutions.programs.types import Program
 
-# SQLite executes the random programs of every so many tables.
+# SQLite, the slowest, executes the random programs of every tenth table.
 _SQLITE_EVERY = 10
 # Question ids listed for each reason.
 _EXAMPLES = 8
@@ -60,7 +60,7 @@ class Programs:
         folder: WikiTableQuestions in its official layout.
         splits: whose questions.
         squall: SQUALL's annotations, a ``.jsonl.gz``; none are looked for without it.
-        limit: the first so many questions of each split; None for all.
+        limit: questions of each split, from its start; None for all.
         rules: which programs there are.
         variants: also measure without each group of operators.
         random: random programs that all executors execute, half of them on random tables.

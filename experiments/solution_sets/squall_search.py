@@ -208,10 +208,12 @@ class _Search:
             modifiers.add("none")
         results = {shape.result}
         if shape.result in ("sum", "average") and "none" in modifiers:
-            if any(self._count(code, start) == 1 for code in self._codes(select)):
+            if any(len(self._keys(code, start)) == 1 for code in self._codes(select)):
                 results.add("values")
         if shape.result == "count distinct":
-            results.add("count")
+            keys = [self._keys(code, start) for code in self._codes(select)]
+            if any(len(set(found)) == start.bit_count() for found in keys):
+                results.add("count")
         for modifier, result in itertools.product(modifiers, results):
             simple = Shape(result, modifier, connective)
             if simple in SHAPES:
@@ -245,11 +247,11 @@ class _Search:
 
     def _is_tied(self, code: int, rows: int) -> bool:
         """Whether all of these rows have the same value of a field."""
-        found = [self._fields[code][row] for row in mask_rows(rows)]
-        return all(found) and len({key for values in found for key, _ in values}) == 1
+        has_all = all(self._fields[code][row] for row in mask_rows(rows))
+        return has_all and len(set(self._keys(code, rows))) == 1
 
-    def _count(self, code: int, rows: int) -> int:
-        return sum(len(self._fields[code][row]) for row in mask_rows(rows))
+    def _keys(self, code: int, rows: int) -> list[str | float]:
+        return [key for row in mask_rows(rows) for key, _ in self._fields[code][row]]
 
     def _is_said(self, condition: Condition) -> bool:
         if condition.value is None or isinstance(condition.value, tuple):
