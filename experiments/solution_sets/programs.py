@@ -9,7 +9,6 @@ serve this analysis only: nothing is trained on them.
 """
 
 import dataclasses
-import os
 import random
 import statistics
 import time
@@ -21,7 +20,7 @@ from typing import Any
 from rich.progress import track
 from rich.table import Table as Printed
 
-from experiments.benchmark.measure import machine, machine_line, wide_console
+from experiments.benchmark.measure import machine, report
 from experiments.solution_sets.program_differences import (
     compare_executors,
     random_cases,
@@ -33,7 +32,6 @@ from experiments.solution_sets.squall_sql import read_squall
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.files import write_json
 from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.errors import InputError, require
 from hardem_jax.metrics.wikitablequestions import Denotation
@@ -90,8 +88,7 @@ class Programs:
         annotations = dict(read_squall(self.squall)) if self.squall else {}
         splits = {name: self._questions(name, skips) for name in self.splits}
         about = machine()
-        content: dict[str, Any] = {"flags": flags(self), "machine": about}
-        content["left_out"] = skips.as_dict()
+        content: dict[str, Any] = {"left_out": skips.as_dict()}
         content["rows"] = [
             {"split": split, "name": name, **measure(questions, annotations, rules)}
             for split, questions in splits.items()
@@ -102,16 +99,10 @@ class Programs:
             content["checked"] = check_solutions(questions, self.rules, self.check, self.seed)
         if self.random:
             content["executors"] = compare_all(questions, self.random, self.seed)
-        about["load_average_after"] = list(os.getloadavg())
-        if self.out is not None:
-            write_json(self.out, content)
-        console = wide_console()
-        console.print(skips, highlight=False, markup=False)
-        console.print(coverage_table(content["rows"]))
+        shown = [str(skips), coverage_table(content["rows"])]
         if annotations:
-            console.print(reasons_table(content["rows"]))
-        for line in (*lines(content), machine_line(about)):
-            console.print(line, highlight=False, markup=False)
+            shown.append(reasons_table(content["rows"]))
+        report(self, about, content, *shown, *lines(content))
 
     def _questions(self, split: str, skips: ExclusionCounts) -> list[TableQuestion]:
         found = list(read_wikitablequestions(self.folder, split, skips=skips))[: self.limit]
