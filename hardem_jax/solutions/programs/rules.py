@@ -91,7 +91,7 @@ class ProgramRules:
         max_links: 0 to 2.
         max_pairs: bounds time and memory: a question with more pairs of links has programs with one
             link at most.
-        cap: size from which Z is a uniform sample of ``cap`` programs; None keeps all.
+        cap: a larger Z is cut to a uniform sample of this many programs; None keeps all.
     """
 
     parts: bool = True
