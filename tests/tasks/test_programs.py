@@ -28,10 +28,10 @@ RULES = ProgramRules(contains=False, empty=False, negation=False, row_numbers=Fa
 NUM_FIELDS = 3 * len(PARTS)
 PLAYER = Field(0, PARTS.index("text")).code
 GOALS = Field(1, PARTS.index("number")).code
-ALL, ONE, HIGHEST, AND = (
+ALL, ONE, HIGHEST, AND, OR = (
     SHAPES.index(Shape("values", modifier, connective))
     for modifier, connective in (
-        ("none", "all"), ("none", "one"), ("highest", "one"), ("none", "and"),
+        ("none", "all"), ("none", "one"), ("highest", "one"), ("none", "and"), ("none", "or"),
     )
 )  # fmt: skip
 
@@ -136,6 +136,14 @@ def test_the_answer_is_the_most_likely_program_that_has_a_result():
     assert nothing is None
     scores, _ = run([model], [question()], max_combinations=1)
     assert scores["answered"] == scores["accuracy"] == 0
+
+
+def test_a_combination_that_is_no_program_is_no_answer():
+    """Cy or Ann is Ann or Cy, and only this is written."""
+    model = logits((OR, PLAYER, -1, CY, ANN))
+    model["link2"][:, BO] = 8
+    _, [answer] = run([model], [question()])
+    assert answer.row == (OR, PLAYER, -1, CY, BO)
 
 
 def test_programs_come_in_the_order_of_their_probability():
