@@ -5,7 +5,6 @@ and sets of rows as it does for real questions; the slow executors find both out
 """
 
 import dataclasses
-import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +18,12 @@ from experiments.solution_sets.program_reference import (
 from hardem_jax.solutions.programs.execute import execute
 from hardem_jax.solutions.programs.links import find_links
 from hardem_jax.solutions.programs.rules import ProgramRules
-from hardem_jax.solutions.programs.table import mask_rows, program_table
+from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import NUMBER_RESULTS, SHAPES, Field, Links, Program
+from hardem_jax.solutions.sql.columns import mask_rows
 from hardem_jax.solutions.sql.types import Cell, Table, split_words
 
 _EXAMPLES = 10
-_ROUNDED = ("sum", "average")
-"""Results that SQLite rounds differently."""
-
 _CELLS: tuple[Cell, ...] = (
     "oslo", "Oslo", "Tromsø", "oslo, norway", "new york, usa", "usa", "john (canada)", "canada",
     "red / blue", "blue", "red", "a - b", "w 13-0", "l 7-13", "2:35.4", "1:02:03", "6:00 pm",
@@ -185,7 +182,7 @@ def compare_executors(
         found.sqlite_s += seconds
         found.by_sqlite += len(rows)
         for program, result, expected in zip(programs, third, right, strict=True):
-            if not _nearly_equal(result, expected, program.shape.result):
+            if _with_types(result) != _with_types(expected):
                 found.sqlite += 1
                 shown = f"{program.text(table.header)}: SQLite {result}, not {expected}"
                 found.note(f"{shown}; {table.rows}")
@@ -214,12 +211,6 @@ def _compare_links(
 def _with_types(result: Sequence[Any] | None) -> list | None:
     """A result so that equal ones have the same types; 0.0 and -0.0 are one number."""
     return None if result is None else [(type(cell), cell) for cell in result]
-
-
-def _nearly_equal(left: Sequence | None, right: Sequence | None, result: str) -> bool:
-    if result not in _ROUNDED or left is None or right is None:
-        return _with_types(left) == _with_types(right)
-    return math.isclose(left[0], right[0], rel_tol=1e-9, abs_tol=1e-9)
 
 
 def random_cases(seed: int) -> Iterator[tuple[Table, str]]:

@@ -281,12 +281,29 @@ def _is_typed(program: Program) -> bool:
     return modify is None or shape.modifier == "same" or not modify.is_text
 
 
+class _ExactSum:
+    """An aggregate function of SQLite."""
+
+    def __init__(self):
+        self._numbers: list[float] = []
+
+    def step(self, number: float) -> None:
+        self._numbers.append(number)
+
+    def finalize(self) -> float | None:
+        if not self._numbers:
+            return None
+        try:
+            return math.fsum(self._numbers)
+        except OverflowError:
+            return math.inf
+
+
 class SqliteReference:
     """Executes programs as SQL: every value is a row of the table ``v(f, r, p, k, s)``.
 
     f is the code of a field, r the row, p the place in the row's list, k the key, s the cell shown.
-    The table ``t(r)`` has the rows that are no totals. Sums and averages differ from exact ones in
-    the last digits.
+    The table ``t(r)`` has the rows that are no totals. Sums are exact, as SQLite's own are not.
 
     Args:
         fields: the values of every field, see `Fields`.
@@ -304,6 +321,7 @@ class SqliteReference:
     ):
         self._truths = truths
         self._connection = sqlite3.connect(":memory:")
+        self._connection.create_aggregate("exact_sum", 1, _ExactSum)
         run = self._connection.executemany
         self._connection.execute("CREATE TABLE t (r INTEGER)")
         self._connection.execute("CREATE TABLE v (f INTEGER, r INTEGER, p INTEGER, k, s)")
@@ -439,8 +457,8 @@ _RESULT = {
     "values": f"SELECT s {_IN} ORDER BY r, p",
     "count": "SELECT nullif(count(DISTINCT r), 0) FROM final",
     "count distinct": f"SELECT nullif(count(DISTINCT k), 0) {_IN}",
-    "sum": f"SELECT sum(k) {_IN}",
-    "average": f"SELECT avg(k) {_IN}",
+    "sum": f"SELECT exact_sum(k) {_IN}",
+    "average": f"SELECT exact_sum(k) / count(k) {_IN}",
     "range": f"SELECT iif(count(DISTINCT k) > 1, max(k) - min(k), NULL) {_IN}",
     "most common": _COMMON.format("max"),
     "least common": _COMMON.format("min"),

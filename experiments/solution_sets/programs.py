@@ -37,8 +37,9 @@ from hardem_jax.errors import InputError, require
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.programs.enumeration import Solutions, enumerate_programs
 from hardem_jax.solutions.programs.rules import ProgramRules
-from hardem_jax.solutions.programs.table import mask_rows, program_table
+from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import Program
+from hardem_jax.solutions.sql.columns import mask_rows
 
 # SQLite, the slowest, executes the random programs of every tenth table.
 _SQLITE_EVERY = 10

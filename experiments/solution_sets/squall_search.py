@@ -30,7 +30,7 @@ from experiments.solution_sets.squall_forms import Condition, Form, NotExpressib
 from experiments.solution_sets.squall_sql import ROW_NUMBER, Column, SqlError, parse_squall
 from hardem_jax.solutions.programs.parts import read_cell, text_key
 from hardem_jax.solutions.programs.rules import may_modify, may_select
-from hardem_jax.solutions.programs.table import mask_rows, program_table
+from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import (
     OPERATORS,
     PARTS,
@@ -42,6 +42,7 @@ from hardem_jax.solutions.programs.types import (
     Program,
     Shape,
 )
+from hardem_jax.solutions.sql.columns import mask_rows
 from hardem_jax.solutions.sql.types import Table
 
 _NUMBERS = ("number", "second number", "year", "last year")
