@@ -287,10 +287,10 @@ class _ExactSum:
     def __init__(self):
         self._numbers: list[float] = []
 
-    def step(self, number: float) -> None:
+    def step(self, number: Any) -> None:
         self._numbers.append(number)
 
-    def finalize(self) -> float | None:
+    def finalize(self) -> Any:
         if not self._numbers:
             return None
         try:
