@@ -131,7 +131,7 @@ def test_z_is_shown_to_people(root, capsys):
     assert "    40.1 - 31.1" in shown["drop"]
     assert any(line.startswith("    SELECT who WHERE") for line in shown["wikisql"])
     assert shown["wtq"][1] == shown["wtq_programs"][1] == "    answer: Ada"
-    assert "    values(Who) of (Where = 'oslo')" in shown["wtq_programs"]
+    assert "    values(Who) of first of all rows" in shown["wtq_programs"]
 
 
 def test_what_was_built_is_summed_up(root, capsys):
