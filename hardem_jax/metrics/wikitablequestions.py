@@ -27,7 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql.cell_values import parse_date, parse_number, parse_quantity
+from hardem_jax.solutions.cell_values import parse_date, parse_number, parse_quantity
 from hardem_jax.solutions.sql.types import Cell
 
 _TOLERANCE = 1e-6

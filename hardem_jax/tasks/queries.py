@@ -32,6 +32,7 @@ from hardem_jax.models.encoders.pretrained import load_config
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.models.sqlova_checkpoint import load_sqlova
 from hardem_jax.objectives import Objective
+from hardem_jax.solutions.sql.engine import statement
 from hardem_jax.solutions.sql.enumeration import (
     MAX_CONDITIONS,
     Cell,
@@ -43,7 +44,6 @@ from hardem_jax.solutions.sql.enumeration import (
 )
 from hardem_jax.solutions.sql.execution_guided import execution_guided
 from hardem_jax.solutions.sql.search import QueryScores, QuerySpace
-from hardem_jax.solutions.sql.statement import statement
 from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task, make_loss
 from hardem_jax.tasks.config import QueryInference, SQLovaConfig
 from hardem_jax.tasks.encoder import (

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from hardem_jax.data.json_stream import PathLike, long_csv_fields, read_text
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql.cell_values import parse_date, parse_quantity
+from hardem_jax.solutions.cell_values import parse_date, parse_quantity
 from hardem_jax.solutions.sql.types import Cell, Table
 
 DELIMITERS = ",;\t|"

@@ -3,8 +3,7 @@
 import random
 import sqlite3
 
-from hardem_jax.solutions.sql.engine import execute_sql
-from hardem_jax.solutions.sql.statement import column_names, statement
+from hardem_jax.solutions.sql.engine import column_names, execute_sql, statement
 from hardem_jax.solutions.sql.types import Condition, Query, Table
 from hardem_jax.solutions.sql.values import ExecutionError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hardem_jax.solutions.sql.cell_values import parse_date, parse_number, parse_quantity
+from hardem_jax.solutions.cell_values import parse_date, parse_number, parse_quantity
 
 
 @pytest.mark.parametrize(
