@@ -68,7 +68,7 @@ def gold_in_solutions(question: QueryQuestion, query: Query) -> int:
         >>> asked = TableQuestion("q", "Who has 7?", table, ("ann",))
         >>> found = query_question(asked, SqlRules())
         >>> gold_in_solutions(found, Query(0, 0, (Condition(1, 0, 7),)))
-        1
+        0
     """
     count = len(query.conditions)
     if 3 + 4 * count > ROW_WIDTH:

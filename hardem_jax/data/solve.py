@@ -113,10 +113,7 @@ def query_question(
         >>> found = query_question(asked, SqlRules(max_conditions=1))
         >>> for row in found.queries:
         ...     print(Query.from_row(row, found.question, found.words).text(table.header))
-        SELECT MIN(player)
         SELECT player WHERE no. = '7'
-        SELECT MAX(player) WHERE no. = '7'
-        SELECT MIN(player) WHERE no. = '7'
     """
     words = split_words(question.question)
     match = None
