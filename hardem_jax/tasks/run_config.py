@@ -112,7 +112,7 @@ def _of_this_version(content: Mapping[str, Any]) -> Mapping[str, Any]:
     """The content with what earlier runs kept elsewhere, or took for granted, in its place."""
     rules = content.get("rules")
     if isinstance(rules, dict) and "aggregates_of_one_row" in rules:
-        # Until version 0.2, Z of a parser always had them.
+        # Up to version 0.2.0, Z of a parser always had them.
         content = {**content, "rules": {"aggregates_on_text": True, **rules}}
     for key, task in _VERSION_0_1.items():
         if "task" not in content and key in content:

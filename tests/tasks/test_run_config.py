@@ -7,6 +7,7 @@ import pytest
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql.rules import SqlRules
 from hardem_jax.tasks.config import NAQANetModelConfig, ReaderConfig, SpanInference, TaggerConfig
 from hardem_jax.tasks.run_config import RunConfig
 
@@ -38,6 +39,17 @@ def test_configurations_come_back(config):
     assert found.flags("inference", SpanInference) == SpanInference(top=3, sweep=(1, 2))
     assert found.flags("batches", BatchConfig) == BatchConfig(buckets=(8, 16))
     assert found.section("windows", WindowConfig) == WindowConfig(max_tokens=250)
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"), [({}, True), ({"aggregates_on_text": False}, False)]
+)
+def test_a_parser_of_before_keeps_its_rules(config, stored, expected):
+    """Its Z had aggregates of text, which the rules did not say."""
+    rules = {"aggregates_of_one_row": False, **stored}
+    found = config({"task": "queries", "model": {}, "flags": {}, "rules": rules}, "queries")
+    expected = SqlRules(aggregates_of_one_row=False, aggregates_on_text=expected)
+    assert found.section("rules", SqlRules) == expected
 
 
 def test_a_model_goes_by_its_type(config):
