@@ -30,7 +30,8 @@ from hardem_jax.models.program_parser import KINDS, ProgramParser
 from hardem_jax.objectives import Objective
 from hardem_jax.solutions.programs.execute import execute
 from hardem_jax.solutions.programs.links import find_links
-from hardem_jax.solutions.programs.rules import ProgramRules, is_allowed
+from hardem_jax.solutions.programs.rules import ProgramRules
+from hardem_jax.solutions.programs.space import ProgramSpace
 from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import Links, Program
 from hardem_jax.solutions.sql.types import Cell, Table
@@ -227,10 +228,11 @@ class ProgramTask(Task[ProgramQuestions, ProgramReading, list[ProgramAnswer | No
         Raises:
             InputError: the question was prepared by other rules.
         """
-        links, indexed = links_of(question, table, self.rules), program_table(table)
+        links = links_of(question, table, self.rules)
+        space = ProgramSpace(program_table(table), links, self.rules)
         combinations = reading.scores.best_first()
         for row, log_prob in itertools.islice(combinations, self.inference.max_combinations):
-            if is_allowed(indexed, row, links, self.rules):
+            if row in space:
                 result = execute(table, row, links)
                 if result:
                     yield ProgramAnswer(row, Program.from_row(row, links), result, log_prob)

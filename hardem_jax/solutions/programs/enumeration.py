@@ -25,7 +25,7 @@ from hardem_jax.solutions.programs.sets import (
     SetsOfRows,
     by_pair_of_sets,
     joined,
-    separate_pairs,
+    links_and_pairs,
 )
 from hardem_jax.solutions.programs.table import FieldValues, ProgramTable, program_table
 from hardem_jax.solutions.programs.types import LOCAL, MOVES, ROW_WIDTH, SHAPES, Links, Shape
@@ -101,11 +101,8 @@ def enumerate_programs(
     words = split_words(question) if words is None else np.asarray(words)
     indexed = program_table(table)
     links = find_links(indexed, question, words, rules)
-    pairs = separate_pairs(links) if rules.max_links > 1 else np.empty((0, 2), int)
-    max_links = min(rules.max_links, 1) if len(pairs) > rules.max_pairs else rules.max_links
-    if max_links < rules.max_links:
-        pairs = pairs[:0]
-    search = _Search(indexed, links, target, rules, [(i, j) for i, j in pairs.tolist()])
+    max_links, pairs = links_and_pairs(links, rules)
+    search = _Search(indexed, links, target, rules, pairs)
     groups = [*search.local(), *search.moved(), *search.versus()]
     sizes = np.array([len(group.pairs) for group in groups], np.int64)
     size = int(sizes.sum())

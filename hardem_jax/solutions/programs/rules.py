@@ -1,10 +1,9 @@
-"""Z_tot of programs: which of them a question allows."""
+"""What makes a program: its shapes, fields and pairs of links; `space` puts them together."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -222,56 +221,3 @@ def table_fields(table: ProgramTable, rules: ProgramRules) -> np.ndarray:
         if rules.allows_field(values.field, width)
     ]
     return np.array(found, np.int32).reshape(-1, 3)
-
-
-def is_allowed(
-    table: ProgramTable, row: Sequence[int] | np.ndarray, links: Links, rules: ProgramRules
-) -> bool:
-    """Whether Z_tot has a program, whatever it executes to and were it redundant.
-
-    Args:
-        table: the table of the question.
-        row: ``[ROW_WIDTH]`` integers, see `Program.from_row`.
-        links: the links of the question.
-        rules: Z_tot.
-
-    Example:
-        >>> from hardem_jax.solutions.programs.links import find_links
-        >>> from hardem_jax.solutions.sql.types import Table, split_words
-        >>> table = ProgramTable(Table("1", ("city",), ("text",), (("oslo",), ("bonn",))))
-        >>> links = find_links(table, "oslo?", split_words("oslo?"), ProgramRules())
-        >>> count = SHAPES.index(Shape("count", "none", "one"))
-        >>> [is_allowed(table, (count, -1, -1, n, -1), links, ProgramRules()) for n in (0, 9)]
-        [True, False]
-    """
-    number, select, modify, first, second = (int(entry) for entry in row)
-    if not 0 <= number < len(SHAPES):
-        return False
-    shape, width = SHAPES[number], len(table.header)
-    if not rules.allows_shape(shape):
-        return False
-    for code, has, may in (
-        (select, shape.has_select, may_select),
-        (modify, shape.has_modify, may_modify),
-    ):
-        if not has:
-            if code != -1:
-                return False
-        elif (
-            (values := table.fields.get(code)) is None
-            or not rules.allows_field(values.field, width)
-            or not may(shape, values.field, width)
-        ):
-            return False
-    if shape.result in ("gap", "total") and select >= modify:
-        return False
-    pair = (first, second)[: shape.num_links]
-    if any(not 0 <= link < len(links) for link in pair) or (first, second)[len(pair) :].count(
-        -1
-    ) != 2 - len(pair):
-        return False
-    if shape.num_links < 2:
-        return True
-    if shape.is_symmetric and first >= second:
-        return False
-    return may_pair(shape.connective, links, first, second)

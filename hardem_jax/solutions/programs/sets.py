@@ -55,6 +55,16 @@ def separate_pairs(links: Links) -> np.ndarray:
     return np.argwhere(np.triu(apart, 1))
 
 
+def links_and_pairs(links: Links, rules: ProgramRules) -> tuple[int, Pairs]:
+    """How many links a program of this question may have, and its `separate_pairs` if two."""
+    if rules.max_links < 2:
+        return rules.max_links, []
+    pairs = separate_pairs(links)
+    if len(pairs) > rules.max_pairs:
+        return 1, []
+    return 2, [(i, j) for i, j in pairs.tolist()]
+
+
 def by_pair_of_sets(links: Links, pairs: Pairs) -> dict[tuple[int, int], Pairs]:
     """The ordered pairs of links, in both orders, by the two sets of rows they select."""
     found: dict[tuple[int, int], Pairs] = {}

@@ -15,6 +15,7 @@ from hardem_jax.solutions.programs.enumeration import ProgramRules, enumerate_pr
 from hardem_jax.solutions.programs.execute import execute
 from hardem_jax.solutions.programs.links import find_links
 from hardem_jax.solutions.programs.rules import may_modify, may_pair, may_select
+from hardem_jax.solutions.programs.space import ProgramSpace
 from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import ROW_WIDTH, SHAPES, Program, Shape
 from hardem_jax.solutions.sql.types import Table, split_words
@@ -154,12 +155,15 @@ class Brute:
             return len(set(keys)) == len(rows) if result == "count distinct" else len(keys) < 2
         return False
 
-    def solutions(self, target):
+    def with_results(self):
+        """Every program of Z_tot that has a result, with it."""
         for row in self.programs():
             result = execute(self.table, row, self.links)
-            if result is not None and target.matches(result):
-                if self.rules.redundant or not self.is_idle(row):
-                    yield row
+            if result is not None and (self.rules.redundant or not self.is_idle(row)):
+                yield row, result
+
+    def solutions(self, target):
+        return [row for row, result in self.with_results() if target.matches(result)]
 
 
 def some_answer(rng, brute):
@@ -193,6 +197,35 @@ def test_equals_brute_force(seed, most_links, most_fields):
             brute.solutions(target)
         )
         assert solutions.size == len(solutions.programs)
+
+
+@pytest.mark.parametrize("redundant", [False, True])
+@pytest.mark.parametrize(
+    "question", ["oslo in norway, 3", "norway, not oslo or bergen", "2 after finland?"]
+)
+def test_the_space_holds_the_programs_of_brute_force(question, redundant):
+    rules = ProgramRules(parts=False, row_numbers=False, redundant=redundant)
+    brute = Brute(CITIES, question, rules)
+    space = ProgramSpace(brute.indexed, brute.links, rules)
+    codes, links = [-1, 99, *brute.codes], range(-1, len(brute.links) + 1)
+    rows = itertools.product(range(len(SHAPES)), codes, codes, links, links)
+    found = {row for row in rows if row in space and execute(CITIES, row, brute.links) is not None}
+    assert found == {row for row, _ in brute.with_results()}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_space_and_brute_force_of_random_tables(seed):
+    rng = random.Random(seed)
+    while True:
+        rules, table = random_rules(rng), random_table(rng)
+        question = " ".join(rng.choice(WORDS) for _ in range(6))
+        brute = Brute(table, question, rules)
+        if 2 < len(brute.links) <= 8 and 2 < len(brute.codes) <= 6:
+            break
+    space = ProgramSpace(brute.indexed, brute.links, rules)
+    allowed = {row for row in brute.programs() if row in space}
+    executed = {row for row in allowed if execute(table, row, brute.links) is not None}
+    assert executed == {row for row, _ in brute.with_results()}
 
 
 def texts(solutions, header):
@@ -262,6 +295,9 @@ def test_too_many_pairs_leave_programs_with_one_link():
     target, question = Denotation(("oslo",)), "in norway or finland, 3?"
     few = enumerate_programs(CITIES, question, target, ProgramRules(max_pairs=1))
     one = enumerate_programs(CITIES, question, target, ProgramRules(max_links=1))
+    space = ProgramSpace(program_table(CITIES), few.links, ProgramRules(max_pairs=1))
+    whole = enumerate_programs(CITIES, question, target).programs.tolist()
+    assert [row for row in whole if row in space] == few.programs.tolist()
     assert few.max_links == 1 and few.programs.tolist() == one.programs.tolist()
     assert enumerate_programs(CITIES, question, target).max_links == 2
 

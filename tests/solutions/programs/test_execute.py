@@ -7,7 +7,8 @@ import pytest
 
 from hardem_jax.solutions.programs.execute import execute
 from hardem_jax.solutions.programs.links import find_links
-from hardem_jax.solutions.programs.rules import ProgramRules, is_allowed, table_fields
+from hardem_jax.solutions.programs.rules import ProgramRules, table_fields
+from hardem_jax.solutions.programs.space import ProgramSpace
 from hardem_jax.solutions.programs.table import ProgramTable, program_table
 from hardem_jax.solutions.programs.types import PARTS, ROW_NUMBER, ROW_WIDTH, SHAPES, Field, Shape
 from hardem_jax.solutions.sql.types import Table, split_words
@@ -225,14 +226,14 @@ def test_most_rows_are_no_totals():
 
 def test_which_programs_are_allowed():
     rules, table = ProgramRules(), program_table(TABLE)
-    width = len(SHAPES)
+    width, space = len(SHAPES), ProgramSpace(table, LINKS, rules)
     fields = [-1, *table_fields(table, rules)[:, 0].tolist(), 999]
     rng = np.random.default_rng(0)
     seen = {True: 0, False: 0}
     for _ in range(20_000):
         links = rng.integers(-1, len(LINKS), 2)
         row = np.array([rng.integers(-1, width + 1), *rng.choice(fields, 2), *links])
-        allowed = is_allowed(table, row, LINKS, rules)
+        allowed = row in space
         seen[allowed] += 1
         if allowed:
             assert len(row) == ROW_WIDTH
