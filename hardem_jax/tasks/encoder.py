@@ -1,17 +1,67 @@
-"""Makes the encoder of an `EncoderConfig`: pretrained for a new run, or as a saved run has it."""
+"""Models on an encoder: pretrained for a new run, or as a saved run has it."""
 
+import abc
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import jax.numpy as jnp
+from flax import nnx
 
-from hardem_jax.data.tokenizer import Tokenizer
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders import pretrained
 from hardem_jax.models.encoders.base import Encoder, EncoderConfig
 from hardem_jax.tasks import config as configs
+from hardem_jax.tasks.base import Model
 from hardem_jax.tasks.run_config import RunConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderModel(Model):
+    """A model that consists of an encoder and a head.
+
+    Attributes:
+        config: of the model, a `hardem_jax.tasks.config.EncoderConfig`.
+        encoder: sizes of the encoder.
+        tokenizer: of the encoder.
+    """
+
+    config: Any
+    encoder: EncoderConfig
+    tokenizer: Tokenizer
+
+    @staticmethod
+    @abc.abstractmethod
+    def module(config: Any, encoder: Encoder, *, seed: int) -> nnx.Module:
+        """The encoder with a fresh head."""
+
+    @staticmethod
+    def tokenizer_for(config: Any, data: Any) -> Tokenizer:
+        """The tokenizer of a new model: its encoder's, unless the data are tokenized already."""
+        del data
+        return load_tokenizer(config.encoder)
+
+    @classmethod
+    def start(cls, config: Any, data: Any, *, seed: int) -> Self:
+        tokenizer = cls.tokenizer_for(config, data)
+        encoder = load_encoder(config, tokenizer)
+        module = cls.module(config, encoder, seed=seed)
+        return cls(*nnx.split(module, nnx.Param), config, encoder.config, tokenizer)
+
+    @classmethod
+    def restore(cls, config: Any, run: RunConfig) -> Self:
+        sizes = restore_sizes(run)
+        abstract = nnx.eval_shape(
+            lambda: cls.module(config, untrained_encoder(config, sizes), seed=0)
+        )
+        tokenizer = load_tokenizer(run.folder)
+        return cls(*nnx.split(abstract, nnx.Param), config, sizes, tokenizer)
+
+    def save(self, run_dir: Path) -> dict[str, Any]:
+        self.tokenizer.save(run_dir)
+        return save_sizes(self.encoder)
 
 
 def load_encoder(config: configs.EncoderConfig, tokenizer: Tokenizer) -> Encoder:

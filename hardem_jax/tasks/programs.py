@@ -20,12 +20,11 @@ from hardem_jax.data.batching.plans import Plan
 from hardem_jax.data.builders.splits import ProgramSplit
 from hardem_jax.data.examples import ProgramQuestion
 from hardem_jax.data.inputs.programs import ProgramInputs, pad_program_inputs
-from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.distributions.program import SLOTS, ProgramDistribution
 from hardem_jax.distributions.program_search import ProgramScores
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import Denotation, result_texts
-from hardem_jax.models.encoders.base import Encoder, EncoderConfig
+from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.program_parser import KINDS, ProgramParser
 from hardem_jax.objectives import Objective
 from hardem_jax.solutions.programs.execute import execute
@@ -35,14 +34,9 @@ from hardem_jax.solutions.programs.space import ProgramSpace
 from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import Links, Program
 from hardem_jax.solutions.sql.types import Cell, Table
-from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task, make_loss
+from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task, make_loss
 from hardem_jax.tasks.config import ProgramInference, ProgramParserConfig
-from hardem_jax.tasks.encoder import (
-    load_encoder,
-    restore_sizes,
-    save_sizes,
-    untrained_encoder,
-)
+from hardem_jax.tasks.encoder import EncoderModel
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import SPARSITY_THRESHOLDS, names_by_size, percentages, size_group
 
@@ -87,28 +81,15 @@ class ProgramQuestions(Questions):
 
 
 @dataclasses.dataclass(frozen=True)
-class Parser(Model):
+class Parser(EncoderModel):
     """A `ProgramParser` on a pretrained encoder, see `ProgramParserConfig`."""
 
-    tokenizer: Tokenizer
     config: ProgramParserConfig
-    encoder: EncoderConfig
 
-    @classmethod
-    def start(cls, config: ProgramParserConfig, data: ProgramQuestions, *, seed: int) -> Self:
-        """The pretrained encoder with everything else fresh."""
-        del data
-        tokenizer = load_tokenizer(config.encoder)
-        encoder = load_encoder(config, tokenizer)
-        module = _parser(config, encoder, seed)
-        return cls(*nnx.split(module, nnx.Param), tokenizer, config, encoder.config)
-
-    @classmethod
-    def restore(cls, config: ProgramParserConfig, run: RunConfig) -> Self:
-        sizes = restore_sizes(run)
-        abstract = nnx.eval_shape(lambda: _parser(config, untrained_encoder(config, sizes), seed=0))
-        tokenizer = load_tokenizer(run.folder)
-        return cls(*nnx.split(abstract, nnx.Param), tokenizer, config, sizes)
+    @staticmethod
+    def module(config: ProgramParserConfig, encoder: Encoder, *, seed: int) -> ProgramParser:
+        size, rate = config.hidden_size, config.dropout
+        return ProgramParser(encoder, hidden_size=size, rate=rate, rngs=nnx.Rngs(seed))
 
     def inputs(self, data: ProgramQuestions) -> ProgramInputs:
         return ProgramInputs(
@@ -131,15 +112,6 @@ class Parser(Model):
             )
 
         return pad
-
-    def save(self, run_dir: Path) -> dict[str, Any]:
-        self.tokenizer.save(run_dir)
-        return save_sizes(self.encoder)
-
-
-def _parser(config: ProgramParserConfig, encoder: Encoder, seed: int) -> ProgramParser:
-    size, rate = config.hidden_size, config.dropout
-    return ProgramParser(encoder, hidden_size=size, rate=rate, rngs=nnx.Rngs(seed))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,12 +22,12 @@ from hardem_jax.data.examples import QueryQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.sqlova import QueryInputs, pad_query_inputs
 from hardem_jax.data.readers.wikisql import read_wikisql
-from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
+from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikisql import execution_match, logical_form_match
 from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.models.encoders.base import Encoder, EncoderConfig
+from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.pretrained import load_config
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.models.sqlova_checkpoint import load_sqlova
@@ -44,15 +44,9 @@ from hardem_jax.solutions.sql.enumeration import (
 )
 from hardem_jax.solutions.sql.execution_guided import execution_guided
 from hardem_jax.solutions.sql.search import QueryScores, QuerySpace
-from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task, make_loss
+from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task, make_loss
 from hardem_jax.tasks.config import QueryInference, SQLovaConfig
-from hardem_jax.tasks.encoder import (
-    check_vocabulary,
-    load_encoder,
-    restore_sizes,
-    save_sizes,
-    untrained_encoder,
-)
+from hardem_jax.tasks.encoder import EncoderModel, check_vocabulary
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import SPARSITY_THRESHOLDS, names_by_size, percentages, size_group
 
@@ -118,21 +112,23 @@ class TableQuestions(Questions):
 
 
 @dataclasses.dataclass(frozen=True)
-class Parser(Model):
+class Parser(EncoderModel):
     """SQLova on a pretrained encoder, see `SQLovaConfig`."""
 
-    tokenizer: Tokenizer
     config: SQLovaConfig
-    encoder: EncoderConfig
 
-    @classmethod
-    def start(cls, config: SQLovaConfig, data: TableQuestions, *, seed: int) -> Self:
-        """The pretrained encoder with everything else fresh."""
-        del data
-        tokenizer = load_tokenizer(config.encoder)
-        encoder = load_encoder(config, tokenizer)
-        module = _sqlova(config, encoder, seed)
-        return cls(*nnx.split(module, nnx.Param), tokenizer, config, encoder.config)
+    @staticmethod
+    def module(config: SQLovaConfig, encoder: Encoder, *, seed: int) -> SQLova:
+        return SQLova(
+            encoder,
+            hidden_size=config.hidden_size,
+            num_lstm_layers=config.num_lstm_layers,
+            num_target_layers=config.num_target_layers,
+            dropout=config.dropout,
+            max_conditions=MAX_CONDITIONS,
+            value_units=config.value_units,
+            rngs=nnx.Rngs(seed),
+        )
 
     @classmethod
     def convert(cls, model_file: Path, bert_file: Path, encoder: str) -> Self:
@@ -158,14 +154,7 @@ class Parser(Model):
             max_header_tokens=max_tokens,  # no limit of their own there
             value_units=module.value_units,
         )
-        return cls(*nnx.split(module, nnx.Param), tokenizer, config, sizes)
-
-    @classmethod
-    def restore(cls, config: SQLovaConfig, run: RunConfig) -> Self:
-        sizes = restore_sizes(run)
-        abstract = nnx.eval_shape(lambda: _sqlova(config, untrained_encoder(config, sizes), seed=0))
-        tokenizer = load_tokenizer(run.folder)
-        return cls(*nnx.split(abstract, nnx.Param), tokenizer, config, sizes)
+        return cls(*nnx.split(module, nnx.Param), config, sizes, tokenizer)
 
     def inputs(self, data: TableQuestions) -> QueryInputs:
         return QueryInputs(
@@ -187,23 +176,6 @@ class Parser(Model):
             )
 
         return pad
-
-    def save(self, run_dir: Path) -> dict[str, Any]:
-        self.tokenizer.save(run_dir)
-        return save_sizes(self.encoder)
-
-
-def _sqlova(config: SQLovaConfig, encoder: Encoder, seed: int) -> SQLova:
-    return SQLova(
-        encoder,
-        hidden_size=config.hidden_size,
-        num_lstm_layers=config.num_lstm_layers,
-        num_target_layers=config.num_target_layers,
-        dropout=config.dropout,
-        max_conditions=MAX_CONDITIONS,
-        value_units=config.value_units,
-        rngs=nnx.Rngs(seed),
-    )
 
 
 @dataclasses.dataclass(frozen=True)

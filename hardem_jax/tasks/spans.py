@@ -22,24 +22,18 @@ from hardem_jax.data.batching.plans import Plan
 from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.spans import PreparedSplit, Question, all_windows
 from hardem_jax.data.prepared.windows import Window, WindowConfig
-from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
+from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
-from hardem_jax.models.encoders.base import EncoderConfig
+from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.models.span_reader import Reading, SpanReader
 from hardem_jax.objectives import Objective
-from hardem_jax.tasks.base import LossFn, Model, Questions, ShownAnswer, Task
+from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task
 from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
-from hardem_jax.tasks.encoder import (
-    check_lengths,
-    load_encoder,
-    restore_sizes,
-    save_sizes,
-    untrained_encoder,
-)
+from hardem_jax.tasks.encoder import EncoderModel, check_lengths
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import size_group
 from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading, window_reading
@@ -121,32 +115,19 @@ class WindowInputs(tuple[Window, ...]):
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanModel(Model):
+class SpanModel(EncoderModel):
     """A span reader on a pretrained encoder, see `ReaderConfig`."""
 
     config: ReaderConfig
-    encoder: EncoderConfig
-    tokenizer: Tokenizer
 
-    @classmethod
-    def start(cls, config: ReaderConfig, data: ReadingQuestions, *, seed: int) -> Self:
-        """The pretrained encoder with fresh heads."""
-        encoder = load_encoder(config, data.tokenizer)
-        module = SpanReader(encoder, rngs=nnx.Rngs(seed), softmax_over=config.softmax_over)
-        return cls(*nnx.split(module, nnx.Param), config, encoder.config, data.tokenizer)
+    @staticmethod
+    def module(config: ReaderConfig, encoder: Encoder, *, seed: int) -> SpanReader:
+        return SpanReader(encoder, rngs=nnx.Rngs(seed), softmax_over=config.softmax_over)
 
-    @classmethod
-    def restore(cls, config: ReaderConfig, run: RunConfig) -> Self:
-        sizes = restore_sizes(run)
-        abstract = nnx.eval_shape(
-            lambda: SpanReader(
-                untrained_encoder(config, sizes),
-                rngs=nnx.Rngs(0),
-                softmax_over=config.softmax_over,
-            )
-        )
-        tokenizer = load_tokenizer(run.folder)
-        return cls(*nnx.split(abstract, nnx.Param), config, sizes, tokenizer)
+    @staticmethod
+    def tokenizer_for(config: ReaderConfig, data: ReadingQuestions) -> Tokenizer:
+        del config
+        return data.tokenizer
 
     def inputs(self, data: ReadingQuestions) -> Inputs:
         return data.windows
@@ -157,10 +138,6 @@ class SpanModel(Model):
         return lambda rows, num_tokens: pad_windows(
             rows, num_tokens, num_solutions=num_solutions, pad_id=pad_id
         )
-
-    def save(self, run_dir: Path) -> dict[str, Any]:
-        self.tokenizer.save(run_dir)
-        return save_sizes(self.encoder)
 
     def check_lengths(self, buckets: Sequence[int]) -> None:
         check_lengths(self.config, self.encoder, buckets)

@@ -32,20 +32,13 @@ import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.examples import ProgramQuestion
-from hardem_jax.data.inputs.sqlova_layout import (
-    QueryInput,
-    cut_lengths,
-    encode_questions,
-    lay_out,
-    least_max_tokens,
-)
-from hardem_jax.data.tokenizer import Tokenizer
-from hardem_jax.errors import InputError
+from hardem_jax.data.inputs.sqlova_layout import QueryInput, TableInputs
+from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.programs.types import OPERATORS, PARTS, ROW_WIDTH, SHAPES
 from hardem_jax.solutions.sql.types import Table
 
-# Sizes are rounded up, so that splits share shapes more often, and with them compiled functions.
+# See `TableInputs._largest`.
 _COLUMNS_MULTIPLE, _MULTIPLE = 4, 32
 _EQUAL = OPERATORS.index("=")
 
@@ -80,27 +73,14 @@ class ProgramInput:
         return self.question.id
 
 
-class ProgramInputs(Sequence[ProgramInput]):
-    """Questions as inputs of a parser of programs, by index.
+class ProgramInputs(TableInputs[ProgramQuestion, ProgramInput]):
+    """Questions as inputs of a parser of programs, by index, see `TableInputs`.
 
-    Question and columns are laid out and cut as those of SQLova, see
-    `hardem_jax.data.inputs.sqlova.QueryInputs`. What a program uses is left out with the words and
-    columns that are cut, and the program with it; the row number is always read.
+    The row number is always read.
 
     Args:
-        questions: see `hardem_jax.data.solve`.
-        tables: of the questions, by id.
-        tokenizer: of the encoder.
         rules: Z_tot.
-        max_tokens: of an input.
-        max_header_tokens: of a column.
-
-    Attributes:
-        sizes: ``[N, 2]`` int32, tokens and solutions of each.
-        cut_headers, cut_questions, cut_columns, lost: as in `QueryInputs`.
-
-    Raises:
-        InputError: there are no questions, or no room for a question and a column.
+        others: see `TableInputs`.
     """
 
     def __init__(
@@ -113,42 +93,24 @@ class ProgramInputs(Sequence[ProgramInput]):
         max_tokens: int = 180,
         max_header_tokens: int = 24,
     ):
-        if max_tokens < (least := least_max_tokens(tokenizer.template)):
-            raise InputError(f"max_tokens: expected at least {least}, found {max_tokens}")
-        if not len(questions):
-            raise InputError("data: expected questions, found none")
-        self._questions = questions
-        self._shapes = rules.shapes()
+        self._tables, self._shapes = tables, rules.shapes()
         self._layouts: list[tuple[QueryInput, int, int, np.ndarray]] = []
-        self.cut_headers = self.cut_questions = self.cut_columns = self.lost = 0
-        sizes, extents = [], []
-        for asked, encoding, columns in encode_questions(questions, tables, tokenizer):
-            lengths = np.array([len(ids) for ids in columns], np.int64)
-            read, kept = cut_lengths(
-                len(encoding.ids),
-                lengths,
-                max_tokens,
-                max_header_tokens,
-                template=tokenizer.template,
-            )
-            self.cut_headers += bool((kept < lengths[: len(kept)]).any())
-            self.cut_questions += read < len(encoding.ids)
-            self.cut_columns += len(kept) < len(lengths)
-            layout = lay_out(asked, encoding, read, columns, kept, tokenizer)
-            shares = [np.isin(ids, encoding.ids).mean() for ids in columns]
-            num_rows = len(tables[asked.table_id].rows)
-            laid_out = layout, len(columns), num_rows, np.array(shares, np.float32)
-            links = _links_read(asked, layout, len(columns))
-            remain = _programs_read(asked, links, layout, len(columns))
-            self.lost += bool(len(remain) and not remain.any())
-            self._layouts.append(laid_out)
-            sizes.append((len(layout.token_ids), int(remain.sum())))
-            extents.append((len(layout.word_first), len(columns) + 1, len(asked.links)))
-        self.sizes = np.array(sizes, np.int32)
-        self._extents = np.array(extents)
+        limits = {"max_tokens": max_tokens, "max_header_tokens": max_header_tokens}
+        super().__init__(questions, tables, tokenizer, **limits)
 
-    def __len__(self) -> int:
-        return len(self._layouts)
+    def _add(
+        self,
+        question: ProgramQuestion,
+        layout: QueryInput,
+        encoding: Encoding,
+        columns: Sequence[np.ndarray],
+    ) -> tuple[np.ndarray, Sequence[int]]:
+        shares = np.array([np.isin(ids, encoding.ids).mean() for ids in columns], np.float32)
+        num_rows = len(self._tables[question.table_id].rows)
+        self._layouts.append((layout, len(columns), num_rows, shares))
+        links = _links_read(question, layout, len(columns))
+        remain = _programs_read(question, links, layout, len(columns))
+        return remain, (len(layout.word_first), len(columns) + 1, len(question.links))
 
     def __getitem__(self, index):
         index = range(len(self))[index]
@@ -162,10 +124,9 @@ class ProgramInputs(Sequence[ProgramInput]):
 
     def shape(self, num_tokens: int) -> dict[str, int]:
         """W, C and M with room for every input of at most ``num_tokens``, by name."""
-        inside = self._extents[self.sizes[:, 0] <= num_tokens]
-        multiples = np.array([_MULTIPLE // 4, _COLUMNS_MULTIPLE, _MULTIPLE])
-        words, columns, links = -(-inside.max(axis=0, initial=1) // multiples) * multiples
-        return {"num_words": int(words), "num_columns": int(columns), "num_links": int(links)}
+        multiples = _MULTIPLE // 4, _COLUMNS_MULTIPLE, _MULTIPLE
+        words, columns, links = self._largest(num_tokens, multiples)
+        return {"num_words": words, "num_columns": columns, "num_links": links}
 
 
 def field_facts(question: ProgramQuestion, num_rows: int, header_share: np.ndarray) -> np.ndarray:

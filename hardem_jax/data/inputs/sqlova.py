@@ -30,50 +30,20 @@ import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.examples import QueryQuestion
-from hardem_jax.data.inputs.sqlova_layout import (
-    QueryInput,
-    cut_lengths,
-    encode_questions,
-    lay_out,
-    least_max_tokens,
-    remaining_queries,
-)
-from hardem_jax.data.tokenizer import Tokenizer
-from hardem_jax.errors import InputError
+from hardem_jax.data.inputs.sqlova_layout import QueryInput, TableInputs, remaining_queries
+from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
 
-# Sizes are rounded up, so that splits share shapes more often, and with them compiled functions.
+# See `TableInputs._largest`.
 _MULTIPLE = 8
 
 
-class QueryInputs(Sequence[QueryInput]):
-    """Questions as inputs of SQLova, by index.
-
-    All texts are tokenised at once; Z stays where the questions are and is read with each input.
-
-    Long columns are cut to ``max_header_tokens``. If the input is still too long, its longest
-    columns are shortened piece by piece, of equals the last one first, down to one piece each; then
-    the question is cut at its end, down to half of ``max_tokens``; then the last columns are left
-    out. Queries that use what was left out are left out of Z.
-
-    Args:
-        questions: see `hardem_jax.data.solve`.
-        tables: of the questions, by id.
-        tokenizer: of the encoder.
-        max_tokens: of an input. The paper has 180 (Min et al., 2019, section 5.3), SQLova 222.
-        max_header_tokens: of a column.
+class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
+    """Questions as inputs of SQLova, by index, see `TableInputs`.
 
     Attributes:
-        sizes: ``[N, 2]`` int32, tokens and solutions of each.
-        cut_headers: number of questions on tables some of whose columns were shortened.
-        cut_questions: number of questions that were cut themselves.
-        cut_columns: number of questions on tables some of whose columns were left out.
-        lost: number of questions whose whole Z was left out.
         num_question_tokens, num_words, num_columns, num_header_tokens: Q, W, C and H with room for
             every input, see `shape`.
-
-    Raises:
-        InputError: there are no questions, or no room for a question and a column.
     """
 
     def __init__(
@@ -85,60 +55,32 @@ class QueryInputs(Sequence[QueryInput]):
         max_tokens: int = 180,
         max_header_tokens: int = 24,
     ):
-        if max_tokens < (least := least_max_tokens(tokenizer.template)):
-            raise InputError(f"max_tokens: expected at least {least}, found {max_tokens}")
-        if max_header_tokens < 1:
-            raise InputError(f"max_header_tokens: expected at least 1, found {max_header_tokens}")
-        if not len(questions):
-            raise InputError("data: expected questions, found none")
-        self._questions = questions
         self._max_header_tokens = max_header_tokens
         self._inputs: list[QueryInput] = []
         # Of questions that lost some of Z, which queries remain.
         self._remaining: dict[int, np.ndarray] = {}
-        self.cut_headers = self.cut_questions = self.cut_columns = self.lost = 0
-        num_solutions = []
-        for asked, encoding, columns in encode_questions(questions, tables, tokenizer):
-            lengths = np.array([len(ids) for ids in columns], np.int64)
-            read, kept = cut_lengths(
-                len(encoding.ids),
-                lengths,
-                max_tokens,
-                max_header_tokens,
-                template=tokenizer.template,
-            )
-            self.cut_headers += bool((kept < lengths[: len(kept)]).any())
-            self.cut_questions += read < len(encoding.ids)
-            self.cut_columns += len(kept) < len(lengths)
-            item = lay_out(asked, encoding, read, columns, kept, tokenizer)
-            remain = remaining_queries(asked.queries, item.word_first, len(asked.words), len(kept))
-            if not remain.all():
-                self._remaining[len(self._inputs)] = remain
-                self.lost += not remain.any()
-            num_solutions.append(int(remain.sum()))
-            self._inputs.append(item)
-        lengths = [len(item.token_ids) for item in self._inputs]
-        self.sizes = np.array([lengths, num_solutions], np.int32).T
-        # Q, W, C and H of each.
-        self._extents = np.array(
-            [
-                (
-                    x.num_question_tokens,
-                    len(x.word_first),
-                    len(x.headers),
-                    np.diff(x.headers).max(initial=0),
-                )
-                for x in self._inputs
-            ]
-        )
+        limits = {"max_tokens": max_tokens, "max_header_tokens": max_header_tokens}
+        super().__init__(questions, tables, tokenizer, **limits)
         shape = self.shape(max_tokens)
         self.num_question_tokens = shape["num_question_tokens"]
         self.num_words = shape["num_words"]
         self.num_columns = shape["num_columns"]
         self.num_header_tokens = shape["num_header_tokens"]
 
-    def __len__(self) -> int:
-        return len(self._inputs)
+    def _add(
+        self,
+        question: QueryQuestion,
+        layout: QueryInput,
+        encoding: Encoding,
+        columns: Sequence[np.ndarray],
+    ) -> tuple[np.ndarray, Sequence[int]]:
+        words, headers = len(question.words), layout.headers
+        remain = remaining_queries(question.queries, layout.word_first, words, len(headers))
+        if not remain.all():
+            self._remaining[len(self._inputs)] = remain
+        self._inputs.append(layout)
+        longest = np.diff(headers).max(initial=0)
+        return remain, (layout.num_question_tokens, len(layout.word_first), len(headers), longest)
 
     def __getitem__(self, index):
         index = range(len(self))[index]
@@ -148,14 +90,8 @@ class QueryInputs(Sequence[QueryInput]):
         return dataclasses.replace(self._inputs[index], queries=queries)
 
     def shape(self, num_tokens: int) -> dict[str, int]:
-        """Q, W, C and H with room for every input of at most ``num_tokens``, by name.
-
-        For `pad_query_inputs`, bucket by bucket: then the widest table widens only the batches
-        that are as long as it is.
-        """
-        inside = self._extents[self.sizes[:, 0] <= num_tokens]
-        sizes = -(-inside.max(axis=0, initial=1) // _MULTIPLE) * _MULTIPLE
-        question, words, columns, header = (int(size) for size in sizes)
+        """Q, W, C and H with room for every input of at most ``num_tokens``, by name."""
+        question, words, columns, header = self._largest(num_tokens, _MULTIPLE)
         return {
             "num_question_tokens": question,
             "num_words": words,

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from hardem_jax.data.examples import ProgramQuestion, QueryQuestion
 from hardem_jax.data.tokenizer import Encoding, PairTemplate, Tokenizer
+from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
 
 Question = TypeVar("Question", QueryQuestion, ProgramQuestion)
+Input = TypeVar("Input")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +59,95 @@ class QueryInput:
         if len(self.headers):
             types[self.headers[-1, 1] :] = 1
         return types
+
+
+class TableInputs(Sequence[Input], Generic[Question, Input]):
+    """Questions and the columns of their tables as inputs of a model, by index.
+
+    All texts are tokenised at once; Z stays where the questions are and is read with each input.
+
+    Long columns are cut to ``max_header_tokens``. If the input is still too long, its longest
+    columns are shortened piece by piece, of equals the last one first, down to one piece each; then
+    the question is cut at its end, down to half of ``max_tokens``; then the last columns are left
+    out. Solutions that use what was left out are left out of Z.
+
+    Args:
+        questions: see `hardem_jax.data.solve`.
+        tables: of the questions, by id.
+        tokenizer: of the encoder.
+        max_tokens: of an input. The paper has 180 (Min et al., 2019, section 5.3), SQLova 222.
+        max_header_tokens: of a column.
+
+    Attributes:
+        sizes: ``[N, 2]`` int32, tokens and solutions of each.
+        cut_headers: number of questions on tables some of whose columns were shortened.
+        cut_questions: number of questions that were cut themselves.
+        cut_columns: number of questions on tables some of whose columns were left out.
+        lost: number of questions whose whole Z was left out.
+
+    Raises:
+        InputError: there are no questions, or no room for a question and a column.
+    """
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        tables: Mapping[str, Table],
+        tokenizer: Tokenizer,
+        *,
+        max_tokens: int = 180,
+        max_header_tokens: int = 24,
+    ):
+        template = tokenizer.template
+        if max_tokens < (least := least_max_tokens(template)):
+            raise InputError(f"max_tokens: expected at least {least}, found {max_tokens}")
+        if max_header_tokens < 1:
+            raise InputError(f"max_header_tokens: expected at least 1, found {max_header_tokens}")
+        if not len(questions):
+            raise InputError("data: expected questions, found none")
+        self._questions = questions
+        self.cut_headers = self.cut_questions = self.cut_columns = self.lost = 0
+        sizes, extents = [], []
+        for asked, encoding, columns in encode_questions(questions, tables, tokenizer):
+            lengths = np.array([len(ids) for ids in columns], np.int64)
+            limits = max_tokens, max_header_tokens
+            read, kept = cut_lengths(len(encoding.ids), lengths, *limits, template=template)
+            self.cut_headers += bool((kept < lengths[: len(kept)]).any())
+            self.cut_questions += read < len(encoding.ids)
+            self.cut_columns += len(kept) < len(lengths)
+            layout = lay_out(asked, encoding, read, columns, kept, tokenizer)
+            remain, extent = self._add(asked, layout, encoding, columns)
+            self.lost += bool(len(remain) and not remain.any())
+            sizes.append((len(layout.token_ids), int(remain.sum())))
+            extents.append(extent)
+        self.sizes = np.array(sizes, np.int32)
+        self._extents = np.array(extents)
+
+    @abc.abstractmethod
+    def _add(
+        self,
+        question: Question,
+        layout: QueryInput,
+        encoding: Encoding,
+        columns: Sequence[np.ndarray],
+    ) -> tuple[np.ndarray, Sequence[int]]:
+        """Keeps the next input.
+
+        Returns:
+            ``[Z]`` bool, solutions that use only what is read; and the sizes for `_largest`.
+        """
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def _largest(self, num_tokens: int, multiples: int | Sequence[int]) -> list[int]:
+        """Sizes with room for every input of at most ``num_tokens``, rounded up to multiples.
+
+        Splits share rounded sizes more often, and with them compiled functions. A bucket has sizes
+        of its own, so that the widest table widens only the batches that are as long as it is.
+        """
+        inside = self._extents[self.sizes[:, 0] <= num_tokens].max(axis=0, initial=1)
+        return (-(-inside // multiples) * multiples).tolist()
 
 
 def encode_questions(
