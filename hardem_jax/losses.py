@@ -16,6 +16,9 @@ loss               value of a row                              trusts
                    during training, otherwise MML
 =================  ==========================================  ======================
 
+`thresholded_loss`, `count_weighted_mml_loss` and `entropy_regularized_loss` are variants of
+these from later work.
+
 For every row, ``mml_loss <= hard_em_loss <= first_only_loss``; for a row with one
 solution the three are equal. They are the same M-step under different E-steps;
 `em_loss` is the general form.
@@ -29,6 +32,14 @@ give the row of each, as in `jax.ops.segment_sum`.
 give, not only over Z. Logits or probabilities raise no error and train a wrong model.
 Z is a set: `mml_loss` adds up whatever it gets, so a solution that is listed four times
 at P = 0.5 costs -0.69, less than certainty. `check_log_probs` detects such input.
+
+**Samples and weights.** Where Z is too large to be written down, pass the solutions that were
+sampled, each once (`distinct`), as a ragged or padded Z. ``log_weights`` :math:`\log w_z` are added
+to ``log_probs``: every loss then sees :math:`w_z P(z \mid x)` in place of :math:`P(z \mid x)`. With
+:math:`w_k = 1 / (K q(z_k))` over K draws from q, repeated ones included, `mml_loss` is the
+importance-weighted bound (Burda et al., 2016). With :math:`\log P(y \mid x, z_k)` as log-probs of
+draws from the model itself and :math:`w_k = 1 / K` it is the bound of JEPO (Tang et al., 2025).
+Rewards and powers of a length are weights, too, and :math:`-\infty` leaves a solution out.
 
 **Contract**, the same for all losses. Everything is computed in float32, whatever the
 input dtype. A mask may have any real dtype; nonzero means True. A row without a solution
@@ -80,6 +91,7 @@ Posterior = Callable[..., Array]
 def hard_em_loss(
     log_probs: ArrayLike,
     *,
+    log_weights: ArrayLike | None = None,
     where: ArrayLike | None = None,
     segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
@@ -93,6 +105,7 @@ def hard_em_loss(
     Args:
         log_probs: ``[..., Z]`` or, ragged, ``[N]`` log-probabilities; see "What to pass"
             in `hardem_jax.losses`.
+        log_weights: of the same shape, see "Samples and weights"; no gradient reaches them.
         where: mask of the same shape; False (or 0) marks padding.
         segment_ids: ragged layout only, ``[N]`` int row of each solution, in any
             order; ids outside ``[0, num_segments)`` mark padding.
@@ -114,13 +127,14 @@ def hard_em_loss(
         >>> hard_em_loss(jnp.log(jnp.array([0.25, 0.5]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     return _reduce(z, _cross_entropy(z, z.most_likely()), reduce_fn)
 
 
 def mml_loss(
     log_probs: ArrayLike,
     *,
+    log_weights: ArrayLike | None = None,
     where: ArrayLike | None = None,
     segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
@@ -135,13 +149,14 @@ def mml_loss(
         >>> mml_loss(jnp.log(jnp.array([0.25, 0.25]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     return _reduce(z, -z.logsumexp(), reduce_fn)
 
 
 def first_only_loss(
     log_probs: ArrayLike,
     *,
+    log_weights: ArrayLike | None = None,
     where: ArrayLike | None = None,
     segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
@@ -157,7 +172,7 @@ def first_only_loss(
         >>> first_only_loss(jnp.log(jnp.array([0.1, 0.5, 0.4])), where=where).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     return _reduce(z, _cross_entropy(z, z.first(z.where)), reduce_fn)
 
 
@@ -169,6 +184,7 @@ def annealed_loss(
     tau: Array | float | None,
     cap: float = 1.0,
     schedule: Literal["linear", "switch", "as-printed"] = "linear",
+    log_weights: ArrayLike | None = None,
     where: ArrayLike | None = None,
     segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
@@ -195,7 +211,7 @@ def annealed_loss(
         >>> bool(annealed_loss(log_probs, step=0, key=key, tau=None) == hard_em_loss(log_probs))
         True
     """
-    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     hard = is_hard_step(step=step, key=key, tau=tau, cap=cap, schedule=schedule)
     values = jnp.where(hard, _cross_entropy(z, z.most_likely()), -z.logsumexp())
     return _reduce(z, values, reduce_fn)
@@ -266,6 +282,7 @@ def em_loss(
     log_probs: ArrayLike,
     posterior: Posterior,
     *,
+    log_weights: ArrayLike | None = None,
     where: ArrayLike | None = None,
     segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
@@ -290,17 +307,15 @@ def em_loss(
         >>> print(jax.grad(em_loss)(log_probs, posteriors.soft).round(4))
         [-0.25 -0.75]
     """
-    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
-    layout = {}
-    if z.segment_ids is not None:
-        layout = {"segment_ids": z.segment_ids, "num_segments": z.num_segments}
-    weights = posterior(jax.lax.stop_gradient(z.scores), where=z.where, **layout)
+    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
+    weights = posterior(jax.lax.stop_gradient(z.scores), where=z.where, **z.layout)
     return _reduce(z, _cross_entropy(z, weights), reduce_fn)
 
 
 def released_mml_loss(
     log_probs: ArrayLike,
     *,
+    log_weights: ArrayLike | None = None,
     where: ArrayLike | None = None,
     segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
@@ -329,10 +344,141 @@ def released_mml_loss(
         >>> print([f"{-weight:.3f}" for weight in jax.grad(mml_loss)(log_probs)])
         ['0.705', '0.259', '0.035', '0.001']
     """
-    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     impossible = z.where & ~z.possible
     inverted = z.with_scores(jnp.where(impossible, -jnp.inf, -z.scores))
     return _reduce(z, jnp.where(z.any(impossible), jnp.inf, inverted.logsumexp()), reduce_fn)
+
+
+def thresholded_loss(
+    log_probs: ArrayLike,
+    *,
+    threshold: Array | float,
+    keep_single: Array | bool = False,
+    log_weights: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+    reduce_fn: ReduceFn | None = jnp.mean,
+) -> Array:
+    r"""Hard EM on the rows whose most likely solution has :math:`P(z \mid x)` above a threshold.
+
+    The others cost 0 and are left out of the mean, as rows without a solution are: the model
+    learns from questions it is confident about (Chen et al., 2020; Shao et al., 2021).
+
+    Args:
+        threshold: probability in [0, 1]; may be traced.
+        keep_single: whether rows with one solution are kept, whatever its probability; may be
+            traced.
+        others: as in `hard_em_loss`.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.array([[0.6, 0.3], [0.2, 0.1]]))
+        >>> print(jnp.exp(-thresholded_loss(log_probs, threshold=0.5)))
+        0.6
+    """
+    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
+    rows = _kept(z, threshold, keep_single)
+    return _reduce(z, _cross_entropy(z, z.most_likely()), reduce_fn, rows=rows)
+
+
+def kept(
+    log_probs: ArrayLike,
+    *,
+    threshold: Array | float,
+    keep_single: Array | bool = False,
+    log_weights: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+) -> Array:
+    """Returns which rows count in `thresholded_loss`: bool, the batch shape. Same arguments.
+
+    Example:
+        >>> print(kept(jnp.log(jnp.array([[0.6, 0.3], [0.2, 0.1]])), threshold=0.5))
+        [ True False]
+    """
+    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
+    return _kept(z, threshold, keep_single)
+
+
+def _kept(z: Rows, threshold: Array | float, keep_single: Array | bool) -> Array:
+    confident = z.max(jax.lax.stop_gradient(z.scores)) > jnp.log(threshold)
+    single = z.sum(z.where.astype(jnp.int32)) == 1
+    return z.rows & (confident | (single & keep_single))
+
+
+def count_weighted_mml_loss(
+    log_probs: ArrayLike,
+    *,
+    power: float = 1.0,
+    log_weights: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+    reduce_fn: ReduceFn | None = jnp.mean,
+) -> Array:
+    r""":math:`-|Z|^{-p} \log \sum_{z \in Z} P(z \mid x)`: MML that trusts small Z more.
+
+    A row whose Z has n solutions holds at least n - 1 spurious ones, so its gradient is the less
+    reliable the larger n is. With :math:`p` = 0 this is `mml_loss`. (Dividing the sum by n, the
+    mean of P, has the same gradient as MML.)
+
+    Args:
+        power: p, at least 0.
+        others: as in `hard_em_loss`.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.array([[0.1, 0.3], [0.4, 0.0]]))
+        >>> where = jnp.array([[True, True], [True, False]])
+        >>> mml = mml_loss(log_probs, where=where, reduce_fn=None)
+        >>> print(count_weighted_mml_loss(log_probs, where=where, reduce_fn=None) / mml)
+        [0.5 1. ]
+    """
+    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
+    counts = jnp.maximum(z.sum(z.where.astype(jnp.float32)), 1.0)
+    return _reduce(z, -z.logsumexp() * counts**-power, reduce_fn)
+
+
+def entropy_regularized_loss(
+    log_probs: ArrayLike,
+    *,
+    weight: float,
+    log_weights: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+    reduce_fn: ReduceFn | None = jnp.mean,
+) -> Array:
+    r""":math:`-\log \sum_z P(z \mid x) + \lambda H(q)`, MML with the entropy of its posterior.
+
+    :math:`q_i = P(z_i) / \sum_j P(z_j)` over Z. A positive weight makes the model decide among the
+    solutions (entropy minimisation, Grandvalet and Bengio, 2004), a negative one keeps it
+    undecided. The gradient weight of a solution is :math:`q_i (1 + \lambda (\log q_i + H))`.
+
+    Args:
+        weight: lambda; 0 is `mml_loss`.
+        others: as in `hard_em_loss`.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.array([0.25, 0.25]))
+        >>> entropy_regularized_loss(log_probs, weight=0.5).round(4)  # log 2 + 0.5 log 2
+        Array(1.0397, dtype=float32)
+    """
+    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
+    return _reduce(z, -z.logsumexp() + weight * entropy(z), reduce_fn)
+
+
+def entropy(z: Rows) -> Array:
+    r""":math:`H(q) = -\sum_i q_i \log q_i` of the posterior of each row, in nats; 0 without one.
+
+    Example:
+        >>> entropy(Rows.of(jnp.zeros(4))).round(4)  # log 4
+        Array(1.3863, dtype=float32)
+    """
+    q = z.softmax()
+    # 0 log 0 = 0, also in the gradient, and also where P is possible but q underflows.
+    return -z.sum(q * jnp.where(q > 0, z.log_softmax(), 0.0))
 
 
 def mean_over(axis_name: Hashable) -> ReduceFn:
@@ -367,6 +513,41 @@ def mean_over(axis_name: Hashable) -> ReduceFn:
         return total / jnp.maximum(count, 1)
 
     return mean
+
+
+def distinct(
+    ids: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+) -> Array:
+    """Returns a mask that keeps the first of the solutions of a row that have the same id.
+
+    Pass it as ``where`` if Z was sampled: Z is a set, and a solution that was drawn twice is not
+    twice as probable.
+
+    Args:
+        ids: ``[..., Z]`` or, ragged, ``[N]`` int: equal for equal solutions.
+        others: as in `hard_em_loss`; masked solutions are not kept.
+
+    Returns:
+        bool, the shape of ``ids``.
+
+    Example:
+        >>> print(distinct(jnp.array([[7, 3, 7, 3, 5]])))
+        [[ True  True False False  True]]
+    """
+    ids = jnp.asarray(ids)
+    rows = {"where": where, "segment_ids": segment_ids, "num_segments": num_segments}
+    z = Rows.of(jnp.zeros(ids.shape), **rows)
+    row = jnp.zeros(ids.shape, jnp.int32) if z.segment_ids is None else z.segment_ids
+    # Sorted by row, padding last, then by id; stable, so that the first comes first.
+    order = jnp.lexsort((ids, row, ~z.where))
+    ids, row = (jnp.take_along_axis(x, order, axis=-1) for x in (ids, row))
+    same = (ids[..., 1:] == ids[..., :-1]) & (row[..., 1:] == row[..., :-1])
+    is_first = jnp.concatenate([jnp.ones_like(z.where[..., :1]), ~same], axis=-1)
+    return jnp.take_along_axis(is_first, jnp.argsort(order), axis=-1) & z.where
 
 
 def has_solution(
@@ -450,6 +631,24 @@ softmax not over all solutions?
         check(*jax.device_get(measured))
 
 
+def _rows(
+    log_probs: ArrayLike,
+    log_weights: ArrayLike | None,
+    where: ArrayLike | None,
+    segment_ids: ArrayLike | None,
+    num_segments: int | None,
+) -> Rows:
+    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+    if log_weights is None:
+        return z
+    added = jax.lax.stop_gradient(jnp.asarray(log_weights).astype(jnp.float32))
+    if added.shape != z.scores.shape:
+        raise ValueError(
+            f"log_weights must have log_probs' shape {z.scores.shape}, got {added.shape}"
+        )
+    return z.with_scores(z.scores + added)
+
+
 def _cross_entropy(z: Rows, weights: Array) -> Array:
     r""":math:`-\sum_i q(z_i) \log P(z_i)` of each row, with 0 log 0 = 0.
 
@@ -462,8 +661,10 @@ def _cross_entropy(z: Rows, weights: Array) -> Array:
     return jnp.where(lost, jnp.inf, z.sum(costs))
 
 
-def _reduce(z: Rows, values: Array, reduce_fn: ReduceFn | None) -> Array:
-    rows = z.rows
+def _reduce(
+    z: Rows, values: Array, reduce_fn: ReduceFn | None, *, rows: Array | None = None
+) -> Array:
+    rows = z.rows if rows is None else rows
     values = jnp.where(rows, values, 0.0)
     if reduce_fn is None:
         return values

@@ -23,6 +23,7 @@ Example:
 
 import dataclasses
 import operator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -155,6 +156,13 @@ class Rows:
         mask &= (ids >= 0) & (ids < num_segments)
         return cls(jnp.where(mask, scores, -jnp.inf), mask, ids, num_segments)
 
+    @property
+    def layout(self) -> dict[str, Any]:
+        """The keywords that name a ragged layout; none in the padded one."""
+        if self.segment_ids is None:
+            return {}
+        return {"segment_ids": self.segment_ids, "num_segments": self.num_segments}
+
     def with_scores(self, scores: Array) -> "Rows":
         """The same solutions with other scores."""
         return dataclasses.replace(self, scores=jnp.where(self.where, scores, -jnp.inf))
@@ -193,6 +201,12 @@ class Rows:
         return self.scores != -jnp.inf
 
     # Selecting among the solutions of each row.
+
+    def order(self) -> Array:
+        """``int32`` place of each solution among those of its row, from 0; arbitrary at padding."""
+        if self.segment_ids is None:
+            return jnp.cumsum(self.where, axis=-1) - 1
+        return self.with_scores(jnp.zeros(self.where.shape)).rank()
 
     def first(self, chosen: Array) -> Array:
         """The mask of the first ``chosen`` solution of each row."""

@@ -21,17 +21,20 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+from hardem_jax import posteriors
 from hardem_jax.lazy import LazyModule
 from hardem_jax.posteriors import AnyPosterior, Tempered
 
 if TYPE_CHECKING:
+    import jax
     import jax.numpy as jnp
     from jax import Array
     from jax.typing import ArrayLike
 
     from hardem_jax import losses
 else:
-    jnp, losses = LazyModule("jax.numpy"), LazyModule("hardem_jax.losses")
+    jax, jnp = LazyModule("jax"), LazyModule("jax.numpy")
+    losses = LazyModule("hardem_jax.losses")
 
 
 class Objective(Protocol):
@@ -129,12 +132,94 @@ class EM:
     title: ClassVar[str] = "EM"
 
     posterior: AnyPosterior = Tempered(1.0)
-    """The E-step: one of these on the command line, any posterior in code."""
+    """The E-step: one of these on the command line, in code any posterior or
+    `posteriors.Scheduled`."""
 
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
-        return losses.em_loss(log_probs, self.posterior, **rows), {}
+        posterior = posteriors.at(self.posterior, step, key)
+        return losses.em_loss(log_probs, posterior, **rows), {}
+
+
+@dataclasses.dataclass(frozen=True)
+class ThresholdedHardEM:
+    r"""Hard EM on questions whose best solution has :math:`P(z \mid x) > \alpha \gamma^e`.
+
+    (`losses.thresholded_loss`.) e counts epochs from 0; in the first, questions with one solution
+    count as well (Chen et al., 2020, and Shao et al., 2021, both with 0.5 and 0.5). The metric
+    ``kept`` is the share of the questions that count.
+
+    Example:
+        >>> ThresholdedHardEM(epoch=236)
+        ThresholdedHardEM(epoch=236, alpha=0.5, gamma=0.5)
+    """
+
+    title: ClassVar[str] = "Thresholded hard EM"
+
+    epoch: int = 1000
+    """Steps of an epoch, after which the threshold is multiplied by ``gamma``."""
+    alpha: float = 0.5
+    """Threshold in the first epoch, in (0, 1)."""
+    gamma: float = 0.5
+    """Factor of the threshold from epoch to epoch, in (0, 1]."""
+
+    def __post_init__(self) -> None:
+        if self.epoch < 1:
+            raise ValueError(f"ThresholdedHardEM: epoch must be at least 1, got {self.epoch}")
+        if not 0 < self.alpha < 1:
+            raise ValueError(f"ThresholdedHardEM: alpha must be in (0, 1), got {self.alpha}")
+        if not 0 < self.gamma <= 1:
+            raise ValueError(f"ThresholdedHardEM: gamma must be in (0, 1], got {self.gamma}")
+
+    def __call__(
+        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        epoch = jnp.asarray(step) // self.epoch
+        rule = {"threshold": self.alpha * self.gamma**epoch, "keep_single": epoch == 0}
+        loss = losses.thresholded_loss(log_probs, **rule, **rows)
+        layout = {name: value for name, value in rows.items() if name != "reduce_fn"}
+        kept = jnp.sum(losses.kept(log_probs, **rule, **layout), dtype=jnp.float32)
+        layout.pop("log_weights", None)
+        return loss, {"kept": kept / jnp.maximum(losses.has_solution(log_probs, **layout).sum(), 1)}
+
+
+@dataclasses.dataclass(frozen=True)
+class CountWeightedMML:
+    """MML that trusts questions with few solutions more (`losses.count_weighted_mml_loss`)."""
+
+    title: ClassVar[str] = "Count-weighted MML"
+
+    power: float = 1.0
+    """A question with n solutions has the weight n ** -power; 0 is MML."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.power < float("inf"):
+            raise ValueError(f"CountWeightedMML: power must be finite, >= 0, got {self.power}")
+
+    def __call__(
+        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        return losses.count_weighted_mml_loss(log_probs, power=self.power, **rows), {}
+
+
+@dataclasses.dataclass(frozen=True)
+class EntropyRegularizedMML:
+    """MML with the entropy of the posterior as a penalty (`losses.entropy_regularized_loss`)."""
+
+    title: ClassVar[str] = "Entropy-regularized MML"
+
+    weight: float = 0.1
+    """Of the entropy: above 0 it is a penalty, below 0 a reward; 0 is MML."""
+
+    def __post_init__(self) -> None:
+        if not abs(self.weight) < float("inf"):
+            raise ValueError(f"EntropyRegularizedMML: weight must be finite, got {self.weight}")
+
+    def __call__(
+        self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
+    ) -> tuple[Array, dict[str, Array]]:
+        return losses.entropy_regularized_loss(log_probs, weight=self.weight, **rows), {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +235,51 @@ class ReleasedMML:
 
 
 #: Every objective available in commands.
-AnyObjective = HardEM | MML | FirstOnly | EM | ReleasedMML
+AnyObjective = (
+    HardEM
+    | MML
+    | FirstOnly
+    | EM
+    | ThresholdedHardEM
+    | CountWeightedMML
+    | EntropyRegularizedMML
+    | ReleasedMML
+)
+
+
+def weights(
+    objective: Objective,
+    log_probs: ArrayLike,
+    *,
+    step: Array | int = 0,
+    key: Array | None = None,
+    **rows: Any,
+) -> Array:
+    r"""How much an objective trusts each solution: :math:`-\partial \text{loss} / \partial \log P`.
+
+    The solution it takes has the largest weight of its row; a row it leaves out has none.
+
+    Args:
+        objective: any.
+        log_probs: as in `losses.hard_em_loss`, as are ``where``, ``segment_ids`` and
+            ``num_segments``.
+        step: number of the training step.
+        key: a PRNG key; None for one of the step's own.
+
+    Returns:
+        float32, the shape of ``log_probs``: of one row each, that is, not divided by their number.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.array([[0.1, 0.3], [0.4, 0.2]]))
+        >>> print(weights(HardEM(), log_probs).argmax(-1), weights(MML(), log_probs)[0].round(4))
+        [1 0] [0.25 0.75]
+    """
+    key = jax.random.key(step) if key is None else key
+
+    def loss(log_probs: Array) -> Array:
+        return objective(log_probs, step=step, key=key, reduce_fn=jnp.sum, **rows)[0]
+
+    return -jax.grad(loss)(jnp.asarray(log_probs, jnp.float32))
 
 
 def label(objective: Objective) -> str:

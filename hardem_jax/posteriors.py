@@ -6,6 +6,9 @@ elsewhere. It takes the keywords of `losses.hard_em_loss` in either layout: ``wh
 ragged rows, ``segment_ids`` and ``num_segments``. In `losses.em_loss`, `hard`, `soft` and
 `first` give the paper's hard EM, MML and First-only; the others generalise them.
 
+A posterior that changes during training, or that is drawn, is a `Scheduled`: ``at(step, key)`` is
+the posterior of one step.
+
 Example:
     >>> import jax.numpy as jnp
     >>> log_probs = jnp.log(jnp.array([0.1, 0.3]))
@@ -16,18 +19,38 @@ Example:
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
+from hardem_jax.extras import require_packages
 from hardem_jax.lazy import LazyModule
 
 if TYPE_CHECKING:
+    import jax
     import jax.numpy as jnp
     from jax import Array
     from jax.typing import ArrayLike
 
     from hardem_jax import masked
 else:
-    jnp, masked = LazyModule("jax.numpy"), LazyModule("hardem_jax.masked")
+    jax, jnp = LazyModule("jax"), LazyModule("jax.numpy")
+    masked = LazyModule("hardem_jax.masked")
+
+Posterior = Callable[..., "Array"]
+
+
+class Scheduled(Protocol):
+    """A posterior for each training step."""
+
+    def at(self, step: Array | int, key: Array) -> Posterior:
+        """The posterior of a step.
+
+        Args:
+            step: number of the step, from 0; may be traced.
+            key: a PRNG key, fresh for every step.
+        """
+        ...
 
 
 def hard(log_probs: ArrayLike, **rows: Any) -> Array:
@@ -76,6 +99,10 @@ def uniform(log_probs: ArrayLike, **rows: Any) -> Array:
 class Tempered:
     r"""Weights :math:`\propto P(z \mid x)^\beta`: `uniform` at 0, `soft` at 1, `hard` in the limit.
 
+    With `losses.em_loss` these are the :math:`\beta`-meritocratic updates of Guu et al. (2017).
+    They are also the q that maximises :math:`E_q[\log P] + H(q) / \beta`, the
+    entropy-regularised E-step of unified EM (Samdani et al., 2012).
+
     Example:
         >>> posterior = Tempered(inverse_temperature=2.0)
         >>> print([f"{weight:.2f}" for weight in posterior(jnp.log(jnp.array([0.1, 0.3])))])
@@ -86,20 +113,100 @@ class Tempered:
     """beta, finite and at least 0."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.inverse_temperature < float("inf"):
-            raise ValueError(
-                f"inverse_temperature must be finite, >= 0, got {self.inverse_temperature}"
-            )
+        _check_inverse_temperature("inverse_temperature", self.inverse_temperature)
 
     def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
         z = masked.Rows.of(log_probs, **rows)
-        # Shift the maximum to 0 before scaling, so that no temperature overflows. Gaps are kept
-        # finite because 0 * -inf is NaN; impossible solutions stay impossible.
-        peak = z.max(z.scores)
-        gaps = z.scores - z.spread(jnp.where(peak == -jnp.inf, 0.0, peak))
-        gaps = jnp.maximum(gaps, jnp.finfo(jnp.float32).min)
-        scaled = jnp.where(z.possible, self.inverse_temperature * gaps, -jnp.inf)
-        return z.with_scores(scaled).softmax()
+        return z.with_scores(_scaled(z, self.inverse_temperature)).softmax()
+
+
+@dataclasses.dataclass(frozen=True)
+class Annealed:
+    r"""`Tempered` with a :math:`\beta` that goes geometrically from ``start`` to ``end``.
+
+    .. math:: \beta_t = \text{start} \cdot (\text{end} / \text{start})^{\min(t / \tau, 1)}
+
+    From a small to a large :math:`\beta` this is deterministic annealing (Rose, 1998): all
+    solutions at first, one in the end, without the draws of `losses.annealed_loss`.
+
+    Example:
+        >>> log_probs, posterior = jnp.log(jnp.array([0.1, 0.3])), Annealed(tau=1000)
+        >>> print([f"{posterior.at(step, None)(log_probs)[1]:.2f}" for step in (0, 500, 1000)])
+        ['0.75', '0.99', '1.00']
+    """
+
+    tau: float
+    """Steps until ``end``, above 0."""
+    start: float = 1.0
+    """beta at step 0, above 0."""
+    end: float = 16.0
+    """beta from step tau on, above 0."""
+
+    def __post_init__(self) -> None:
+        for name in ("tau", "start", "end"):
+            if not 0 < (value := getattr(self, name)) < math.inf:
+                raise ValueError(f"{name} must be finite, > 0, got {value}")
+
+    def at(self, step: Array | int, key: Array | None) -> Posterior:
+        """The posterior of a step; ``key`` is not used."""
+        del key
+        progress = jnp.minimum(jnp.asarray(step, jnp.float32) / self.tau, 1.0)
+        beta = self.start * (self.end / self.start) ** progress
+
+        def posterior(log_probs: ArrayLike, **rows: Any) -> Array:
+            z = masked.Rows.of(log_probs, **rows)
+            return z.with_scores(_scaled(z, beta)).softmax()
+
+        return posterior
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    r"""All weight on one solution, drawn with probability :math:`\propto P(z \mid x)^\beta`.
+
+    Stochastic EM (Celeux and Diebolt, 1985): with :math:`\beta` = 1 its gradient is that of MML on
+    average. The draws depend on the key only, so that all devices draw alike.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.full((1000, 2), jnp.array([0.1, 0.3])))
+        >>> weights = Sampled().at(0, jax.random.key(0))(log_probs)
+        >>> print(weights[:3, 1], f"{weights[:, 1].mean():.2f}")
+        [1. 1. 0.] 0.74
+    """
+
+    inverse_temperature: float = 1.0
+    """beta, finite and at least 0."""
+
+    def __post_init__(self) -> None:
+        _check_inverse_temperature("inverse_temperature", self.inverse_temperature)
+
+    def at(self, step: Array | int, key: Array) -> Posterior:
+        """The posterior of a step, drawn with ``key``."""
+        del step
+
+        def posterior(log_probs: ArrayLike, **rows: Any) -> Array:
+            z = masked.Rows.of(log_probs, **rows)
+            # The largest of scores with Gumbel noise is a draw from their softmax.
+            noise = jax.random.gumbel(key, z.scores.shape)
+            noisy = z.with_scores(_scaled(z, self.inverse_temperature) + noise)
+            return (noisy.most_likely() & z.possible).astype(jnp.float32)
+
+        return posterior
+
+
+def _check_inverse_temperature(name: str, value: float) -> None:
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be finite, >= 0, got {value}")
+
+
+def _scaled(z: masked.Rows, inverse_temperature: Array | float) -> Array:
+    """beta log P(z) plus a constant of each row, -inf where impossible."""
+    # Shift the maximum to 0 before scaling, so that no temperature overflows. Gaps are kept
+    # finite because 0 * -inf is NaN; impossible solutions stay impossible.
+    peak = z.max(z.scores)
+    gaps = z.scores - z.spread(jnp.where(peak == -jnp.inf, 0.0, peak))
+    gaps = jnp.maximum(gaps, jnp.finfo(jnp.float32).min)
+    return jnp.where(z.possible, inverse_temperature * gaps, -jnp.inf)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,5 +230,89 @@ class TopK:
         return z.with_scores(jnp.where(z.rank() < self.k, z.scores, -jnp.inf)).softmax()
 
 
+@dataclasses.dataclass(frozen=True)
+class EqualSize:
+    r"""Hard EM in which no position of Z is chosen by more than its share of the rows.
+
+    Equal-size hard EM (Wen et al., 2023): rows are assigned to positions (the first solution, the
+    second, ...) so that each is chosen by at most ``ceil(rows / positions)`` rows and
+    :math:`\sum \log P` is as large as possible. A remedy for collapse onto one position, such as
+    the first; use it where a position means the same in every row. Rows whose solutions all have
+    positions that are full choose their most likely one.
+
+    The assignment is exact (`optax.assignment.hungarian_algorithm`) and takes time cubic in the
+    rows; it needs optax.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.array([[0.6, 0.4], [0.9, 0.1]]))
+        >>> print(hard(log_probs)[:, 0], EqualSize()(log_probs)[:, 0])
+        [1. 1.] [0. 1.]
+    """
+
+    max_positions: int = 16
+    """Solutions beyond this number share the last position."""
+
+    def __post_init__(self) -> None:
+        if self.max_positions < 1:
+            raise ValueError(f"max_positions must be at least 1, got {self.max_positions}")
+
+    def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
+        z = masked.Rows.of(log_probs, **rows)
+        position = jnp.minimum(z.order(), self.max_positions - 1)
+        best = jnp.stack(
+            [z.max(jnp.where(position == n, z.scores, -jnp.inf)) for n in self._positions(z)], -1
+        )
+        chosen = _assigned(best.reshape(-1, best.shape[-1])).reshape(best.shape[:-1])
+        allowed = (position == z.spread(chosen)) | (z.spread(chosen) < 0)
+        held = z.with_scores(jnp.where(allowed, z.scores, -jnp.inf))
+        return (held.most_likely() & held.possible).astype(jnp.float32)
+
+    def _positions(self, z: masked.Rows) -> range:
+        return range(max(1, min(self.max_positions, z.scores.shape[-1])))
+
+
+def _assigned(best: Array) -> Array:
+    """``[R]`` int: the position each row is assigned to, -1 if those it has are full.
+
+    Args:
+        best: ``[R, K]`` highest log-prob of each row at each position, -inf where it has none.
+    """
+    require_packages("train", "optax")
+    from optax.assignment import hungarian_algorithm
+
+    if not best.size:
+        return jnp.zeros(len(best), jnp.int32)
+    num_rows, num_positions = best.shape
+    has = best > -jnp.inf
+    # Positions that no row has are no share of anything.
+    used = jnp.maximum(jnp.sum(jnp.any(has, axis=0)), 1)
+    share = -(-jnp.sum(jnp.any(has, axis=1)) // used)
+    peak = jnp.max(best, axis=1, keepdims=True)
+    gaps = jnp.where(peak > -jnp.inf, peak, 0.0) - best
+    cost = jnp.where(has, jnp.minimum(gaps, _FAR), _NEVER)
+    # A position has as many slots as there may be rows; a row without one keeps its own.
+    slots = jnp.repeat(cost[:, :, None], num_rows, axis=2)
+    slots = jnp.where(jnp.arange(num_rows) < share, slots, _NEVER).reshape(num_rows, -1)
+    own = jnp.where(jnp.eye(num_rows, dtype=bool), _OVERFLOW, _NEVER)
+    rows, slot = hungarian_algorithm(jnp.concatenate([slots, own], axis=1))
+    position = jnp.where(slot < slots.shape[1], slot // num_rows, -1)
+    return jnp.zeros(num_rows, jnp.int32).at[rows].set(position.astype(jnp.int32))
+
+
+# Costs of an assignment: a gap of log-probs at most; a slot of its own; a slot it cannot have.
+_FAR, _OVERFLOW, _NEVER = 1e3, 1e5, 1e7
+
+
+def at(posterior: Posterior | Scheduled, step: Array | int, key: Array) -> Posterior:
+    """The posterior of a training step, `Scheduled` or not.
+
+    Example:
+        >>> at(hard, 0, None) is hard
+        True
+    """
+    scheduled = getattr(posterior, "at", None)
+    return posterior if scheduled is None else scheduled(step, key)  # type: ignore[return-value]
+
+
 #: The posteriors available in commands.
-AnyPosterior = Tempered | TopK
+AnyPosterior = Tempered | Annealed | TopK | Sampled | EqualSize

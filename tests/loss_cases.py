@@ -56,6 +56,18 @@ def cross_entropy_to_posterior(row: list[float]) -> float:
     return math.fsum(costs) / math.fsum(weights)
 
 
+def mml_by_count(row: list[float]) -> float:
+    return mml(row) / len(row) ** 0.5
+
+
+def mml_plus_entropy(row: list[float]) -> float:
+    if max(row) == -INF:
+        return INF
+    weights = [math.exp(score - max(row)) for score in row]
+    shares = [weight / math.fsum(weights) for weight in weights]
+    return mml(row) - 0.5 * math.fsum(q * math.log(q) for q in shares if q > 0)
+
+
 def mean_nll(row: list[float]) -> float:
     possible = [score for score in row if score != -INF]
     return -math.fsum(possible) / len(possible) if possible else INF
@@ -72,6 +84,10 @@ def em(posterior):
     return lambda log_probs, **rows: losses.em_loss(log_probs, posterior, **rows)
 
 
+def options(loss, **fixed):
+    return lambda log_probs, **rows: loss(log_probs, **fixed, **rows)
+
+
 ALL_LOSSES = (
     Loss("hard_em", losses.hard_em_loss, hard_em),
     Loss("mml", losses.mml_loss, mml),
@@ -82,6 +98,8 @@ ALL_LOSSES = (
     Loss("em_first", em(posteriors.first), first_only, sees_all=False),
     Loss("em_soft", em(posteriors.soft), cross_entropy_to_posterior),
     Loss("em_uniform", em(posteriors.uniform), mean_nll),
+    Loss("count_weighted", options(losses.count_weighted_mml_loss, power=0.5), mml_by_count),
+    Loss("entropy", options(losses.entropy_regularized_loss, weight=0.5), mml_plus_entropy),
 )
 PAPER_LOSSES = ALL_LOSSES[:3]
 #: The losses that have code of their own; the others are slow cases.

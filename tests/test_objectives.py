@@ -13,15 +13,26 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hardem_jax import EM, MML, FirstOnly, HardEM, posteriors
 from hardem_jax.losses import (
     annealed_loss,
+    count_weighted_mml_loss,
     em_loss,
+    entropy_regularized_loss,
     first_only_loss,
     hard_em_loss,
     hard_probability,
     mml_loss,
     released_mml_loss,
+    thresholded_loss,
 )
-from hardem_jax.objectives import AnyObjective, ReleasedMML, label
-from hardem_jax.posteriors import Tempered, TopK
+from hardem_jax.objectives import (
+    AnyObjective,
+    CountWeightedMML,
+    EntropyRegularizedMML,
+    ReleasedMML,
+    ThresholdedHardEM,
+    label,
+    weights,
+)
+from hardem_jax.posteriors import Annealed, Sampled, Tempered, TopK
 
 STEPS = np.array([0, 1, 50, 80, 99, 100, 101, 10**9])
 # Hard EM costs log 4, MML log 2 and First-only log 8 in every row.
@@ -127,6 +138,22 @@ def tempered_em_loss(log_probs, **rows):
     return em_loss(log_probs, Tempered(0.5), **rows)
 
 
+def annealed_em_loss(log_probs, **rows):
+    return em_loss(log_probs, Tempered(4.0), **rows)
+
+
+def first_epoch_loss(log_probs, **rows):
+    return thresholded_loss(log_probs, threshold=0.2, keep_single=True, **rows)
+
+
+def second_epoch_loss(log_probs, **rows):
+    return thresholded_loss(log_probs, threshold=0.1, **rows)
+
+
+def entropy_loss(log_probs, **rows):
+    return entropy_regularized_loss(log_probs, weight=0.3, **rows)
+
+
 @pytest.mark.parametrize(
     "objective, loss, metrics",
     [
@@ -139,6 +166,11 @@ def tempered_em_loss(log_probs, **rows):
         (MML(), mml_loss, {}),
         (FirstOnly(), first_only_loss, {}),
         (EM(Tempered(0.5)), tempered_em_loss, {}),
+        (EM(Annealed(tau=14, end=16.0)), annealed_em_loss, {}),
+        (ThresholdedHardEM(epoch=8, alpha=0.2), first_epoch_loss, {"kept": 0}),
+        (ThresholdedHardEM(epoch=7, alpha=0.2), second_epoch_loss, {"kept": 1}),
+        (CountWeightedMML(), count_weighted_mml_loss, {}),
+        (EntropyRegularizedMML(weight=0.3), entropy_loss, {}),
         (ReleasedMML(), released_mml_loss, {}),
     ],
     ids=lambda x: getattr(x, "__name__", None),
@@ -148,10 +180,10 @@ def test_an_objective_is_its_loss_in_both_layouts(objective, loss, metrics):
     where = np.ones(LOG_PROBS.shape, bool)
     where[:, 1] = False
     padded, told = objective(LOG_PROBS, where=where, **at)
-    assert_array_equal(padded, loss(LOG_PROBS, where=where))
+    assert_allclose(padded, loss(LOG_PROBS, where=where), rtol=1e-6)
     assert told == metrics and all(x.dtype == np.float32 for x in told.values())
     rows = {"segment_ids": np.array([0, 2, 0]), "num_segments": 3, **ROWS}
-    assert_array_equal(objective(LOG_PROBS[0], **rows, **at)[0], loss(LOG_PROBS[0], **rows))
+    assert_allclose(objective(LOG_PROBS[0], **rows, **at)[0], loss(LOG_PROBS[0], **rows))
 
 
 @pytest.mark.parametrize("kind", get_args(AnyObjective))
@@ -160,6 +192,54 @@ def test_every_objective_that_commands_offer_has_defaults_and_a_label_of_its_own
     assert loss.shape == () and all(value.shape == () for value in metrics.values())
     assert label(kind()) == kind.title
     assert [label(other()) for other in get_args(AnyObjective)].count(kind.title) == 1
+
+
+def test_stochastic_em_is_mml_on_average():
+    keys = jax.random.split(jax.random.key(0), 4_000)
+    log_probs = jnp.log(jnp.array([0.1, 0.25, 0.05]))
+    drawn = jax.vmap(lambda key: weights(EM(Sampled()), log_probs, key=key))(keys)
+    expected = weights(MML(), log_probs)
+    error = np.asarray(drawn).std(0) / len(keys) ** 0.5
+    assert (abs(drawn.mean(0) - expected) < 4 * error).all()
+
+
+def test_weights_say_what_an_objective_trusts_in_both_layouts():
+    log_probs = jnp.log(jnp.array([[0.1, 0.3, 0.2], [0.4, 0.2, 0.1]]))
+    where = np.array([[True, True, True], [True, True, False]])
+    of_row = np.array([[1 / 6, 3 / 6, 2 / 6], [2 / 3, 1 / 3, 0]])
+    assert_allclose(weights(MML(), log_probs, where=where), of_row, rtol=1e-5)
+    assert_array_equal(weights(HardEM(), log_probs, where=where), [[0, 1, 0], [1, 0, 0]])
+    rows = {"segment_ids": np.nonzero(where)[0], "num_segments": 2}
+    assert_allclose(weights(MML(), log_probs[where], **rows), of_row[where], rtol=1e-5)
+    step_0, step_1 = (weights(HardEM(tau=1), log_probs, step=step) for step in (0, 1))
+    assert (step_0 != step_1).any()
+    confident = ThresholdedHardEM(alpha=0.35)
+    assert_array_equal(weights(confident, log_probs).sum(-1), [0, 1])
+
+
+def test_the_share_of_questions_kept():
+    log_probs = jnp.log(jnp.array([[0.6, 0.3], [0.2, 0.1], [0.3, 0.0], [0.9, 0.0]]))
+    where = np.array([[True, True], [True, True], [True, False], [False, False]])
+    objective = ThresholdedHardEM(epoch=10)
+    for step, share in (9, 2 / 3), (10, 2 / 3), (20, 1.0):
+        metrics = objective(log_probs, step=step, key=None, where=where)[1]
+        assert_allclose(metrics["kept"], share, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make, options",
+    [
+        (ThresholdedHardEM, {"epoch": 0}),
+        (ThresholdedHardEM, {"alpha": 1.0}),
+        (ThresholdedHardEM, {"gamma": 0.0}),
+        (CountWeightedMML, {"power": -1.0}),
+        (CountWeightedMML, {"power": float("inf")}),
+        (EntropyRegularizedMML, {"weight": float("nan")}),
+    ],
+)
+def test_objectives_out_of_range(make, options):
+    with pytest.raises(ValueError, match=f"{make.__name__}: {next(iter(options))} must be"):
+        make(**options)
 
 
 def test_a_label_names_what_is_not_default():

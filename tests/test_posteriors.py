@@ -1,5 +1,6 @@
 """Every posterior: rows sum to 1 or are 0, and the bridges between them."""
 
+import itertools
 import math
 
 import jax
@@ -8,7 +9,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax.posteriors import Tempered, TopK, first, hard, soft, uniform
+from hardem_jax.posteriors import (
+    Annealed,
+    EqualSize,
+    Sampled,
+    Tempered,
+    TopK,
+    at,
+    first,
+    hard,
+    soft,
+    uniform,
+)
 from tests.loss_cases import random_rows
 
 POSTERIORS = {
@@ -21,6 +33,7 @@ POSTERIORS = {
     "top_k(1)": TopK(1),
     "top_k(3)": TopK(3),
     "top_k(9)": TopK(9),
+    "annealed": Annealed(tau=100).at(50, None),
 }
 COMPILED = {name: jax.jit(posterior) for name, posterior in POSTERIORS.items()}
 RAGGED = {
@@ -162,3 +175,99 @@ def test_k_out_of_range():
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         TopK(0)
     assert_array_equal(TopK(1)(np.array([-2.0, -1.0], np.float32)), [0, 1])
+
+
+def test_annealed_goes_geometrically_from_start_to_end():
+    posterior = Annealed(tau=100, start=0.25, end=4.0)
+    log_probs = np.log(np.array([[0.1, 0.4, 0.2]], np.float32))
+    for step, beta in (0, 0.25), (25, 0.5), (50, 1.0), (100, 4.0), (1000, 4.0):
+        got = jax.jit(lambda step: posterior.at(step, None)(log_probs))(step)
+        assert_allclose(got, Tempered(beta)(log_probs), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["tau", "start", "end"])
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
+def test_annealed_out_of_range(name, bad):
+    with pytest.raises(ValueError, match=f"{name} must be finite, > 0"):
+        Annealed(**{"tau": 1.0, name: bad})
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, 2.0])
+def test_draws_have_the_tempered_frequencies(beta):
+    repeats = 20_000
+    log_probs = np.log(np.array([0.1, 0.4, 0.2, 0.3], np.float32))
+    where = np.array([True, True, True, False])
+    posterior = Sampled(beta).at(0, jax.random.key(0))
+    drawn = posterior(np.tile(log_probs, (repeats, 1)), where=np.tile(where, (repeats, 1)))
+    assert set(np.unique(drawn)) == {0.0, 1.0}
+    expected = np.asarray(Tempered(beta)(log_probs, where=where))
+    four_deviations = 4 * np.sqrt(expected * (1 - expected) / repeats)
+    assert (np.abs(drawn.mean(0) - expected) <= four_deviations + 1e-6).all()
+
+
+def test_draws_follow_the_key_and_leave_out_what_is_impossible():
+    log_probs, where = rows_with_every_difficulty()
+    one, again, other = (
+        np.asarray(Sampled().at(7, jax.random.key(seed))(log_probs, where=where))
+        for seed in (0, 0, 1)
+    )
+    assert_array_equal(one, again)
+    assert (one != other).any()
+    assert_array_equal(one.sum(-1), [1, 0, 0, 1, 1, 1, 1, 1])
+    assert_array_equal(one[~where | (log_probs == -math.inf)], 0.0)
+    ragged = {"segment_ids": np.nonzero(where)[0], "num_segments": 8}
+    drawn = np.asarray(Sampled().at(0, jax.random.key(0))(log_probs[where], **ragged))
+    assert_array_equal(np.bincount(ragged["segment_ids"], drawn, 8), one.sum(-1))
+    with pytest.raises(ValueError, match="inverse_temperature"):
+        Sampled(-1.0)
+
+
+def best_assignment(log_probs, where, share):
+    """The highest sum of log-probs with each position chosen at most ``share`` times."""
+    options = [np.flatnonzero(row) for row in where]
+    totals = [
+        sum(log_probs[row, place] for row, place in enumerate(places))
+        for places in itertools.product(*options)
+        if np.bincount(places).max() <= share
+    ]
+    return max(totals)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_equal_size_is_the_best_assignment(seed):
+    rng = np.random.default_rng(seed)
+    log_probs = -rng.exponential(3.0, (6, 3)).astype(np.float32)
+    where = np.ones((6, 3), bool)
+    where[0, 2] = where[3, 1] = False
+    got = np.asarray(EqualSize()(log_probs, where=where))
+    assert_array_equal(got.sum(-1), 1)
+    assert_array_equal(got[~where], 0)
+    if where.all(-1).all():
+        assert got.sum(0).max() <= 2
+    # Positions count the solutions of a row, so padding in between moves them up.
+    packed, kept = np.full((6, 3), -np.inf), np.zeros((6, 3), bool)
+    for row in range(6):
+        packed[row, : where[row].sum()] = log_probs[row, where[row]]
+        kept[row, : where[row].sum()] = True
+    assert_allclose((got * log_probs).sum(), best_assignment(packed, kept, 2), rtol=1e-5)
+    ragged = {"segment_ids": np.nonzero(where)[0], "num_segments": 6}
+    assert_array_equal(EqualSize()(log_probs[where], **ragged), got[where])
+
+
+def test_equal_size_where_positions_are_few():
+    log_probs = np.log(np.array([[0.9, 0.1]] * 3 + [[0.4, 0.6]], np.float32))
+    assert_array_equal(EqualSize(max_positions=1)(log_probs), hard(log_probs))
+    only_first = np.array([[True, False]] * 4)
+    assert_array_equal(EqualSize()(log_probs, where=only_first)[:, 0], 1)
+    none = np.zeros((4, 2), bool)
+    assert_array_equal(EqualSize()(log_probs, where=none), 0)
+    full = np.array([[True, False]] * 3 + [[True, True]])
+    assert_array_equal(EqualSize()(log_probs, where=full)[:, 0], [1, 1, 1, 0])
+    with pytest.raises(ValueError, match="max_positions"):
+        EqualSize(0)
+
+
+def test_at_gives_the_posterior_of_a_step():
+    assert at(soft, 3, jax.random.key(0)) is soft and at(TopK(2), 0, None) == TopK(2)
+    log_probs = np.log(np.array([[0.1, 0.3]], np.float32))
+    assert_allclose(at(Annealed(tau=10), 0, None)(log_probs), soft(log_probs), rtol=1e-6)

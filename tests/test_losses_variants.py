@@ -1,0 +1,181 @@
+"""Losses of later work, weights of solutions, and Z that was sampled."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from hardem_jax.losses import (
+    count_weighted_mml_loss,
+    distinct,
+    em_loss,
+    entropy_regularized_loss,
+    first_only_loss,
+    hard_em_loss,
+    has_solution,
+    kept,
+    mml_loss,
+    released_mml_loss,
+    thresholded_loss,
+)
+from hardem_jax.posteriors import soft
+from tests.loss_cases import random_rows
+
+LOG_PROBS, WHERE = random_rows(0, (8, 5))
+WHERE[3] = False
+
+
+def row_sums(x):
+    return np.where(WHERE, x, 0).sum(-1, keepdims=True)
+
+
+def posterior():
+    weights = np.where(WHERE, np.exp(LOG_PROBS), 0)
+    return weights / np.maximum(row_sums(weights), 1e-30)
+
+
+def gradient(loss, **options):
+    return jax.grad(lambda x: loss(x, where=WHERE, reduce_fn=jnp.sum, **options))(LOG_PROBS)
+
+
+def test_gradient_of_count_weighted_mml():
+    counts = np.maximum(row_sums(1.0), 1)
+    expected = -posterior() / counts**0.7
+    assert_allclose(gradient(count_weighted_mml_loss, power=0.7), expected, rtol=1e-5, atol=1e-7)
+    assert_allclose(gradient(count_weighted_mml_loss, power=0.0), gradient(mml_loss), rtol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [-0.5, 0.0, 2.0])
+def test_gradient_of_entropy_regularized_mml(weight):
+    q = posterior()
+    log_q = np.log(np.where(q > 0, q, 1))
+    entropy = -row_sums(q * log_q)
+    expected = -q * (1 + weight * (log_q + entropy))
+    got = gradient(entropy_regularized_loss, weight=weight)
+    assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_thresholded_loss_is_hard_em_on_the_confident_rows():
+    log_probs = jnp.log(jnp.array([[0.6, 0.3], [0.5, 0.5], [0.2, 0.0], [0.9, 0.1]]))
+    where = jnp.array([[True, True], [True, True], [True, False], [False, False]])
+    rows = {"where": where, "threshold": 0.5}
+    assert_array_equal(kept(log_probs, **rows), [True, False, False, False])
+    assert_array_equal(kept(log_probs, keep_single=True, **rows), [True, False, True, False])
+    assert_array_equal(kept(log_probs, where=where, threshold=0.0), [True, True, True, False])
+    values = thresholded_loss(log_probs, keep_single=True, reduce_fn=None, **rows)
+    assert_allclose(values, [-math.log(0.6), 0, -math.log(0.2), 0], rtol=1e-6)
+    mean, slope = jax.value_and_grad(thresholded_loss)(log_probs, keep_single=True, **rows)
+    assert_allclose(mean, values.sum() / 2, rtol=1e-6)  # of the rows that are kept
+    expected = np.zeros((4, 2))
+    expected[[0, 2], 0] = -0.5
+    assert_array_equal(slope, expected)
+    assert thresholded_loss(log_probs, threshold=0.99, where=where) == 0.0
+
+
+def test_thresholded_loss_in_the_ragged_layout():
+    rows = np.nonzero(WHERE)[0]
+    ragged = {"segment_ids": rows, "num_segments": 8}
+    for options in {"threshold": 0.1}, {"threshold": 0.1, "keep_single": True}:
+        padded = thresholded_loss(LOG_PROBS, where=WHERE, reduce_fn=None, **options)
+        got = thresholded_loss(LOG_PROBS[WHERE], reduce_fn=None, **options, **ragged)
+        assert_allclose(got, padded, rtol=1e-6)
+        same = kept(LOG_PROBS[WHERE], **options, **ragged)
+        assert_array_equal(same, kept(LOG_PROBS, where=WHERE, **options))
+
+
+# Weights of solutions.
+
+
+def test_weights_multiply_probabilities_in_every_loss():
+    weights = np.random.default_rng(1).normal(size=LOG_PROBS.shape).astype(np.float32)
+    for loss, options in [
+        (hard_em_loss, {}),
+        (mml_loss, {}),
+        (first_only_loss, {}),
+        (released_mml_loss, {}),
+        (em_loss, {"posterior": soft}),
+        (thresholded_loss, {"threshold": 0.2}),
+        (count_weighted_mml_loss, {}),
+        (entropy_regularized_loss, {"weight": 0.3}),
+    ]:
+        rows = {"where": WHERE, "reduce_fn": None, **options}
+        got = loss(LOG_PROBS, log_weights=weights, **rows)
+        assert_allclose(got, loss(LOG_PROBS + weights, **rows), rtol=1e-6)
+        assert_allclose(
+            loss(LOG_PROBS, log_weights=np.zeros(LOG_PROBS.shape), **rows),
+            loss(LOG_PROBS, **rows),
+            rtol=1e-6,
+        )
+
+
+def test_weights_get_no_gradient_and_can_leave_solutions_out():
+    weights = jnp.zeros(LOG_PROBS.shape)
+    slope = jax.grad(lambda w: mml_loss(LOG_PROBS, log_weights=w, where=WHERE))(weights)
+    assert_array_equal(slope, 0.0)
+    without = weights.at[:, 2].set(-jnp.inf)
+    others = WHERE & (np.arange(5) != 2)
+    got = mml_loss(LOG_PROBS, log_weights=without, where=WHERE, reduce_fn=None)
+    rows = has_solution(LOG_PROBS, where=others)
+    expected = mml_loss(LOG_PROBS, where=others, reduce_fn=None)
+    assert_allclose(got[rows], expected[rows], rtol=1e-6)
+
+
+def test_weights_of_another_shape_are_refused():
+    with pytest.raises(ValueError, match=r"log_weights must have log_probs' shape \(8, 5\)"):
+        mml_loss(LOG_PROBS, log_weights=np.zeros(5))
+
+
+def test_the_importance_weighted_bound_is_unbiased_for_the_sum():
+    """exp(-loss) of K weighted draws has the sum over all of Z as its mean (Burda et al., 2016)."""
+    log_probs = jnp.log(jnp.array([0.05, 0.2, 0.01, 0.1]))
+    proposal = jnp.array([0.4, 0.1, 0.3, 0.2])
+    num_draws, repeats = 4, 20_000
+    draws = jax.random.choice(jax.random.key(0), 4, (repeats, num_draws), p=proposal)
+    weights = -jnp.log(num_draws * proposal[draws])
+    bounds = jnp.exp(-mml_loss(log_probs[draws], log_weights=weights, reduce_fn=None))
+    error = bounds.std() / repeats**0.5
+    assert abs(bounds.mean() - 0.36) < 4 * error and error < 0.01
+
+
+# Sampled Z.
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_distinct_keeps_the_first_of_each_id(seed):
+    rng = np.random.default_rng(seed)
+    ids, where = rng.integers(-2, 3, (6, 9)), rng.random((6, 9)) < 0.7
+    expected = np.zeros((6, 9), bool)
+    for row, column in np.argwhere(where):
+        earlier = ids[row, :column][where[row, :column]]
+        expected[row, column] = ids[row, column] not in earlier
+    assert_array_equal(jax.jit(distinct)(ids, where=where), expected)
+    # Ragged, rows interleaved, the order within a row kept.
+    order = np.lexsort((np.arange(54), rng.permutation(54) // 6))
+    order = order[np.argsort(order % 9, kind="stable")]
+    segment_ids = np.append(order // 9, 6)
+    got = distinct(
+        np.append(ids.ravel()[order], ids[0, 0]),
+        where=np.append(where.ravel()[order], True),
+        segment_ids=segment_ids,
+        num_segments=6,
+    )
+    assert not got[-1]
+    assert_array_equal(got[:-1], expected.ravel()[order])
+
+
+def test_distinct_does_not_take_padding_for_a_solution():
+    where = np.array([[False, True, True, False]])
+    assert_array_equal(distinct(np.full((1, 4), 7), where=where), [[False, True, False, False]])
+
+
+def test_distinct_over_no_solutions():
+    assert distinct(np.zeros((3, 0), int)).shape == (3, 0)
+
+
+def test_repeated_draws_count_once():
+    log_probs, ids = jnp.log(jnp.array([0.1, 0.3, 0.1])), jnp.array([4, 2, 4])
+    got = mml_loss(log_probs, where=distinct(ids))
+    assert_allclose(jnp.exp(-got), 0.4, rtol=1e-6)
