@@ -466,16 +466,31 @@ def entropy_regularized_loss(
         Array(1.0397, dtype=float32)
     """
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    return _reduce(z, -z.logsumexp() + weight * entropy(z), reduce_fn)
+    return _reduce(z, -z.logsumexp() + weight * _entropy(z), reduce_fn)
 
 
-def entropy(z: Rows) -> Array:
-    r""":math:`H(q) = -\sum_i q_i \log q_i` of the posterior of each row, in nats; 0 without one.
+def posterior_entropy(
+    log_probs: ArrayLike,
+    *,
+    log_weights: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+) -> Array:
+    r"""Returns the entropy of each row's posterior, :math:`-\sum_i q_i \log q_i`, in nats.
+
+    :math:`q_i = P(z_i) / \sum_j P(z_j)` over Z: 0 where the model has decided, log |Z| where it has
+    no preference; 0 in rows without a possible solution. Arguments as in `hard_em_loss`; float32,
+    the batch shape.
 
     Example:
-        >>> entropy(Rows.of(jnp.zeros(4))).round(4)  # log 4
+        >>> posterior_entropy(jnp.full(4, -9.0)).round(4)  # log 4
         Array(1.3863, dtype=float32)
     """
+    return _entropy(_rows(log_probs, log_weights, where, segment_ids, num_segments))
+
+
+def _entropy(z: Rows) -> Array:
     q = z.softmax()
     # 0 log 0 = 0, also in the gradient, and also where P is possible but q underflows.
     return -z.sum(q * jnp.where(q > 0, z.log_softmax(), 0.0))

@@ -21,6 +21,7 @@ from flax import nnx
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
+from hardem_jax import losses
 from hardem_jax.data.batching.padding import (
     Batch,
     BatchConfig,
@@ -219,8 +220,8 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
     Returns:
         ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, both of float32
         scalars: the objective draws from ``key``, dropout from ``dropout_key``. In addition to the
-        model's inputs, a batch has ``solutions`` and ``solutions_where``, ``[B, Z]`` bool. The
-        metric ``items`` is the number of questions that the loss is the mean over.
+        model's inputs, a batch has ``solutions`` and ``solutions_where``, ``[B, Z]`` bool. Among
+        the metrics are those of `z_metrics`.
     """
 
     def loss(
@@ -231,16 +232,39 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
         where = batch["solutions_where"]
         log_probs = distribution.log_prob(batch["solutions"], **log_prob)
         value, metrics = objective(log_probs, step=step, key=key, where=where)
-        num_items = jnp.maximum(jnp.sum(jnp.any(where, axis=-1)), 1)
-        metrics |= {
-            "z_size": jnp.sum(where) / num_items,
-            "items": num_items.astype(jnp.float32),
-        }
+        metrics |= z_metrics(log_probs, where)
         if "where" in batch:  # the encoder reads tokens
             metrics["real_tokens"] = real_token_share(batch)
         return value, metrics
 
     return loss
+
+
+def z_metrics(log_probs: Array, where: Array) -> dict[str, Array]:
+    """What every training step reports about Z: means over its questions (or windows, or groups).
+
+    Args:
+        log_probs: ``[B, Z]``, log P of the solutions.
+        where: ``[B, Z]`` bool, real solutions.
+
+    Returns:
+        ``items``, the number of rows with a solution, which the loss is the mean over; ``z_size``,
+        their solutions; ``z_entropy``, the entropy of their posteriors in nats
+        (`losses.posterior_entropy`).
+
+    Example:
+        >>> where = jnp.array([[True, True], [True, False], [False, False]])
+        >>> found = z_metrics(jnp.zeros((3, 2)), where)
+        >>> {name: round(float(value), 3) for name, value in found.items()}
+        {'items': 2.0, 'z_size': 1.5, 'z_entropy': 0.347}
+    """
+    items = jnp.maximum(jnp.sum(jnp.any(where, axis=-1)), 1).astype(jnp.float32)
+    entropy = losses.posterior_entropy(jax.lax.stop_gradient(log_probs), where=where)
+    return {
+        "items": items,
+        "z_size": jnp.sum(where) / items,
+        "z_entropy": jnp.sum(entropy) / items,
+    }
 
 
 @dataclasses.dataclass(frozen=True)

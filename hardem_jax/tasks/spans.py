@@ -31,7 +31,7 @@ from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.models.span_reader import Reading, SpanReader
 from hardem_jax.objectives import Objective
-from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task
+from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task, z_metrics
 from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
 from hardem_jax.tasks.encoder import EncoderModel, check_lengths
 from hardem_jax.tasks.run_config import RunConfig
@@ -338,16 +338,15 @@ def make_span_loss(
         variables = _latent_variables(
             spans, of_groups(batch["solutions"]), where, latent.likelihood
         )
-        span_loss, metrics = jnp.zeros(()), {}
+        span_loss, metrics, about = jnp.zeros(()), {}, []
         for log_probs, possible in variables:
             shape = (-1, latent.rows * log_probs.shape[-1])
+            log_probs, possible = log_probs.reshape(shape), possible.reshape(shape)
             # The same key, hence the same draw, for all of them.
-            loss_of_one, metrics = objective(
-                log_probs.reshape(shape), step=step, key=key, where=possible.reshape(shape)
-            )
+            loss_of_one, metrics = objective(log_probs, step=step, key=key, where=possible)
             span_loss += loss_of_one
-        answerable = jnp.any(where.reshape(-1, latent.rows * where.shape[-1]), axis=-1)
-        num_items = jnp.maximum(jnp.sum(answerable), 1)
+            about.append(z_metrics(log_probs, possible))
+        num_items = about[0]["items"]
         selector_loss = optax.softmax_cross_entropy_with_integer_labels(
             reading.selector_logits,
             jnp.any(batch["solutions_where"], axis=-1).astype(jnp.int32),
@@ -356,8 +355,9 @@ def make_span_loss(
         metrics |= {
             "span_loss": span_loss,
             "selector_loss": selector_loss,
+            "items": num_items,
             "z_size": jnp.sum(where) / num_items,
-            "items": num_items.astype(jnp.float32),
+            "z_entropy": jnp.sum(jnp.stack([entry["z_entropy"] for entry in about])),
             "real_tokens": real_token_share(batch),
         }
         return span_loss + selector_loss, metrics

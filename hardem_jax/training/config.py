@@ -50,6 +50,7 @@ class LoopConfig:
             ("loss", "loss"),
             ("hard", "hard share"),
             ("z_size", "mean |Z|"),
+            ("z_entropy", "entropy of z"),
             ("real_tokens", "real tokens"),
             ("input_wait", "input wait"),
         ),

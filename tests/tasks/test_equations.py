@@ -125,6 +125,12 @@ def test_loss_is_the_mean_over_questions_of_the_objective_over_z(losses, objecti
     loss, metrics = found[objective]
     np.testing.assert_allclose(loss, np.mean(costs), rtol=1e-5)
     np.testing.assert_allclose(metrics["z_size"], (2 + 3) / 2)
+    entropy = 0.0
+    for row, item in enumerate(INPUTS[:2]):
+        masses = np.array([probability(tags[row], z) for z in item.equations])
+        shares = masses / masses.sum()
+        entropy -= (shares * np.log(shares)).sum() / 2
+    np.testing.assert_allclose(metrics["z_entropy"], entropy, rtol=1e-5)
     assert metrics.get("hard") == (1 if isinstance(objective, HardEM) else None)
 
 

@@ -87,6 +87,8 @@ def test_loss_is_the_mean_over_items_of_span_and_selector_costs(losses, objectiv
     np.testing.assert_allclose(loss, (span + choice) / 2, rtol=1e-5)
     np.testing.assert_allclose(metrics["span_loss"], span / 2, rtol=1e-5)
     np.testing.assert_allclose(metrics["z_size"], 3 / 2)
+    shares = p_first / p_first.sum()  # the other item has one solution
+    np.testing.assert_allclose(metrics["z_entropy"], -(shares * np.log(shares)).sum() / 2, 1e-5)
     assert metrics.get("hard") == (1 if isinstance(objective, HardEM) else None)
 
 
