@@ -1,11 +1,13 @@
 """The table of Z on WikiSQL: its figures, what they rest on, and the command on a few questions."""
 
 import dataclasses
+import json
 import random
 
 import numpy as np
 import pytest
 
+from experiments.solution_sets import agreement
 from experiments.solution_sets.sql import annotations, answered, main
 from experiments.solution_sets.sql_queries import compare_engines, spans_of
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -67,14 +69,31 @@ def test_every_solution_of_real_questions_is_one(real):
     assert executed > 4000
 
 
-def test_the_command_on_a_few_questions(shared_dir, tmp_path, capsys):
+@pytest.fixture
+def few(shared_dir, tmp_path):
+    """WikiSQL with 40 questions."""
     folder = tmp_path / "wikisql"
     folder.mkdir()
     for name in ("dev.jsonl", "dev.tables.jsonl"):
         lines = (shared_dir / "data/wikisql" / name).read_text(encoding="utf-8").splitlines(True)
         (folder / name).write_text("".join(lines[:40]), encoding="utf-8")
+    return folder
+
+
+def test_agreement_of_a_few_questions(few, tmp_path, capsys):
     out = tmp_path / "out.json"
-    flags = f"--folder {folder} --split dev --queries 200 --out {out}"
+    agreement.main(f"--folder {few} --split dev --tables 3 --out {out}".split())
+    rows = {(row["name"], row["how"]): row for row in json.loads(out.read_text())["rows"]}
+    assert len(rows) == 6 and "weight^4" in capsys.readouterr().out
+    for (name, _), row in rows.items():
+        assert 0 < row["drawn"] < 1 and 0 < row["weight"] < 1
+        assert row["drawn"] == rows[name, "permute"]["drawn"]
+    assert rows["default", "permute"]["weight"] != rows["default", "permute"]["drawn"]
+
+
+def test_the_command_on_a_few_questions(few, tmp_path, capsys):
+    out = tmp_path / "out.json"
+    flags = f"--folder {few} --split dev --queries 200 --out {out}"
     main(flags.split())
     printed = capsys.readouterr().out
     assert "200 random queries" in printed and ": 0 different results" in printed

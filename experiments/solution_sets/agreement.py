@@ -1,0 +1,137 @@
+"""The weight of annotated queries: ``python -m experiments.solution_sets.agreement --help``.
+
+Weighs the queries of each Z of WikiSQL by how far their results on perturbed tables agree
+(`hardem_jax.solutions.agreement`), and measures how much of the weight the annotated query gets.
+Without weights that is the probability that a query drawn from Z is the annotated one.
+"""
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from rich.progress import track
+
+from experiments.benchmark.measure import table, wide_console
+from experiments.solution_sets.sql import Answered, annotations, answered
+from hardem_jax.cli.command import flags, run_command
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import write_json
+from hardem_jax.errors import require
+from hardem_jax.solutions.agreement import Perturbation, agreement, perturbed
+from hardem_jax.solutions.sql.enumeration import (
+    ExecutionError,
+    Query,
+    SqlRules,
+    Table,
+    enumerate_sql,
+    execute_sql,
+    split_words,
+)
+
+RULES = {
+    "default": SqlRules(),
+    "also arithmetic on text": SqlRules(aggregates_on_text=True),
+}
+COLUMNS = {
+    "queries": "name",
+    "tables": "how",
+    "questions": "questions",
+    "drawn %": ("drawn", 100, 1),
+    "weight %": ("weight", 100, 1),
+    "weight^4 %": ("power", 100, 1),
+    "largest weight %": ("largest", 100, 1),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """Measure the weight of the annotated query under agreement on perturbed tables.
+
+    Attributes:
+        folder: WikiSQL in the official layout.
+        split: whose questions.
+        limit: questions, from the start of the split; None for all.
+        tables: perturbed tables for each question.
+        max_solutions: questions with more are left out.
+        seed: of the perturbations.
+        out: write the figures here, as JSON.
+    """
+
+    folder: Path
+    split: str = "train"
+    limit: int | None = None
+    tables: int = 10
+    max_solutions: int = 4096
+    seed: int = 0
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        require(self, "limit", "tables", "max_solutions", at_least=1)
+        require(self, "seed", at_least=0, below=2**32)
+
+    def run(self) -> None:
+        skips = ExclusionCounts()
+        questions = answered(self.folder, self.split, skips)[: self.limit]
+        rows = [
+            {"name": name, "how": how, **self._measure(rules, how, questions)}
+            for name, rules in RULES.items()
+            for how in get_args(Perturbation)
+        ]
+        content = {"flags": flags(self), "left_out": skips.as_dict(), "rows": rows}
+        if self.out is not None:
+            write_json(self.out, content)
+        title = "Share of the annotated query, mean over questions with several solutions"
+        for item in (skips, table(title, rows, COLUMNS)):
+            wide_console().print(item, highlight=False, markup=False)
+
+    def _measure(
+        self, rules: SqlRules, how: Perturbation, questions: Sequence[Answered]
+    ) -> dict[str, Any]:
+        rng = np.random.default_rng(self.seed)
+        shares = []
+        for question in track(questions, transient=True):
+            z = enumerate_sql(question.table, question.question, question.answer, rules).queries
+            is_annotated = annotations(question, z)
+            if 1 < len(z) <= self.max_solutions and is_annotated.any():
+                tables = [perturbed(question.table, how, rng) for _ in range(self.tables)]
+                weights = agreement([results(t, question.question, z) for t in tables])
+                shares.append(shares_of(is_annotated, weights))
+        names = "drawn", "weight", "power", "largest"
+        means = map(statistics.mean, zip(*shares, strict=True))
+        return {"questions": len(shares), **dict(zip(names, means, strict=False))}
+
+
+def results(table: Table, question: str, z: np.ndarray) -> list[tuple[str, ...] | None]:
+    """The results of queries on a table, cells in no order; None where there is none."""
+    words, found = split_words(question), []
+    for row in z:
+        try:
+            cells = execute_sql(table, Query.from_row(row, question, words))
+            found.append(tuple(sorted(map(repr, cells))))
+        except ExecutionError:
+            found.append(None)
+    return found
+
+
+def shares_of(chosen: np.ndarray, weights: np.ndarray) -> tuple[float, float, float, float]:
+    """The share of some solutions under no weights, weights, their 4th power, the largest only.
+
+    Example:
+        >>> shares_of(np.array([True, False, False]), np.array([0.5, 0.5, 0.25]))
+        (0.3333333333333333, 0.4, 0.48484848484848486, 0.5)
+    """
+    largest = np.isclose(weights, weights.max())
+    options = np.ones(len(weights)), weights, weights**4, largest
+    drawn, weight, power, top = (float(w[chosen].sum() / w.sum()) for w in options)
+    return drawn, weight, power, top
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    run_command(Agreement, prog="python -m experiments.solution_sets.agreement", argv=argv)
+
+
+if __name__ == "__main__":
+    main()
