@@ -1,0 +1,158 @@
+"""Intervals and paired tests against closed forms, and against what they promise of samples."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from hardem_jax.analysis.statistics import difference, interval
+
+NORMAL = 1.959964  # the 97.5 % quantile
+
+
+def crossed(rng, seeds, questions, of_seeds, of_questions=1.0, of_answers=1.0):
+    """``[S, N]`` scores with expectation 0: an effect of each seed, question and answer."""
+    effects = of_seeds * rng.normal(size=(seeds, 1))
+    return (
+        effects
+        + of_questions * rng.normal(size=questions)
+        + of_answers * rng.normal(size=(seeds, questions))
+    )
+
+
+def halves(found):
+    return found.mean - found.low, found.high - found.mean
+
+
+def test_of_one_seed_it_is_the_interval_of_a_mean():
+    scores = 100.0 * (np.random.default_rng(0).random((1, 2000)) < 0.3)
+    found = interval(scores, resamples=10_000)
+    expected = NORMAL * scores.std() / math.sqrt(2000)
+    assert found.mean == pytest.approx(scores.mean())
+    np.testing.assert_allclose(halves(found), expected, rtol=0.05)
+
+
+def test_of_three_seeds_the_ends_are_all_draws_of_one_of_them():
+    """Each has a chance of 1 in 27, more than 2.5 %; and weights are rescaled by sqrt(3 / 2)."""
+    scores = np.repeat([[50.0], [52.0], [57.0]], 10, axis=1)
+    found = interval(scores)
+    expected = [53 - math.sqrt(3 / 2) * 3, 53 + math.sqrt(3 / 2) * 4]
+    np.testing.assert_allclose(found, [53, *expected])
+
+
+def test_an_effect_of_seeds_has_the_standard_error_of_their_mean():
+    effects = np.random.default_rng(0).normal(size=(8, 1))
+    one_sigma = math.erf(math.sqrt(0.5))
+    found = interval(np.repeat(effects, 3, axis=1), level=one_sigma, resamples=20_000)
+    # Without rescaling it would be sqrt(7 / 8) of that, 6 % less.
+    expected = effects.std(ddof=1) / math.sqrt(8)
+    np.testing.assert_allclose(np.mean(halves(found)), expected, rtol=0.02)
+
+
+def test_more_seeds_do_not_help_against_a_sample_of_questions():
+    rng = np.random.default_rng(0)
+    one = rng.normal(size=(1, 500))
+    few, many = interval(one), interval(np.repeat(one, 5, axis=0))
+    np.testing.assert_allclose(halves(few), halves(many), rtol=0.1)
+
+
+def test_the_order_of_questions_does_not_matter():
+    rng = np.random.default_rng(0)
+    scores = crossed(rng, 3, 400, of_seeds=0.05)
+    found = interval(scores, resamples=10_000)
+    shuffled = interval(scores[:, rng.permutation(400)], resamples=10_000)
+    np.testing.assert_allclose(found.mean, shuffled.mean)
+    np.testing.assert_allclose(halves(found), halves(shuffled), rtol=0.05)
+
+
+def test_the_result_is_a_function_of_the_arguments():
+    scores = crossed(np.random.default_rng(0), 3, 50, of_seeds=0.1)
+    assert interval(scores) == interval(scores.tolist()) != interval(scores, seed=1)
+    assert difference(scores, 2 * scores) == difference(scores, 2 * scores)
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 5])
+def test_equal_scores_have_an_interval_of_no_width(seeds):
+    scores = np.full((seeds, 30), 100 / 3)
+    assert interval(scores) == (100 / 3,) * 3
+    assert difference(scores, scores) == (0, 0, 0, 1)
+    _, low, high, p = difference(scores + 5, scores, resamples=99)
+    assert low == high == pytest.approx(5) and p == 1 / 100
+
+
+def test_a_difference_is_paired():
+    """Questions differ much more than the objectives do on any of them."""
+    rng = np.random.default_rng(0)
+    b = crossed(rng, 3, 300, of_seeds=0.01, of_questions=10)
+    a = b + 0.1 * rng.normal(size=b.shape) + 0.2
+    found, other = difference(a, b), difference(b, a)
+    assert 0 < found.low < found.mean < found.high < 0.3 and found.p == 1 / 2001
+    assert interval(a).low < interval(b).high
+    np.testing.assert_allclose([found.mean, found.low, found.high, found.p],
+                               [-other.mean, -other.high, -other.low, other.p])  # fmt: skip
+
+
+def test_p_is_the_tail_of_the_centred_samples():
+    """Of two questions, 1 of 4 samples has only the first: its distance is that of 0."""
+    a, b = np.array([[1.0, 0.0]]), np.zeros((1, 2))
+    found = difference(a, b, resamples=20_000)
+    assert found.mean == 0.5 and found.p == pytest.approx(0.5, abs=0.02)  # either end
+    found = difference(3 * a - 1, b, resamples=20_000)
+    assert found.mean == 0.5 and found.p == pytest.approx(0.5, abs=0.02)  # 2 and -1, half 1 and 0
+
+
+def test_memory_does_not_grow_with_resamples():
+    scores = np.random.default_rng(0).random((5, 100_000))
+    tracemalloc.start()
+    interval(scores, resamples=50)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100 * 2**20  # counts of all 50 alone take 38 MiB, and draws as much
+
+
+@pytest.mark.parametrize(
+    ("call", "culprit"),
+    [
+        (lambda: interval([1.0, 2.0]), r"scores: expected seeds x questions, found shape \(2,\)"),
+        (lambda: interval(np.zeros((3, 0))), r"found shape \(3, 0\)"),
+        (lambda: interval([[1.0, math.nan]]), "scores: expected finite scores, found NaN"),
+        (lambda: interval([[1.0]], level=95), "level: expected a number between 0 and 1, found 95"),
+        (lambda: interval([[1.0]], resamples=0), "resamples: expected at least 1, found 0"),
+        (
+            lambda: difference(np.zeros((3, 4)), np.zeros((1, 4))),
+            r"b: expected the shape of a, \(3, 4\), found \(1, 4\)",
+        ),
+        (lambda: difference([[1.0]], [[math.inf]]), "b: expected finite scores"),
+    ],
+)
+def test_what_is_no_sample_is_refused(call, culprit):
+    with pytest.raises(ValueError, match=culprit):
+        call()
+
+
+def differences(seeds, of_seeds, *, samples=1000, questions=200):
+    rng = np.random.default_rng(0)
+    for seed in range(samples):
+        scores = crossed(rng, seeds, questions, of_seeds)
+        yield difference(scores, np.zeros_like(scores), resamples=500, seed=seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seeds", "ratio", "covered", "rejected"),
+    [(3, 0, 97.9, 2.0), (3, 1, 95.0, 4.6), (3, 2, 90.6, 9.2), (5, 1, 95.7, 4.1), (5, 2, 93.0, 7.0)],
+)
+def test_intervals_cover_what_the_module_says(seeds, ratio, covered, rejected):
+    """Of its table; ``ratio`` is the standard error by seeds as a multiple of that by questions."""
+    found = list(differences(seeds, ratio * math.sqrt(seeds / 200)))
+    share = 100 * np.mean([low <= 0 <= high for _, low, high, _ in found])
+    assert share == pytest.approx(covered, abs=3) and share > 85
+    assert 100 * np.mean([p < 0.05 for *_, p in found]) == pytest.approx(rejected, abs=3)
+
+
+@pytest.mark.slow
+def test_p_is_uniform_where_nothing_differs():
+    p = np.sort([p for *_, p in differences(1, 0.0)])
+    # The test of Kolmogorov and Smirnov, at a level of 1 %.
+    assert np.max(np.abs(p - (np.arange(1000) + 0.5) / 1000)) < 1.63 / math.sqrt(1000)
