@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import grain
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
@@ -194,6 +195,20 @@ class Task(abc.ABC, Generic[D, R, A]):
         Args:
             data: the split.
             readings: index of an input and its reading, of all inputs, in any order.
+        """
+
+    @abc.abstractmethod
+    def by_question(self, data: D, answers: A) -> dict[str, np.ndarray]:
+        """The official scores of every question, to compare runs on the same questions.
+
+        Args:
+            data: the split.
+            answers: to its questions, from `score`.
+
+        Returns:
+            Name -> ``[N]`` float64 in percent, whose mean is what `score` has under that name. In
+            the order of the questions, as often as the official metric counts them; then those left
+            out, 0 each.
         """
 
     @abc.abstractmethod

@@ -6,7 +6,7 @@ at test:  batch -> model -> the most likely equation of Z_tot -> its value -> te
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import jax
@@ -37,6 +37,7 @@ from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import (
     SPARSITY_THRESHOLDS,
     names_by_size,
+    of_all_questions,
     percentages,
     size_group,
 )
@@ -171,15 +172,10 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
         """
         answers: list[str | None] = [None] * len(data.questions)
         groups = defaultdict(list)
-        for name in ("em", "f1"):
-            groups[name] += [0.0] * len(data.left_out)
         for index, reading in readings:
             question = data.questions[index]
             answer = answers[index] = self.answer(question, reading)
-            correct = 0.0 if answer is None else drop.exact_match(answer, question.golds)
-            times = 1 + data.repeated.get(question.id, 0)
-            groups["em"] += times * [correct]
-            groups["f1"] += times * [0.0 if answer is None else drop.f1(answer, question.golds)]
+            correct = _score(drop.exact_match, answer, question)
             groups[f"em |Z|={size_group(len(question.equations), SIZE_BOUNDS)}"].append(correct)
             if len(question.equations):
                 found = [(question.equations == best).all(axis=1) for best in reading.equations[:1]]
@@ -188,7 +184,18 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
                 groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
             if reading.true_solution >= 0 and len(reading.solutions) > 1:
                 groups["true z"].append(int(np.argmax(reading.solutions)) == reading.true_solution)
-        return percentages(groups, measure="em", bounds=SIZE_BOUNDS), answers
+        official = self.by_question(data, answers)
+        return percentages(groups, official, measure="em", bounds=SIZE_BOUNDS), answers
+
+    def by_question(
+        self, data: NumericQuestions, answers: list[str | None]
+    ) -> dict[str, np.ndarray]:
+        outcomes = defaultdict(list)
+        for question, answer in zip(data.questions, answers, strict=True):
+            times = 1 + data.repeated.get(question.id, 0)
+            for name, metric in (("em", drop.exact_match), ("f1", drop.f1)):
+                outcomes[name] += times * [_score(metric, answer, question)]
+        return of_all_questions(outcomes, len(data.left_out))
 
     def metric_names(self, data: NumericQuestions) -> frozenset[str]:
         del data
@@ -206,10 +213,14 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
                 question=question.question,
                 gold=question.golds[0]["number"],
                 answer=answer or "",
-                correct=answer is not None and drop.exact_match(answer, question.golds) > 0,
+                correct=_score(drop.exact_match, answer, question) > 0,
             )
             for question, answer in zip(data.questions, answers, strict=True)
         ]
+
+
+def _score(metric: Callable[..., float], answer: str | None, question: NumericQuestion) -> float:
+    return 0.0 if answer is None else metric(answer, question.golds)
 
 
 def _decode_tags(found: Any) -> dict[str, Array]:

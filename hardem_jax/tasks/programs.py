@@ -38,7 +38,13 @@ from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task, make_los
 from hardem_jax.tasks.config import ProgramInference, ProgramParserConfig
 from hardem_jax.tasks.encoder import EncoderModel
 from hardem_jax.tasks.run_config import RunConfig
-from hardem_jax.tasks.scoring import SPARSITY_THRESHOLDS, names_by_size, percentages, size_group
+from hardem_jax.tasks.scoring import (
+    SPARSITY_THRESHOLDS,
+    names_by_size,
+    of_all_questions,
+    percentages,
+    size_group,
+)
 
 Array = jax.Array
 #: Groups of |Z|, see `tasks.scoring.size_group`.
@@ -249,22 +255,27 @@ class ProgramTask(Task[ProgramQuestions, ProgramReading, list[ProgramAnswer | No
         """
         answers: list[ProgramAnswer | None] = [None] * len(data.questions)
         groups = defaultdict(list)
-        groups["accuracy"] += [False] * len(data.left_out)
         for index, reading in readings:
             question = data.questions[index]
             answer = answers[index] = self.answer(question, data.tables[question.table_id], reading)
-            correct = is_answer(question, answer)
-            groups["accuracy"].append(correct)
             groups["answered"].append(answer is not None)
             size = size_group(question.num_programs, SIZE_BOUNDS)
-            groups[f"accuracy |Z|={size}"].append(correct)
+            groups[f"accuracy |Z|={size}"].append(is_answer(question, answer))
             if len(question.programs):
                 row = None if answer is None else answer.row
                 found = row is not None and (question.programs == row).all(axis=1).any()
                 groups["in Z"].append(found)
             for threshold in SPARSITY_THRESHOLDS:
                 groups[f"P<{threshold:g}"].extend(reading.solutions < np.log(threshold))
-        return percentages(groups, measure="accuracy", bounds=SIZE_BOUNDS), answers
+        official = self.by_question(data, answers)
+        return percentages(groups, official, measure="accuracy", bounds=SIZE_BOUNDS), answers
+
+    def by_question(
+        self, data: ProgramQuestions, answers: list[ProgramAnswer | None]
+    ) -> dict[str, np.ndarray]:
+        pairs = zip(data.questions, answers, strict=True)
+        correct = [is_answer(question, answer) for question, answer in pairs]
+        return of_all_questions({"accuracy": correct}, len(data.left_out))
 
     def metric_names(self, data: ProgramQuestions) -> frozenset[str]:
         del data

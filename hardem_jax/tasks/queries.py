@@ -48,7 +48,13 @@ from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task, make_los
 from hardem_jax.tasks.config import QueryInference, SQLovaConfig
 from hardem_jax.tasks.encoder import EncoderModel, check_vocabulary
 from hardem_jax.tasks.run_config import RunConfig
-from hardem_jax.tasks.scoring import SPARSITY_THRESHOLDS, names_by_size, percentages, size_group
+from hardem_jax.tasks.scoring import (
+    SPARSITY_THRESHOLDS,
+    names_by_size,
+    of_all_questions,
+    percentages,
+    size_group,
+)
 
 Array = jax.Array
 #: Tokens of the longest input of naver/sqlova.
@@ -338,17 +344,12 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
         """
         answers: list[QueryAnswer | None] = [None] * len(data.questions)
         groups = defaultdict(list)
-        for name in ("accuracy", "non-empty accuracy"):
-            groups[name] += [False] * len(data.left_out)
         groups["logical form"] += [False] * len(set(data.left_out) & set(data.golds or ()))
         for index, reading in readings:
             question = data.questions[index]
             answer = answers[index] = self.answer(question, data.tables[question.table_id], reading)
             correct = answer is not None and is_answer(question, answer.result)
-            groups["accuracy"].append(correct)
             groups[f"accuracy |Z|={size_group(question.num_queries, SIZE_BOUNDS)}"].append(correct)
-            something = answer is not None and bool(answer.result)
-            groups["non-empty accuracy"].append(correct and something)
             if len(question.queries):
                 found = answer is not None and (question.queries == answer.row).all(axis=1).any()
                 groups["in Z"].append(found)
@@ -357,7 +358,19 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
             gold = None if data.golds is None else data.golds.get(question.id)
             if gold is not None:
                 _compare_with_gold(groups, question, reading, answer, gold, correct)
-        return percentages(groups, measure="accuracy", bounds=SIZE_BOUNDS), answers
+        official = self.by_question(data, answers)
+        return percentages(groups, official, measure="accuracy", bounds=SIZE_BOUNDS), answers
+
+    def by_question(
+        self, data: TableQuestions, answers: list[QueryAnswer | None]
+    ) -> dict[str, np.ndarray]:
+        outcomes = defaultdict(list)
+        for question, answer in zip(data.questions, answers, strict=True):
+            correct = answer is not None and is_answer(question, answer.result)
+            outcomes["accuracy"].append(correct)
+            something = answer is not None and bool(answer.result)
+            outcomes["non-empty accuracy"].append(correct and something)
+        return of_all_questions(outcomes, len(data.left_out))
 
     def metric_names(self, data: TableQuestions) -> frozenset[str]:
         return METRIC_NAMES if data.golds is None else METRIC_NAMES | GOLD_METRIC_NAMES

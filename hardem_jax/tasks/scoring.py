@@ -38,21 +38,48 @@ def names_by_size(measure: str, bounds: Sequence[int]) -> list[str]:
     return [f"{measure} |Z|={size_group(size, bounds)}" for size in (*bounds, max(bounds) + 1)]
 
 
+def of_all_questions(outcomes: Mapping[str, Sequence[Any]], left_out: int) -> dict[str, np.ndarray]:
+    """Outcomes of the questions read and of those left out, which are 0, in percent.
+
+    Args:
+        outcomes: name -> one of every question read, from 0 to 1.
+        left_out: number of the other questions.
+
+    Returns:
+        Name -> ``[N]`` float64, the questions left out at the end.
+
+    Example:
+        >>> of_all_questions({"em": [True, False]}, left_out=1)
+        {'em': array([100.,   0.,   0.])}
+    """
+    return {
+        name: 100 * np.array([*found, *[0] * left_out], np.float64)
+        for name, found in outcomes.items()
+    }
+
+
 def percentages(
-    groups: Mapping[str, Sequence[Any]], *, measure: str, bounds: Sequence[int]
+    groups: Mapping[str, Sequence[Any]],
+    by_question: Mapping[str, np.ndarray],
+    *,
+    measure: str,
+    bounds: Sequence[int],
 ) -> dict[str, float]:
     """Means in percent: scores by name, then those of ``measure`` by |Z|, in ascending order.
 
     Args:
-        groups: name -> outcome of every question; by size under ``"{measure} |Z|={group}"``.
+        groups: name -> outcomes from 0 to 1; by size under ``"{measure} |Z|={group}"``.
+        by_question: name -> other scores that are in percent, see `of_all_questions`.
         measure: the score that is broken down.
         bounds: see `size_group`.
 
     Example:
-        >>> groups = {"em |Z|=2+": [1], "f1": [0.5, 1], "em |Z|=0-1": [0], "em": [0, 1]}
-        >>> percentages(groups, measure="em", bounds=(1,))
-        {'em': 50.0, 'f1': 75.0, 'em |Z|=0-1': 0.0, 'em |Z|=2+': 100.0}
+        >>> groups = {"em |Z|=2+": [1], "true z": [0.5, 1], "em |Z|=0-1": [0]}
+        >>> percentages(groups, {"em": np.array([0.0, 100.0])}, measure="em", bounds=(1,))
+        {'em': 50.0, 'true z': 75.0, 'em |Z|=0-1': 0.0, 'em |Z|=2+': 100.0}
     """
+    means = {name: 100 * float(np.mean(outcomes)) for name, outcomes in groups.items() if outcomes}
+    means |= {name: float(np.mean(scores)) for name, scores in by_question.items()}
     by_size = names_by_size(measure, bounds)
-    order = [*sorted(name for name in groups if name not in by_size), *by_size]
-    return {name: 100 * float(np.mean(groups[name])) for name in order if groups.get(name)}
+    order = [*sorted(name for name in means if name not in by_size), *by_size]
+    return {name: means[name] for name in order if name in means}

@@ -256,24 +256,29 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
                     hits["true z, not first"].append(hit)
         answers = {limit: _first_answers(pools[limit]) for limit in limits}
         texts = {limit: {i: a.text for i, a in found.items()} for limit, found in answers.items()}
-        golds: dict[str, Sequence[str]] = dict.fromkeys(data.left_out, ())
-        golds |= {question.id: question.golds for question in data.questions}
-        score = METRICS[data.metric].score
-        scores: dict[str, float] = {
-            name: value for name, value in score(texts[None], golds).items() if name not in COUNTS
-        }
+        golds = _golds(data)
+        scores = _official(data.metric, texts[None], golds)
         main = next(iter(scores))
         for limit in self.inference.sweep:
-            scores[f"{main} n={limit}"] = score(texts[limit], golds)[main]
+            scores[f"{main} n={limit}"] = _official(data.metric, texts[limit], golds)[main]
             within = sum(document < limit for document in first_mention.values())
             scores[f"recall n={limit}"] = 100 * within / len(golds)
         scores |= _by_set_size(texts[None], data.questions, data.metric)
         scores |= {name: 100 * float(np.mean(hit)) for name, hit in hits.items()}
         return scores, answers[None]
 
+    def by_question(
+        self, data: ReadingQuestions, answers: dict[str, Answer]
+    ) -> dict[str, np.ndarray]:
+        scores = defaultdict(list)
+        for id, golds in _golds(data).items():
+            text = {id: answers[id].text} if id in answers else {}
+            for name, value in _official(data.metric, text, {id: golds}).items():
+                scores[name].append(value)
+        return {name: np.array(values, np.float64) for name, values in scores.items()}
+
     def metric_names(self, data: ReadingQuestions) -> set[str]:
-        golds = {question.id: question.golds for question in data.questions}
-        names = [name for name in METRICS[data.metric].score({}, golds) if name not in COUNTS]
+        names = list(_official(data.metric, {}, _golds(data)))
         sweep = self.inference.sweep
         swept = [f"{name} n={limit}" for name in (names[0], "recall") for limit in sweep]
         by_size = _by_set_size({}, data.questions, data.metric)
@@ -376,6 +381,20 @@ def _latent_variables(
         nothing = jnp.zeros(log_probs.shape, bool)
         rows = jnp.arange(len(nothing))[:, None]
         yield log_probs, nothing.at[rows, solutions[..., side]].max(where)
+
+
+def _golds(data: ReadingQuestions) -> dict[str, Sequence[str]]:
+    """The golds of all questions by id; those left out come last and have none."""
+    golds: dict[str, Sequence[str]] = {q.id: q.golds for q in data.questions}
+    return golds | {id: () for id in data.left_out if id not in golds}
+
+
+def _official(
+    metric: str, texts: Mapping[str, str], golds: Mapping[str, Sequence[str]]
+) -> dict[str, float]:
+    """The metric's scores without its counts, in percent."""
+    found = METRICS[metric].score(texts, golds)
+    return {name: value for name, value in found.items() if name not in COUNTS}
 
 
 def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:

@@ -235,7 +235,12 @@ def fixed_task(module, questions, *, rules=RULES, **config):
     return reader, params, Listed(inputs, sizes)
 
 
-def scores_of(module, questions, left_out=0, repeated=None, **options):
+def scores_of(module, questions, **options):
+    return read_and_scored(module, questions, **options)[:2]
+
+
+def read_and_scored(module, questions, left_out=0, repeated=None, **options):
+    """Scores, answers, and the scores by question."""
     reader, params, inputs = fixed_task(module, questions, **options)
     data = NumericQuestions(
         questions=questions,
@@ -243,7 +248,8 @@ def scores_of(module, questions, left_out=0, repeated=None, **options):
         left_out={f"left out {i}": "a reason" for i in range(left_out)},
         repeated=repeated or {},
     )
-    return reader.evaluate(params, data, inputs)
+    scores, answers = reader.evaluate(params, data, inputs)
+    return scores, answers, reader.task.by_question(data, answers)
 
 
 FOUR = "41 and 38, then 40 and 37"  # 3 = 41 - 38 = 40 - 37
@@ -305,6 +311,27 @@ def test_a_question_counts_as_often_as_the_data_set_has_it():
     assert {n: v for n, v in once.items() if n not in ("em", "f1")} == {
         n: v for n, v in often.items() if n not in ("em", "f1")
     }
+
+
+def test_scores_of_questions_have_the_official_mean():
+    """In their order, each as often as the data set has it, those left out at the end."""
+    questions = [
+        dataclasses.replace(make_question(FOUR, 3.0, *golds), id=id)
+        for id, *golds in (
+            ("wrong", {"number": "40"}),
+            ("near", {"spans": ["3 yards"]}),
+            ("right",),
+        )
+    ]
+    tags = np.array([[PLUS_, MINUS_, IDLE, IDLE]] * 3)
+    scores, answers, found = read_and_scored(
+        Fixed(tags), questions, left_out=2, repeated={"near": 1, "right": 2, "elsewhere": 5}
+    )
+    assert answers == ["3"] * 3
+    assert found["em"].tolist() == [0, 0, 0, 100, 100, 100, 0, 0]
+    np.testing.assert_allclose(found["f1"], [0, 67, 67, 100, 100, 100, 0, 0])
+    for name, values in found.items():
+        assert values.mean() == pytest.approx(scores[name])
 
 
 def test_readings_hold_the_likeliest_equations_and_all_of_z():

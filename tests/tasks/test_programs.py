@@ -76,7 +76,12 @@ class Given(nnx.Module):
         return ProgramDistribution.from_logits(**logits, kinds=KINDS)
 
 
-def run(models, questions, left_out=(), **config):
+def run(models, questions, **config):
+    return read_and_scored(models, questions, **config)[:2]
+
+
+def read_and_scored(models, questions, left_out=(), **config):
+    """Scores, answers, and the scores by question."""
     graphdef, params = nnx.split(Given(models), nnx.Param)
     num_solutions = max(len(q.programs) for q in questions)
 
@@ -103,7 +108,8 @@ def run(models, questions, left_out=(), **config):
         left_out=dict.fromkeys(left_out, "a reason"),
     )
     inputs = Listed(range(len(questions)), [[4, len(q.programs)] for q in questions])
-    return reader.evaluate(params, data, inputs)
+    scores, answers = reader.evaluate(params, data, inputs)
+    return scores, answers, task.by_question(data, answers)
 
 
 def test_scores_are_what_they_say():
@@ -125,6 +131,15 @@ def test_scores_are_what_they_say():
     }
     assert {name: scores[name] for name in expected} == pytest.approx(expected)
     assert 0 < scores["P<0.0001"] <= scores["P<0.001"] < 100
+
+
+def test_scores_of_questions_have_the_official_mean():
+    """In their order, those left out at the end."""
+    right = logits((ONE, PLAYER, -1, ANN, -1))
+    wrong = logits((ONE, GOALS, -1, ANN, -1))
+    scores, _, found = read_and_scored([wrong, right], [question()] * 2, left_out=["cut", "bare"])
+    assert found["accuracy"].tolist() == [0, 100, 0, 0]
+    assert found.keys() == {"accuracy"} and found["accuracy"].mean() == scores["accuracy"]
 
 
 def test_the_answer_is_the_most_likely_program_that_has_a_result():

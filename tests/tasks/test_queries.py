@@ -67,7 +67,12 @@ def question(answer=("ann",), **changes) -> QueryQuestion:
     return query_question(asked, RULES, lambda texts, values: None)
 
 
-def run(models, questions, golds=None, left_out=(), rules=RULES, **config):
+def run(models, questions, *options, **config):
+    return read_and_scored(models, questions, *options, **config)[:2]
+
+
+def read_and_scored(models, questions, golds=None, left_out=(), rules=RULES, **config):
+    """Scores, answers, and the scores by question."""
     # As many as any test has, so that what reads them is compiled once.
     models = [*models, *[logits()] * (3 - len(models))]
     graphdef, params = nnx.split(Given(models), nnx.Param)
@@ -96,7 +101,8 @@ def run(models, questions, golds=None, left_out=(), rules=RULES, **config):
         left_out=dict.fromkeys(left_out, "a reason"),
     )
     inputs = Listed(range(len(questions)), [[4, len(q.queries)] for q in questions])
-    return reader.evaluate(params, data, inputs)
+    scores, answers = reader.evaluate(params, data, inputs)
+    return scores, answers, task.by_question(data, answers)
 
 
 def test_scores_are_what_they_say():
@@ -134,6 +140,23 @@ def test_questions_left_out_are_wrong():
     assert scores["accuracy"] == scores["non-empty accuracy"] == 25
     assert scores["logical form"] == 50  # of those with an annotated query
     assert scores["accuracy |Z|=3-4"] == scores["gold in Z"] == scores["annotated if right"] == 100
+
+
+def test_scores_of_questions_have_the_official_mean():
+    """In their order, those left out at the end."""
+    right = logits(**WHO, **SEVEN)
+    wrong = logits(select=[0], aggregator=[(0, 1)], number=[0], column=[])
+    below = {"operator": [(1, 2)], "first": [(1, 2, 2)], "last": [(1, 2, 2)]}
+    nothing = logits(**WHO | below)  # no row has less than 7
+    questions = [question(), question(), question(())]
+    options = {"left_out": ["cut"], "decoding": "well-formed"}
+    scores, _, found = read_and_scored([wrong, right, nothing], questions, **options)
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "accuracy": [0, 100, 100, 0],
+        "non-empty accuracy": [0, 100, 0, 0],
+    }
+    for name, values in found.items():
+        assert values.mean() == pytest.approx(scores[name])
 
 
 def decoded(model, decoding, **more):

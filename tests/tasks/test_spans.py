@@ -152,18 +152,22 @@ def compiled(graphdef, **config):
 
 
 def evaluate(reader, windows, questions, left_out=(), **config):
+    data = asked(windows, questions, left_out)
+    return task(**config).score(data, iter(read(reader, windows, **config)))
+
+
+def asked(windows, questions, left_out=(), metric="squad"):
     order = list(questions)
     places = [[order.index(w.example_id), w.document, rank] for rank, w in enumerate(windows)]
-    data = ReadingQuestions(
+    return ReadingQuestions(
         questions=list(questions.values()),
         left_out=dict.fromkeys(left_out, "a reason"),
         windows=WindowInputs(windows),
         places=np.array(places),
-        metric="squad",
+        metric=metric,
         tokenizer=None,
         window_sizes=WindowConfig(),
     )
-    return task(**config).score(data, iter(read(reader, windows, **config)))
 
 
 @pytest.mark.slow
@@ -362,3 +366,20 @@ def test_evaluation_counts_every_question(reader):
     # Two windows have an annotated mention, one of them with a choice to make.
     [(_, first)] = read(reader, WINDOWS[:1])
     assert scores["true z"] == scores["true z, not first"] == 100 * (first.best_solution == 1)
+
+
+@pytest.mark.parametrize("metric", ["squad", "triviaqa", "rouge"])
+def test_scores_of_questions_have_the_official_mean(reader, metric):
+    """In their order, those left out at the end."""
+    questions = {name: Question(name, "?", ("x",), 1) for name in ("q1", "q3", "q2")}
+    _, answers = evaluate(reader, WINDOWS, questions)  # q3 has no window
+    for name, answer in answers.items():
+        questions[name] = dataclasses.replace(questions[name], golds=("x", answer.text))
+    data = asked(WINDOWS, questions, left_out=["q4", "q5"], metric=metric)
+    scores, answers = task().score(data, iter(read(reader, WINDOWS)))
+    assert answers["q1"].text != answers["q2"].text
+    found = task().by_question(data, answers)
+    assert len(found) == (4 if metric == "rouge" else 2)
+    for name, values in found.items():
+        assert (values > 0).tolist() == [True, False, True, False, False]
+        assert values.mean() == pytest.approx(scores[name])
