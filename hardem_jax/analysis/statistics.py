@@ -15,8 +15,8 @@ samples of 200 questions, with as much variance again in single answers:
     5 seeds           97.6, 2.4    97.5, 2.6    95.7, 4.1    93.0, 7.0    86.7, 12.9 %
 
 So a difference between objectives whose runs vary much from seed to seed needs more seeds, not more
-questions. Where they vary little, intervals are somewhat too wide: variance in single answers is
-counted up to three times (Owen, 2007, section 3).
+questions. Where they vary little, intervals are somewhat too wide: resampling seeds, questions and
+both counts the variance in single answers up to three times.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def interval(
     """Percentile bootstrap interval of a mean score over questions and seeds.
 
     With a single seed only questions are resampled: the interval then holds for that one run, not
-    for the objective it was trained with.
+    for the objective it was trained with. With few seeds that differ much, it may reach beyond the
+    range of the scores; if all scores are equal, it has no width, however few they are.
 
     Args:
         scores: ``[S, N]`` float, of S seeds on the same N questions.
