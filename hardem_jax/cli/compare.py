@@ -3,9 +3,11 @@
 Every run is a ``train`` in a folder of its own below ``out``. A run that has ended is not repeated,
 one that was stopped continues, and one with other settings is refused. Reported are the scores
 after the last step: choosing the best evaluation would favour the objective that varies most.
-The table and ``comparison.json`` hold mean and standard deviation over seeds,
-``learning_curves.png`` the scores during training, ``by_set_size.png`` scores by |Z|, and
-``predictions.md`` some answers.
+The table and ``comparison.json`` hold mean and standard deviation over seeds and, for official
+scores, intervals over seeds and questions and paired tests between objectives.
+``learning_curves.png`` holds the scores during training, ``by_set_size.png`` scores by |Z|, and
+``predictions.md`` some answers. A run's folder keeps its scores in ``final.json`` and those of
+every question in ``by_question.json``.
 """
 
 from __future__ import annotations
@@ -14,17 +16,24 @@ import dataclasses
 import json
 import re
 import shlex
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from hardem_jax.cli.command import flags, parse
+from hardem_jax.cli.comparison import (
+    differences,
+    intervals,
+    recorded,
+    sentences,
+    set_sizes,
+    summarize,
+    table,
+)
+from hardem_jax.cli.devices import say
 from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.data.files import write_json, write_text
 from hardem_jax.errors import InputError, found_by, require
@@ -34,9 +43,6 @@ from hardem_jax.training.fingerprint import may_change, named_settings
 
 if TYPE_CHECKING:
     from hardem_jax.tasks.base import Trained
-
-#: Entries of a run's scores that are not scores.
-NOT_PERCENT = ("step", "minutes")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,7 +82,8 @@ class CompareCommand(Setting):
         """The last parameters of a run."""
         from hardem_jax.tasks.base import Trained
 
-        return Trained(self.kind(), run_dir, "last", batch_size=self.inference.batch_size)
+        batch_size = self.inference.batch_size
+        return Trained(self.kind(), run_dir, "last", mesh=self.mesh(), batch_size=batch_size)
 
     def more_scores(self, run_dir: Path) -> Mapping[str, float]:
         """What a task measures on a finished run in addition to its last evaluation."""
@@ -123,13 +130,24 @@ class CompareCommand(Setting):
 
     def _compare(self, data: Mapping[str, str]) -> None:
         runs: dict[str, list[dict[str, float]]] = {}
+        by_question: dict[str, list[dict[str, list[float]]]] = {}
+        content: dict[str, Any] = {"flags": flags(self), "devices": _devices(), "runs": runs}
         for seed in self.seeds:
             for name, objective in self.rows().items():
-                runs.setdefault(name, []).append(self._run(name, objective, seed, data))
-                summary = summarize(runs)
-                content = {"flags": flags(self), "devices": _devices(), "runs": runs}
-                write_json(self.out / "comparison.json", content | {"summary": summary})
-        Console(width=60 + 24 * len(runs)).print(table(summary))
+                train = self._train(name, objective, seed)
+                # Scores depend on more than the run, such as the number of training questions.
+                settings = named_settings(self) | train.settings(data)
+                runs.setdefault(name, []).append(self._scores(train, settings))
+                by_question.setdefault(name, []).append(self._by_question(train.out, settings))
+                content["summary"] = summary = summarize(runs)
+                write_json(self.out / "comparison.json", content)
+        content["intervals"] = found = intervals(by_question)
+        pairs = differences(by_question)
+        write_json(self.out / "comparison.json", content | {"differences": recorded(pairs)})
+        Console(width=60 + 24 * len(runs)).print(table(summary, found, len(self.seeds)))
+        metric = self.loop.monitor if self.loop.monitor in pairs else next(iter(pairs))
+        for line in sentences(metric, pairs[metric], len(self.seeds)):
+            print(line)
         from hardem_jax.analysis.plots import learning_curves, scores_by_group  # slow to import
 
         learning_curves(
@@ -173,28 +191,39 @@ class CompareCommand(Setting):
         shared |= {"loop": dataclasses.replace(self.loop, seed=seed)}
         return self.TRAIN(**shared, objective=objective)
 
-    def _run(
-        self, name: str, objective: Objective, seed: int, data: Mapping[str, str]
-    ) -> dict[str, float]:
+    def _scores(self, train: TrainCommand, settings: Mapping[str, str]) -> dict[str, float]:
         """The scores of one run, trained unless it has ended with the same settings."""
-        train = self._train(name, objective, seed)
-        folder = train.out
-        # Scores depend on more than the run itself, such as the number of training questions.
-        settings = named_settings(self) | train.settings(data)
-        final = folder / "final.json"
+        final = train.out / "final.json"
         if (scores := _recorded(final, settings)) is not None:
             return scores
         began = time.monotonic()
         train.run()  # refuses a folder with other settings
-        scores = last_evaluation(folder) | dict(self.more_scores(folder))
+        scores = last_evaluation(train.out) | dict(self.more_scores(train.out))
         scores["minutes"] = (time.monotonic() - began) / 60
         # A list keeps the order of the scores.
         write_json(final, {"settings": settings, "scores": list(scores.items())})
         return scores
 
+    def _by_question(self, run_dir: Path, settings: Mapping[str, str]) -> dict[str, list[float]]:
+        """The official scores of a finished run on every question, answered again if need be.
 
-def _recorded(file: Path, settings: Mapping[str, str]) -> dict[str, float] | None:
-    """The scores in a run's ``final.json``; None if of other settings, or if it cannot be read."""
+        The last evaluation of training does not hand its answers over: a run that ended before, or
+        was killed right after it, has none to give.
+        """
+        file = run_dir / "by_question.json"
+        if (scores := _recorded(file, settings)) is not None:
+            return scores
+        say(f"{run_dir.name}: scoring every question")
+        trained, dev = self.trained(run_dir), self.open_dev(self.dev_questions)
+        found = trained.task.by_question(dev, trained.evaluate(dev)[1])
+        scores = {metric: values.tolist() for metric, values in found.items()}
+        # On one line: there may be 100,000 questions.
+        write_text(file, json.dumps({"settings": settings, "scores": scores}))
+        return scores
+
+
+def _recorded(file: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
+    """The scores in a file of a run; None if of other settings, or if it cannot be read."""
     try:
         content = json.loads(file.read_text("utf-8"))
         return dict(content["scores"]) if content["settings"] == settings else None
@@ -213,59 +242,6 @@ def history(run_dir: Path) -> list[dict[str, Any]]:
     return [
         json.loads(line) for line in (run_dir / "metrics.jsonl").read_text("utf-8").splitlines()
     ]
-
-
-def summarize(
-    runs: dict[str, list[dict[str, float]]],
-) -> dict[str, dict[str, tuple[float, float]]]:
-    """Mean and standard deviation (n - 1; 0 for a single run) of every metric, by objective.
-
-    Example:
-        >>> summarize({"MML": [{"em": 1.0}, {"em": 3.0}]})
-        {'MML': {'em': (2.0, 1.4142135623730951)}}
-    """
-    return {
-        name: {
-            metric: (
-                statistics.fmean(run[metric] for run in rows),
-                statistics.stdev(run[metric] for run in rows) if len(rows) > 1 else 0.0,
-            )
-            for metric in rows[0]
-            if all(metric in run for run in rows)
-        }
-        for name, rows in runs.items()
-    }
-
-
-def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """The metrics by |Z|: metric -> its names -> their group, in ascending order.
-
-    Example:
-        >>> set_sizes({"MML": {"em": 1.0, "em |Z|=9+": 2.0, "em |Z|=3-4": 3.0}})
-        {'em': {'em |Z|=3-4': '3-4', 'em |Z|=9+': '9+'}}
-    """
-    names = dict.fromkeys(name for scores in summary.values() for name in scores)
-    found = [name.partition(" |Z|=")[::2] for name in names if " |Z|=" in name]
-    found.sort(key=lambda pair: int(re.split(r"\D", pair[1])[0]))
-    metrics = dict.fromkeys(name.partition(" |Z|=")[0] for name in names if " |Z|=" in name)
-    return {
-        metric: {f"{metric} |Z|={group}": group for other, group in found if other == metric}
-        for metric in metrics
-    }
-
-
-def table(summary: dict[str, dict[str, tuple[float, float]]]) -> Table:
-    """Objectives as columns, metrics in percent as rows: mean and standard deviation."""
-    result = Table(title="After the last step, mean and standard deviation over seeds (%)")
-    result.add_column("metric")
-    for name in summary:
-        result.add_column(name, justify="right")
-    for metric in next(iter(summary.values())):
-        if metric in NOT_PERCENT:
-            continue
-        cells = (summary[name].get(metric, (np.nan, np.nan)) for name in summary)
-        result.add_row(metric, *(f"{mean:.1f} ± {spread:.1f}" for mean, spread in cells))
-    return result
 
 
 def _devices() -> str:

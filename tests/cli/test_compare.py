@@ -1,13 +1,12 @@
 """The comparison of objectives, from prepared splits to table, figure and predictions."""
 
+import itertools
 import json
-import math
 
 import pytest
 
 from experiments import triviaqa
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.compare import summarize
 from tests.commands import call, fails
 from tests.tiny import write_checkpoint, write_triviaqa
 
@@ -64,6 +63,15 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
         assert name in printed
         [scores] = content["runs"][name]
         assert content["summary"][name]["em"] == [scores["em"], 0] and "data: em" in scores
+        for metric, (mean, low, high) in content["intervals"][name].items():
+            assert mean == pytest.approx(scores[metric]) and low <= mean <= high
+    of_questions = json.loads((out / "mml-0" / "by_question.json").read_text())["scores"]
+    assert {metric: len(found) for metric, found in of_questions.items()} == {"em": 24, "f1": 24}
+    pairs = [found["objectives"] for found in content["differences"]["f1"]]
+    assert pairs == [list(pair) for pair in itertools.combinations(OBJECTIVES, 2)]
+    said = [line for line in printed.splitlines() if ", p = " in line]
+    assert [line.partition(":")[0].split(" - ") for line in said] == pairs
+    assert "questions only" in " ".join(printed.split())
     assert (out / "learning_curves.png").stat().st_size > 10_000
     assert (out / "by_set_size.png").stat().st_size > 10_000
     header, _, *rows = (out / "predictions.md").read_text().splitlines()
@@ -72,17 +80,27 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
 
     assert (out / "by_set_size-data.png").is_file()  # the training split has a figure of its own
 
-    # Again, only two of them: runs that have ended are not repeated.
-    files = [out / folder / "metrics.jsonl" for folder in ("mml-0", "hard-em-tau-2-0")]
+    # Again, only two of them: runs that have ended are not repeated, and one of an earlier version
+    # is only asked again what it answers.
+    folders = [out / folder for folder in ("mml-0", "hard-em-tau-2-0")]
+    files = [folder / "metrics.jsonl" for folder in folders]
+    files.append(folders[0] / "by_question.json")
     before = [file.stat().st_mtime_ns for file in files]
+    answered = folders[1] / "by_question.json"
+    content = answered.read_text()
+    answered.unlink()
     fewer = [*arguments, "--shown", "0", "--objectives", "mml", "hard-em --tau 2"]
     run_command(triviaqa.COMMANDS, prog="test", argv=fewer)
-    rows = [line for line in capsys.readouterr().out.splitlines() if "±" in line]
-    first = [line for line in printed.splitlines() if "±" in line]
-    names = [[row.split("│")[1] for row in table] for table in (first, rows)]
+    again = capsys.readouterr().out
+    rows = [[line for line in text.splitlines() if "│" in line] for text in (printed, again)]
+    names = [[row.split("│")[1] for row in table] for table in rows]
     assert names[0] == names[1]  # the same metrics in the same order
     assert not {"step", "minutes"} & {name.strip() for name in names[0]}
     assert [file.stat().st_mtime_ns for file in files] == before
+    assert answered.read_text() == content
+    assert [line for line in again.splitlines() if "scoring" in line] == [
+        "hard-em-tau-2-0: scoring every question"
+    ]
     assert set(json.loads((out / "comparison.json").read_text())["runs"]) == {*OBJECTIVES[1:3]}
 
     # A run with other settings is refused, and what was measured otherwise is measured anew.
@@ -131,8 +149,3 @@ def test_an_output_folder_that_is_a_file_is_named(flags, capsys, tmp_path):
     (tmp_path / "file").write_text("")
     line = fails(triviaqa, capsys, *arguments, "--out", tmp_path / "file")
     assert line.endswith("file: expected a folder to write to, found a file")
-
-
-def test_mean_and_spread_are_over_seeds():
-    runs = {"MML": [{"em": 1.0}, {"em": 2.0}, {"em": 6.0, "only here": 1.0}]}
-    assert summarize(runs) == {"MML": {"em": (3.0, math.sqrt((4 + 1 + 9) / 2))}}

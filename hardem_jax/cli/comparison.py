@@ -1,0 +1,179 @@
+"""What `compare` says about finished runs: means, intervals, differences, and the table of them.
+
+Scores come in two kinds. Those of runs, ``objective -> [metrics of each seed]``, have a mean and a
+standard deviation over seeds. Those of questions, ``objective -> [metric -> [N] of each seed]``,
+have intervals over seeds and questions, and paired tests between objectives.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from hardem_jax.analysis.statistics import Difference, Interval, difference, interval
+
+#: Entries of a run's scores that are not scores.
+NOT_PERCENT = ("step", "minutes")
+#: An objective is said to be ahead of another below this p.
+LEVEL = 0.05
+
+Summary = Mapping[str, Mapping[str, tuple[float, float]]]
+ByQuestion = Mapping[str, Sequence[Mapping[str, Sequence[float]]]]
+
+
+def summarize(
+    runs: Mapping[str, Sequence[Mapping[str, float]]],
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """Mean and standard deviation (n - 1; 0 for a single run) of every metric, by objective.
+
+    Example:
+        >>> summarize({"MML": [{"em": 1.0}, {"em": 3.0}]})
+        {'MML': {'em': (2.0, 1.4142135623730951)}}
+    """
+    return {
+        name: {
+            metric: (
+                statistics.fmean(run[metric] for run in rows),
+                statistics.stdev(run[metric] for run in rows) if len(rows) > 1 else 0.0,
+            )
+            for metric in rows[0]
+            if all(metric in run for run in rows)
+        }
+        for name, rows in runs.items()
+    }
+
+
+def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """The metrics by |Z|: metric -> its names -> their group, in ascending order.
+
+    Example:
+        >>> set_sizes({"MML": {"em": 1.0, "em |Z|=9+": 2.0, "em |Z|=3-4": 3.0}})
+        {'em': {'em |Z|=3-4': '3-4', 'em |Z|=9+': '9+'}}
+    """
+    names = dict.fromkeys(name for scores in summary.values() for name in scores)
+    found = [name.partition(" |Z|=")[::2] for name in names if " |Z|=" in name]
+    found.sort(key=lambda pair: int(re.split(r"\D", pair[1])[0]))
+    metrics = dict.fromkeys(name.partition(" |Z|=")[0] for name in names if " |Z|=" in name)
+    return {
+        metric: {f"{metric} |Z|={group}": group for other, group in found if other == metric}
+        for metric in metrics
+    }
+
+
+def intervals(by_question: ByQuestion) -> dict[str, dict[str, Interval]]:
+    """Objective -> metric -> its mean with the interval of 95 %, see `statistics.interval`.
+
+    Example:
+        >>> intervals({"MML": [{"em": [100.0, 100.0]}]})
+        {'MML': {'em': Interval(mean=100.0, low=100.0, high=100.0)}}
+    """
+    return {
+        name: {metric: interval(_scores(runs, metric)) for metric in runs[0]}
+        for name, runs in by_question.items()
+    }
+
+
+def differences(by_question: ByQuestion) -> dict[str, dict[tuple[str, str], Difference]]:
+    """Metric -> two objectives -> the first less the second, see `statistics.difference`.
+
+    Example:
+        >>> runs = {"MML": [{"em": [0.0, 100.0]}], "Hard EM": [{"em": [0.0, 100.0]}]}
+        >>> differences(runs)
+        {'em': {('MML', 'Hard EM'): Difference(mean=0.0, low=0.0, high=0.0, p=1.0)}}
+    """
+    return {
+        metric: {
+            (a, b): difference(_scores(by_question[a], metric), _scores(by_question[b], metric))
+            for a, b in itertools.combinations(by_question, 2)
+        }
+        for metric in next(iter(by_question.values()))[0]
+    }
+
+
+def recorded(found: Mapping[str, Mapping[tuple[str, str], Difference]]) -> dict[str, list[Any]]:
+    """`differences` as JSON holds them.
+
+    Example:
+        >>> recorded({"em": {("MML", "Hard EM"): Difference(-2.0, -3.0, -1.0, 0.004)}})["em"]
+        [{'objectives': ['MML', 'Hard EM'], 'mean': -2.0, 'low': -3.0, 'high': -1.0, 'p': 0.004}]
+    """
+    return {
+        metric: [{"objectives": list(pair)} | one._asdict() for pair, one in pairs.items()]
+        for metric, pairs in found.items()
+    }
+
+
+def sentence(first: str, second: str, found: Difference) -> str:
+    """What a difference shows; an objective is ahead if interval and test agree on it.
+
+    Example:
+        >>> sentence("MML", "Hard EM", Difference(1.2, -0.8, 3.1, 0.24))
+        'MML - Hard EM: +1.2 [-0.8, 3.1], p = 0.24: no difference shown'
+        >>> sentence("MML", "Hard EM", Difference(-4.0, -6.5, -1.5, 0.003))
+        'MML - Hard EM: -4.0 [-6.5, -1.5], p = 0.003: Hard EM is ahead'
+    """
+    shown = found.p < LEVEL and not found.low <= 0 <= found.high
+    says = f"{first if found.mean > 0 else second} is ahead" if shown else "no difference shown"
+    bounds = f"[{found.low:.1f}, {found.high:.1f}]"
+    return f"{first} - {second}: {found.mean:+.1f} {bounds}, p = {found.p:.2g}: {says}"
+
+
+def sentences(
+    metric: str, pairs: Mapping[tuple[str, str], Difference], num_seeds: int
+) -> list[str]:
+    """A heading and what each pair of objectives shows by a metric; nothing without pairs.
+
+    Example:
+        >>> pairs = {("MML", "Hard EM"): Difference(1.2, -0.8, 3.1, 0.24)}
+        >>> print(*sentences("em", pairs, num_seeds=3), sep="\\n")
+        em, differences with intervals of 95 %, and p of each pair on its own:
+        MML - Hard EM: +1.2 [-0.8, 3.1], p = 0.24: no difference shown
+    """
+    if not pairs:
+        return []
+    of = "" if num_seeds > 1 else " of these runs only,"
+    heading = f"{metric}, differences{of} with intervals of 95 %, and p of each pair on its own:"
+    return [heading, *(sentence(*pair, found) for pair, found in pairs.items())]
+
+
+def table(summary: Summary, found: Mapping[str, Mapping[str, Interval]], num_seeds: int) -> Table:
+    """Objectives as columns, metrics in percent as rows.
+
+    Args:
+        summary: from `summarize`.
+        found: from `intervals`, of the metrics that have them.
+        num_seeds: of every objective.
+    """
+    over = "seeds and questions" if num_seeds > 1 else "questions only, for there is one seed"
+    result = Table(
+        title="After the last step (%)",
+        caption=f"Mean with its interval of 95 % over {over}; or, for scores that are not those of "
+        "single questions, with the standard deviation over seeds.",
+    )
+    result.add_column("metric")
+    for name in summary:
+        result.add_column(name, justify="right")
+    for metric in next(iter(summary.values())):
+        if metric not in NOT_PERCENT:
+            cells = (_cell(summary[name].get(metric), found[name].get(metric)) for name in summary)
+            result.add_row(metric, *cells)
+    return result
+
+
+def _cell(over_seeds: tuple[float, float] | None, over_questions: Interval | None) -> str:
+    if over_questions is not None:
+        mean, low, high = over_questions
+        return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+    mean, spread = over_seeds or (np.nan, np.nan)
+    return f"{mean:.1f} ± {spread:.1f}"
+
+
+def _scores(runs: Sequence[Mapping[str, Sequence[float]]], metric: str) -> np.ndarray:
+    """``[S, N]`` of one objective."""
+    return np.array([run[metric] for run in runs])

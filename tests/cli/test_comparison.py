@@ -1,0 +1,119 @@
+"""What a comparison says about scores that were made up."""
+
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from hardem_jax.analysis.statistics import Difference, difference, interval
+from hardem_jax.cli.comparison import (
+    differences,
+    intervals,
+    recorded,
+    sentence,
+    sentences,
+    summarize,
+    table,
+)
+
+RNG = np.random.default_rng(0)
+#: Objective -> scores ``[S, N]`` of two metrics; hard EM is better than MML by one of them.
+SCORES = {
+    "First-only": {"em": 100.0 * (RNG.random((3, 200)) < 0.2), "f1": RNG.random((3, 200))},
+    "MML": {"em": 100.0 * (RNG.random((3, 200)) < 0.5), "f1": RNG.random((3, 200))},
+}
+SCORES["Hard EM"] = {"em": np.maximum(SCORES["MML"]["em"], SCORES["First-only"]["em"])}
+SCORES["Hard EM"]["f1"] = RNG.random((3, 200))
+BY_QUESTION = {
+    name: [{metric: x[seed].tolist() for metric, x in scores.items()} for seed in range(3)]
+    for name, scores in SCORES.items()
+}
+
+
+def shown(rendered):
+    console = Console(file=io.StringIO(), width=120)
+    console.print(rendered)
+    return console.file.getvalue()
+
+
+def test_mean_and_spread_are_over_seeds():
+    runs = {"MML": [{"em": 1.0}, {"em": 2.0}, {"em": 6.0, "only here": 1.0}]}
+    assert summarize(runs) == {"MML": {"em": (3.0, math.sqrt((4 + 1 + 9) / 2))}}
+
+
+def test_intervals_are_over_all_seeds_of_an_objective():
+    found = intervals(BY_QUESTION)
+    for name, scores in SCORES.items():
+        assert found[name] == {metric: interval(x) for metric, x in scores.items()}
+    assert json.loads(json.dumps(found))["MML"]["em"] == list(interval(SCORES["MML"]["em"]))
+
+
+def test_every_pair_of_objectives_is_tested_on_every_metric():
+    found = differences(BY_QUESTION)
+    pairs = [("First-only", "MML"), ("First-only", "Hard EM"), ("MML", "Hard EM")]
+    assert {metric: list(pairs) for metric, pairs in found.items()} == {"em": pairs, "f1": pairs}
+    for metric, of_pairs in found.items():
+        for (a, b), one in of_pairs.items():
+            assert one == difference(SCORES[a][metric], SCORES[b][metric])
+    last = json.loads(json.dumps(recorded(found)))["em"][2]
+    assert last.pop("objectives") == ["MML", "Hard EM"]
+    assert Difference(**last) == found["em"]["MML", "Hard EM"]
+
+
+def test_one_objective_has_no_pair():
+    found = differences({"MML": BY_QUESTION["MML"]})
+    assert found == {"em": {}, "f1": {}} and sentences("em", found["em"], 3) == []
+
+
+def test_of_a_single_seed_differences_are_those_of_the_runs():
+    pairs = differences(BY_QUESTION)["em"]
+    for num_seeds, said in ((1, True), (3, False)):
+        heading, *lines = sentences("em", pairs, num_seeds)
+        assert heading.startswith("em, ") and ("of these runs only" in heading) == said
+        assert lines == [sentence(*pair, found) for pair, found in pairs.items()]
+
+
+def test_the_objective_with_the_higher_score_is_ahead():
+    found = differences(BY_QUESTION)
+    assert sentence("MML", "Hard EM", found["em"]["MML", "Hard EM"]).endswith(
+        "p = 0.0005: Hard EM is ahead"
+    )
+    assert sentence("MML", "Hard EM", found["f1"]["MML", "Hard EM"]).endswith("no difference shown")
+
+
+@pytest.mark.parametrize(
+    ("low", "p", "says"),
+    [
+        (0.1, 0.049, "A is ahead"),
+        (0.1, 0.05, "no difference shown"),
+        (-0.1, 0.049, "no difference shown"),
+        (0.0, 0.049, "no difference shown"),
+    ],
+)
+def test_interval_and_test_have_to_agree(low, p, says):
+    assert sentence("A", "B", Difference(1.0, low, 2.0, p)).endswith(says)
+
+
+def test_the_table_has_intervals_where_there_are_scores_of_questions():
+    more = {"true z": 50.0, "step": 2, "minutes": 1.0}
+    runs = {
+        name: [{metric: np.mean(x) for metric, x in run.items()} | more for run in of_seeds]
+        for name, of_seeds in BY_QUESTION.items()
+    }
+    summary, found = summarize(runs), intervals(BY_QUESTION)
+    rows = [line.split("│") for line in shown(table(summary, found, 3)).splitlines() if "│" in line]
+    assert [row[1].strip() for row in rows] == ["em", "f1", "true z"]
+    mean, low, high = found["Hard EM"]["em"]
+    assert rows[0][-2].strip() == f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+    assert f"{summary['Hard EM']['em'][0]:.1f}" == f"{mean:.1f}"
+    assert rows[2][-2].strip() == "50.0 ± 0.0"
+    assert "over seeds and questions" in " ".join(shown(table(summary, found, 3)).split())
+
+
+def test_of_a_single_seed_the_table_says_what_intervals_are_over():
+    runs = {"MML": BY_QUESTION["MML"][:1]}
+    rendered = table({"MML": {"em": (50.0, 0.0)}}, intervals(runs), 1)
+    assert "over questions only, for there is one seed" in " ".join(shown(rendered).split())
