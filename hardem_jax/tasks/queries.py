@@ -344,7 +344,6 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
         """
         answers: list[QueryAnswer | None] = [None] * len(data.questions)
         groups = defaultdict(list)
-        groups["logical form"] += [False] * len(set(data.left_out) & set(data.golds or ()))
         for index, reading in readings:
             question = data.questions[index]
             answer = answers[index] = self.answer(question, data.tables[question.table_id], reading)
@@ -370,7 +369,17 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
             outcomes["accuracy"].append(correct)
             something = answer is not None and bool(answer.result)
             outcomes["non-empty accuracy"].append(correct and something)
-        return of_all_questions(outcomes, len(data.left_out))
+        found = of_all_questions(outcomes, len(data.left_out))
+        if data.golds is not None:
+            same = [
+                answer is not None and logical_form_match(answer.query, gold)
+                for question, answer in zip(data.questions, answers, strict=True)
+                if (gold := data.golds.get(question.id)) is not None
+            ]
+            lost = len(set(data.left_out) & set(data.golds))
+            if same or lost:
+                found |= of_all_questions({"logical form": same}, lost)
+        return found
 
     def metric_names(self, data: TableQuestions) -> frozenset[str]:
         return METRIC_NAMES if data.golds is None else METRIC_NAMES | GOLD_METRIC_NAMES
@@ -413,9 +422,8 @@ def _compare_with_gold(
     gold: Query,
     correct: bool,
 ) -> None:
-    same = answer is not None and logical_form_match(answer.query, gold)
-    groups["logical form"].append(same)
     if correct:
+        same = answer is not None and logical_form_match(answer.query, gold)
         groups["annotated if right"].append(same)
     place = gold_in_solutions(question, gold)
     groups["gold in Z"].append(place >= 0)

@@ -150,10 +150,13 @@ def test_scores_of_questions_have_the_official_mean():
     nothing = logits(**WHO | below)  # no row has less than 7
     questions = [question(), question(), question(())]
     options = {"left_out": ["cut"], "decoding": "well-formed"}
+    gold = Query(0, 0, (Condition(1, 0, "7"),))
+    options |= {"golds": {"q": gold, "cut": gold}}
     scores, _, found = read_and_scored([wrong, right, nothing], questions, **options)
     assert {name: values.tolist() for name, values in found.items()} == {
         "accuracy": [0, 100, 100, 0],
         "non-empty accuracy": [0, 100, 0, 0],
+        "logical form": [0, 100, 0, 0],  # of those with an annotated query
     }
     for name, values in found.items():
         assert values.mean() == pytest.approx(scores[name])
