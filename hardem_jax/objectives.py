@@ -165,8 +165,8 @@ class ThresholdedHardEM:
     """Factor of the threshold from epoch to epoch, in (0, 1]."""
 
     def __post_init__(self) -> None:
-        if self.epoch < 1:
-            raise ValueError(f"ThresholdedHardEM: epoch must be at least 1, got {self.epoch}")
+        if not 1 <= self.epoch < 2**31:
+            raise ValueError(f"ThresholdedHardEM: epoch must be 1 to 2**31 - 1, got {self.epoch}")
         if not 0 < self.alpha < 1:
             raise ValueError(f"ThresholdedHardEM: alpha must be in (0, 1), got {self.alpha}")
         if not 0 < self.gamma <= 1:

@@ -23,7 +23,6 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hardem_jax.extras import require_packages
 from hardem_jax.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -277,6 +276,8 @@ def _assigned(best: Array) -> Array:
     Args:
         best: ``[R, K]`` highest log-prob of each row at each position, -inf where it has none.
     """
+    from hardem_jax.extras import require_packages
+
     require_packages("train", "optax")
     from optax.assignment import hungarian_algorithm
 

@@ -27,7 +27,7 @@ GROUND_FILES = {"hardem_jax.errors", "hardem_jax.lazy"}
 ONLY_FROM_OUTSIDE = {
     "hardem_jax.losses": {"jax"},
     "hardem_jax.objectives": {"jax"},
-    "hardem_jax.posteriors": {"jax"},
+    "hardem_jax.posteriors": {"jax", "optax"},  # optax for one of them, when it is called
     "hardem_jax.masked": {"jax"},
     "hardem_jax.errors": set(),
     "hardem_jax.extras": set(),

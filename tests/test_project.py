@@ -91,6 +91,7 @@ def test_the_core_needs_nothing_but_jax_and_numpy_and_nothing_has_an_upper_bound
 
 #: Room -> extras that must cover all it imports; rooms not named here need none.
 EXTRAS_OF = {
+    "hardem_jax/posteriors.py": ["train"],
     "hardem_jax/models": ["models", "parity"],
     "hardem_jax/data": ["data", "beam"],
     "hardem_jax/retrieval": ["retrieval"],

@@ -23,17 +23,20 @@ MAY_BE_ZERO = {
     *("PassageConfig.title_weight", "RetrieverConfig.article_weight", "PlantedConfig.max_passing"),
     *("Sql.queries", "Rouge.check", "NAQANetModelConfig.num_highway_layers"),
     *("Programs.random", "Programs.check", "ProgramRules.max_links"),
-    "Tempered.inverse_temperature",
+    *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
 }
 RATE = ("dropout", "attention_dropout", "layer_dropout", "seed", "seeds")
 # Annealing that never ends is MML.
 MAY_BE_INFINITE = {"HardEM.tau"}
-# A bias may have either sign.
-ONLY_FINITE = {"TaggerConfig.no_tag_bias", "EquationSettings.no_tag_bias"}
+# A bias may have either sign, and the weight of an entropy.
+ONLY_FINITE = {
+    *("TaggerConfig.no_tag_bias", "EquationSettings.no_tag_bias", "EntropyRegularizedMML.weight"),
+}
 MAY_BE_HUGE = {
     *("EquationSettings.learning_rate", *ONLY_FINITE),
     *("HardEM.tau", "OptimizerConfig.learning_rate", "Settings.learning_rate"),
-    *("Tempered.inverse_temperature", "TopK.k"),
+    *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
+    *("TopK.k", "EqualSize.max_positions", "Annealed.tau", "Annealed.start", "Annealed.end"),
     *("OptimizerConfig.weight_decay", "OptimizerConfig.clip_norm", "OptimizerConfig.eps"),
     *("OptimizerConfig.rate_multipliers", "PassageConfig.k1", "RetrieverConfig.article_weight"),
 }
