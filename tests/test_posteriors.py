@@ -235,6 +235,7 @@ def best_assignment(log_probs, where, share):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_equal_size_is_the_best_assignment(seed):
+    pytest.importorskip("optax", reason="equal-size hard EM needs optax")
     rng = np.random.default_rng(seed)
     log_probs = -rng.exponential(3.0, (6, 3)).astype(np.float32)
     where = np.ones((6, 3), bool)
@@ -255,6 +256,7 @@ def test_equal_size_is_the_best_assignment(seed):
 
 
 def test_equal_size_where_positions_are_few():
+    pytest.importorskip("optax", reason="equal-size hard EM needs optax")
     log_probs = np.log(np.array([[0.9, 0.1]] * 3 + [[0.4, 0.6]], np.float32))
     assert_array_equal(EqualSize(max_positions=1)(log_probs), hard(log_probs))
     only_first = np.array([[True, False]] * 4)
