@@ -24,6 +24,8 @@ MAY_BE_ZERO = {
     *("Sql.queries", "Rouge.check", "NAQANetModelConfig.num_highway_layers"),
     *("Programs.random", "Programs.check", "ProgramRules.max_links"),
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
+    *("PlantedConfig.decoys", "PlantedConfig.spurious", "PlantedConfig.missing"),
+    "PlantedConfig.noise",
 }
 RATE = ("dropout", "attention_dropout", "layer_dropout", "seed", "seeds")
 # Annealing that never ends is MML.
