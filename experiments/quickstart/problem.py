@@ -12,7 +12,6 @@ from experiments.quickstart.settings import Settings
 from hardem_jax.objectives import Objective
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, train
-from hardem_jax.training.optimizer import OptimizerConfig
 from hardem_jax.training.step import LossFn
 
 if TYPE_CHECKING:  # brings in matplotlib
@@ -53,7 +52,7 @@ class Problem:
         result = train(
             loss_fn=self.make_loss(graphdef, objective),
             params=params,
-            optimizer=OptimizerConfig(learning_rate=settings.learning_rate, b2=0.98),
+            optimizer=settings.optimizer,
             batches=self.batches(seed),
             evaluate=self.evaluate(graphdef),
             config=LoopConfig(

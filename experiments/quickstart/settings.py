@@ -4,6 +4,7 @@ import dataclasses
 
 from hardem_jax.errors import require
 from hardem_jax.tasks.config import Normalize, TaggerConfig
+from hardem_jax.training.config import OptimizerConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +27,11 @@ class Settings:
         require(self, "steps", "batch_size", at_least=1)
         require(self, "learning_rate", above=0)
         require(self, "width", at_least=2)
+
+    @property
+    def optimizer(self) -> OptimizerConfig:
+        """The optimiser of these runs."""
+        return OptimizerConfig(learning_rate=self.learning_rate, b2=0.98)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,8 +32,7 @@ def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Pro
         return functools.partial(pad_windows, num_solutions=num_solutions, pad_id=tokenizer.pad_id)
 
     def start(seed: int):
-        encoder = small_encoder(tokenizer.vocab_size, settings.width, seed=seed)
-        return nnx.split(SpanReader(encoder, rngs=nnx.Rngs(seed + 1)), nnx.Param)
+        return start_reader(tokenizer.vocab_size, settings.width, seed=seed)
 
     def batches(seed: int):
         plan = TrainingPlan(windows.sizes, shapes, num_steps=settings.steps, seed=seed)
@@ -57,6 +56,12 @@ def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Pro
         batches=batches,
         evaluate=evaluate,
     )
+
+
+def start_reader(vocab_size: int, width: int, *, seed: int) -> tuple[nnx.GraphDef, nnx.State]:
+    """Returns the small reader, split into its module and its parameters."""
+    encoder = small_encoder(vocab_size, width, seed=seed)
+    return nnx.split(SpanReader(encoder, rngs=nnx.Rngs(seed + 1)), nnx.Param)
 
 
 def _prepare(corpus: PlantedConfig, split: str, folder: Path) -> ReadingQuestions:
