@@ -92,17 +92,7 @@ class CompareCommand(Setting):
 
     def rows(self) -> dict[str, Objective]:
         """Label -> objective, in the order of the table."""
-        rows = {}
-        for text in self.objectives:
-            try:
-                objective = parse(AnyObjective, prog="objectives", argv=shlex.split(text))
-            except (InputError, ValueError) as error:
-                expected = "expected what train takes after objective:"
-                raise InputError(f"objectives: {expected}, found {text!r} ({error})") from None
-            if (name := label(objective)) in rows:
-                raise InputError(f"objectives: expected different values, found {name!r} twice")
-            rows[name] = objective
-        return rows
+        return labelled(self.objectives)
 
     def run(self) -> None:
         import jax  # not needed to parse the flags
@@ -220,6 +210,29 @@ class CompareCommand(Setting):
         # On one line: there may be 100,000 questions.
         write_text(file, json.dumps({"settings": settings, "scores": scores}))
         return scores
+
+
+def labelled(objectives: Sequence[str]) -> dict[str, Objective]:
+    """Label -> objective, of objectives written as for ``--objectives``.
+
+    Raises:
+        InputError: one is no objective, or comes twice.
+
+    Example:
+        >>> labelled(["mml", "hard-em --tau 4000"])
+        {'MML': MML(), 'Hard EM, tau 4000': HardEM(tau=4000.0, cap=1.0, schedule='linear')}
+    """
+    rows = {}
+    for text in objectives:
+        try:
+            objective = parse(AnyObjective, prog="objectives", argv=shlex.split(text))
+        except (InputError, ValueError) as error:
+            expected = "expected what train takes after objective:"
+            raise InputError(f"objectives: {expected}, found {text!r} ({error})") from None
+        if (name := label(objective)) in rows:
+            raise InputError(f"objectives: expected different values, found {name!r} twice")
+        rows[name] = objective
+    return rows
 
 
 def _recorded(file: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
