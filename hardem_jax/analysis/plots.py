@@ -1,4 +1,4 @@
-"""Plots of learning curves and scores, written as PNG files."""
+"""Plots of learning curves, scores and differences, written as PNG files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,13 +9,23 @@ matplotlib.use("Agg")  # renders to files without a display
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.cm import ScalarMappable  # noqa: E402
+from matplotlib.colors import LinearSegmentedColormap, Normalize  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
+
+from hardem_jax.analysis.statistics import Difference, Interval  # noqa: E402
 
 #: Colours of the paper's objectives; others get the next free one (Okabe and Ito's palette, safe
 #: for colour-blind readers).
 COLOURS = {"First-only": "#E69F00", "MML": "#0072B2", "Hard EM": "#D55E00"}
 OTHER_COLOURS = ("#666666", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
 LINES = ("-", "--", "-.", ":")
+#: Of a difference, MML ahead in blue and hard EM in vermillion: theirs in `COLOURS`.
+DIVERGING = LinearSegmentedColormap.from_list(
+    "difference", [COLOURS["Hard EM"], "#ffffff", COLOURS["MML"]]
+)
+#: Of the colours of differences that may be none.
+PALE = 0.35
 
 #: The evaluations of a run, in order: ``step`` and metrics by name.
 History = Sequence[Mapping[str, float]]
@@ -119,6 +129,132 @@ def scores_by_group(
     panel.set_axisbelow(True)
     _finish_panel(panel)
     _save(figure, panel, file)
+
+
+def difference_maps(
+    panels: Mapping[str, Sequence[Sequence[Difference | None]]],
+    *,
+    rows: tuple[str, Sequence[str]],
+    columns: tuple[str, Sequence[str]],
+    label: str,
+    file: Path,
+) -> None:
+    """Draws tables of differences as heat maps, with intervals in the cells.
+
+    Colours are centred at 0 and the same in all panels; cells whose interval holds 0 are pale.
+
+    Args:
+        panels: title -> rows of differences in percentage points; None where there is none.
+        rows, columns: label of an axis and those of its values.
+        label: of the colours, with unit.
+        file: PNG to write.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "map.png"
+        >>> cells = [[Difference(12.0, 4.0, 20.0, 0.01), None]]
+        >>> axes = {"rows": ("|Z|", ["2"]), "columns": ("noise (share)", ["0", "0.5"])}
+        >>> difference_maps({"MML - hard EM": cells}, **axes, label="points", file=file)
+        >>> file.is_file()
+        True
+    """
+    shape = len(rows[1]), len(columns[1])
+    figure, grid = plt.subplots(
+        1,
+        len(panels),
+        figsize=((1.25 * shape[1] + 0.6) * len(panels) + 1.6, 0.85 * shape[0] + 1.6),
+        squeeze=False,
+        layout="constrained",
+    )
+    found = [cell for table in panels.values() for row in table for cell in row if cell]
+    # At least a point, so that a table of zeros is white.
+    limit = max([1.0, *(abs(cell.mean) for cell in found)])
+    norm = Normalize(-limit, limit)
+    for panel, (title, table) in zip(grid[0], panels.items(), strict=True):
+        colours = np.full((*shape, 4), 1.0)
+        for i, row in enumerate(table):
+            for j, cell in enumerate(row):
+                style = {"ha": "center", "va": "center", "color": "#222222"}
+                if cell is None:
+                    panel.text(j, i, "no runs", fontsize=9, **style | {"color": "#777777"})
+                    continue
+                shown = not cell.low <= 0 <= cell.high
+                colours[i, j] = DIVERGING(norm(cell.mean))
+                if not shown:
+                    colours[i, j, :3] = 1 - PALE * (1 - colours[i, j, :3])
+                if colours[i, j, :3] @ (0.299, 0.587, 0.114) < 0.45:
+                    style["color"] = "#ffffff"
+                weight = "bold" if shown else "normal"
+                panel.text(j, i - 0.12, f"{cell.mean:+.1f}", fontsize=11, weight=weight, **style)
+                bounds = f"[{cell.low:.1f}, {cell.high:.1f}]"
+                panel.text(j, i + 0.22, bounds, fontsize=8, **style)
+        panel.imshow(colours, aspect="auto")
+        panel.set_title(title, fontsize=11)
+        panel.set(xlabel=columns[0], ylabel=rows[0])
+        panel.set_xticks(range(shape[1]), columns[1])
+        panel.set_yticks(range(shape[0]), rows[1])
+        panel.tick_params(length=0)
+        panel.spines[:].set_visible(False)
+        # Lines between cells, which many white ones need.
+        panel.set_xticks(np.arange(0.5, shape[1] - 1), minor=True)
+        panel.set_yticks(np.arange(0.5, shape[0] - 1), minor=True)
+        panel.grid(which="minor", color="#bbbbbb", lw=0.6)
+        panel.tick_params(which="minor", length=0)
+    scale = ScalarMappable(norm, DIVERGING)
+    figure.colorbar(scale, ax=list(grid[0]), label=label)
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
+
+
+def interval_curves(
+    panels: Mapping[str, Mapping[str, Sequence[Interval | None]]],
+    *,
+    values: tuple[str, Sequence[str]],
+    file: Path,
+) -> None:
+    """Plots scores with intervals against the values of one setting, which are equally far apart.
+
+    Args:
+        panels: label of a score with unit -> objective -> its interval at each value, None where
+            there is none; axes start at 0.
+        values: label of the horizontal axis and those of its values.
+        file: PNG to write.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "curves.png"
+        >>> found = {"MML": [Interval(90.0, 85.0, 95.0), None]}
+        >>> interval_curves({"true z (%)": found}, values=("|Z|", ["2", "3"]), file=file)
+        >>> file.is_file()
+        True
+    """
+    figure, grid = plt.subplots(
+        1, len(panels), figsize=(5 * len(panels), 4), squeeze=False, layout="constrained"
+    )
+    for panel, (label, curves) in zip(grid[0], panels.items(), strict=True):
+        styles = _styles(curves)
+        for index, (name, found) in enumerate(curves.items()):
+            colour, variant = styles[name]
+            # Side by side, so that equal scores do not hide each other.
+            shift = 0.06 * (index - (len(curves) - 1) / 2)
+            points = [(x + shift, *cell) for x, cell in enumerate(found) if cell is not None]
+            x, mean, low, high = np.array(points).reshape(-1, 4).T
+            panel.errorbar(
+                x,
+                mean,
+                yerr=[mean - low, high - mean],
+                fmt=LINES[variant % len(LINES)],
+                color=colour,
+                marker="o",
+                ms=4,
+                capsize=2,
+                label=name,
+            )
+        panel.set(xlabel=values[0], ylabel=label)
+        panel.set_xticks(range(len(values[1])), values[1])
+        panel.set_xlim(-0.4, len(values[1]) - 0.6)
+        _finish_panel(panel)
+    _save(figure, grid[0][0], file)
 
 
 def _styles(names: Iterable[str]) -> dict[str, tuple[str, int]]:

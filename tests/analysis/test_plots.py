@@ -4,7 +4,14 @@ import matplotlib.axes
 import matplotlib.image
 import numpy as np
 
-from hardem_jax.analysis.plots import COLOURS, learning_curves, scores_by_group
+from hardem_jax.analysis.plots import (
+    COLOURS,
+    difference_maps,
+    interval_curves,
+    learning_curves,
+    scores_by_group,
+)
+from hardem_jax.analysis.statistics import Difference, Interval
 
 
 def test_every_objective_is_drawn_in_its_colour(tmp_path):
@@ -52,3 +59,69 @@ def test_a_metric_that_no_run_has_gets_no_panel(tmp_path):
     learning_curves(runs, metrics={"em": "em"}, file=one)
     learning_curves(runs, metrics={"em": "em", "hit@1": "hit"}, file=two)
     assert matplotlib.image.imread(one).shape == matplotlib.image.imread(two).shape
+
+
+def test_cells_of_a_map_are_coloured_by_who_is_ahead_and_pale_where_nobody_is(
+    tmp_path, monkeypatch
+):
+    drawn, texts, image, text = [], [], matplotlib.axes.Axes.imshow, matplotlib.axes.Axes.text
+
+    def observed_image(self, colours, **more):
+        drawn.append(np.array(colours))
+        return image(self, colours, **more)
+
+    def observed_text(self, x, y, content, **more):
+        texts.append((x, round(y), content))
+        return text(self, x, y, content, **more)
+
+    monkeypatch.setattr(matplotlib.axes.Axes, "imshow", observed_image)
+    monkeypatch.setattr(matplotlib.axes.Axes, "text", observed_text)
+    ahead, behind = Difference(40.0, 30.0, 50.0, 0.001), Difference(-40.0, -50.0, -30.0, 0.001)
+    unsure, some = Difference(40.0, -1.0, 81.0, 0.06), Difference(10.0, 5.0, 15.0, 0.01)
+    difference_maps(
+        {"a": [[ahead, behind], [unsure, None]], "b": [[some, None], [None, None]]},
+        rows=("r", ["1", "2"]),
+        columns=("c", ["3", "4"]),
+        label="points",
+        file=tmp_path / "map.png",
+    )
+    first, second = (panel[..., :3] for panel in drawn)
+
+    def colour(name):
+        return np.array([int(COLOURS[name][i : i + 2], 16) / 255 for i in (1, 3, 5)])
+
+    np.testing.assert_allclose(first[0, 0], colour("MML"), atol=0.01)
+    np.testing.assert_allclose(first[0, 1], colour("Hard EM"), atol=0.01)
+    # Of the same hue, nearer to white.
+    np.testing.assert_allclose(first[1, 0], 1 - 0.35 * (1 - colour("MML")), atol=0.01)
+    np.testing.assert_array_equal(first[1, 1], 1)
+    # One scale for both panels: a quarter of the largest difference.
+    np.testing.assert_allclose(second[0, 0], 1 - 0.25 * (1 - colour("MML")), atol=0.01)
+    assert texts[:4] == [
+        (0, 0, "+40.0"),
+        (0, 0, "[30.0, 50.0]"),
+        (1, 0, "-40.0"),
+        (1, 0, "[-50.0, -30.0]"),
+    ]
+    assert (1, 1, "no runs") in texts
+
+
+def test_curves_have_the_intervals_of_the_values_that_are_known(tmp_path, monkeypatch):
+    drawn, errorbar = [], matplotlib.axes.Axes.errorbar
+
+    def observed(self, x, y, **more):
+        drawn.append((np.round(x).tolist(), list(y), more))
+        return errorbar(self, x, y, **more)
+
+    monkeypatch.setattr(matplotlib.axes.Axes, "errorbar", observed)
+    known = [Interval(90.0, 85.0, 93.0), None, Interval(50.0, 40.0, 60.0)]
+    file = tmp_path / "curves.png"
+    interval_curves(
+        {"true z (%)": {"MML": known, "Hard EM": [None] * 3}},
+        values=("|Z|", list("234")),
+        file=file,
+    )
+    [(x, y, more), (nowhere, *_)] = drawn
+    assert (x, y, nowhere) == ([0, 2], [90.0, 50.0], [])
+    np.testing.assert_allclose(more["yerr"], [[5.0, 10.0], [3.0, 10.0]])
+    assert more["color"] == COLOURS["MML"] and file.stat().st_size > 10_000
