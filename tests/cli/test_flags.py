@@ -25,7 +25,9 @@ MAY_BE_ZERO = {
     *("Programs.random", "Programs.check", "ProgramRules.max_links"),
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
     *("PlantedConfig.decoys", "PlantedConfig.spurious", "PlantedConfig.missing"),
-    "PlantedConfig.noise",
+    *("PlantedConfig.noise", "Regimes.minutes"),
+    *("Knobs.spurious", "Knobs.missing", "Knobs.first", "Knobs.noise"),
+    *("Values.spurious", "Values.missing", "Values.first", "Values.noise"),
 }
 RATE = ("dropout", "attention_dropout", "layer_dropout", "seed", "seeds")
 # Annealing that never ends is MML.
@@ -36,7 +38,7 @@ ONLY_FINITE = {
 }
 MAY_BE_HUGE = {
     *("EquationSettings.learning_rate", *ONLY_FINITE),
-    *("HardEM.tau", "OptimizerConfig.learning_rate", "Settings.learning_rate"),
+    *("HardEM.tau", "Regimes.minutes", "OptimizerConfig.learning_rate", "Settings.learning_rate"),
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
     *("TopK.k", "EqualSize.max_positions", "Annealed.tau", "Annealed.start", "Annealed.end"),
     *("OptimizerConfig.weight_decay", "OptimizerConfig.clip_norm", "OptimizerConfig.eps"),

@@ -19,6 +19,7 @@ from experiments.benchmark.step_profile import StepProfile
 from experiments.benchmark.tpu import Tpu
 from experiments.benchmark.train_step import TrainStep
 from experiments.quickstart.run import Quickstart
+from experiments.regimes.command import Regimes
 from experiments.solution_sets.equations import Equations
 from experiments.solution_sets.programs import Programs
 from experiments.solution_sets.rouge import Rouge
@@ -30,7 +31,7 @@ MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMAN
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
     *(Quickstart, Equations, History, InputPipeline, LossCost, Packing, Programs, Retrieval),
-    *(Rouge, SolutionSets, Sql, StepProfile, Tpu, TrainStep),
+    *(Regimes, Rouge, SolutionSets, Sql, StepProfile, Tpu, TrainStep),
 ]
 
 

@@ -1,0 +1,163 @@
+"""In which regimes MML is ahead of hard EM, and in which behind: a grid of small runs, and maps.
+
+The corpus is that of the quickstart's mentions (`hardem_jax.data.planted.spans`), whose knobs make
+Z large or wrong, and whose true solutions are known. Every run trains the quickstart's reader and
+reads 300 unseen questions: is the most likely mention of Z the true one (``true z``), and is the
+answer right (``answer``)? ::
+
+    python -m experiments.regimes --out regimes                      # all of it; may be stopped
+    python -m experiments.regimes --out regimes --minutes 30         # continue, for half an hour
+    python -m experiments.regimes --out regimes --minutes 0          # draw what there is
+    python -m experiments.regimes --out regimes --objectives "em posterior:top-k --posterior.k 2"
+    python -m experiments.regimes --out regimes --maps size-noise --values.noise 0 0.1 0.3
+
+Finished runs are lines of ``runs.jsonl`` (`experiments.regimes.grid`) and never made again. All of
+them are drawn, also those of earlier calls with other objectives or seeds.
+
+The grid has a map for each of these pairs of knobs, 64 regimes in all; with 4 objectives and 3
+seeds 768 runs. All other knobs are at their base: 3 mentions in Z, hidden size 64, and else nothing
+wrong.
+
+======================  =================  ======================  ===========
+map (rows-columns)      rows               columns                 new regimes
+======================  =================  ======================  ===========
+``size-spurious``       2, 3, 4, 6         0, 0.5, 0.8, 1          16
+``missing-spurious``    0, 0.2, 0.4, 0.6   0, 0.5, 0.8, 1          12
+``size-noise``          2, 3, 4, 6         0, 0.2, 0.4, 0.6        12
+``size-first``          2, 3, 4, 6         as it falls, 0.5,       12
+                                           0.75, 1
+``width-spurious``      16, 32, 64, 128    0, 0.5, 0.8, 1          12
+======================  =================  ======================  ===========
+
+Cells of a map are MML minus hard EM in ``true z``, with intervals of 95 % over seeds and questions
+(`hardem_jax.analysis.statistics`), pale where they hold 0. Curves are all objectives along one
+knob. ``summary.json`` has the numbers of both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.regimes.grid import (
+    Knobs,
+    Values,
+    append_run,
+    grid,
+    identity,
+    knobs_of_map,
+    recover_runs,
+)
+from hardem_jax.cli.compare import labelled
+from hardem_jax.errors import InputError, found_by, require
+from hardem_jax.locks import locked
+
+if TYPE_CHECKING:
+    from experiments.regimes.training import Run
+
+RUNS_FILE = "runs.jsonl"
+
+
+@dataclasses.dataclass(frozen=True)
+class Regimes:
+    """Train small readers on planted questions under many conditions, and map who is ahead.
+
+    Attributes:
+        out: folder for runs and figures.
+        maps: pairs of knobs, "rows-columns".
+        values: of the knobs on the axes of maps.
+        base: all other knobs.
+        objectives: written as for ``compare``; those at "hard-em" are compared with "mml".
+        seeds: one run of every objective in every regime for each.
+        steps: training steps of a run; half of it is a good tau.
+        num_train, num_dev: questions of each corpus.
+        minutes: start no run after this time; None for no limit.
+        processes: that make runs side by side.
+    """
+
+    out: Path = Path("regimes")
+    maps: tuple[str, ...] = (
+        "size-spurious",
+        "missing-spurious",
+        "size-noise",
+        "size-first",
+        "width-spurious",
+    )
+    values: Values = Values()
+    base: Knobs = Knobs()
+    objectives: tuple[str, ...] = ("first-only", "mml", "hard-em", "hard-em --tau 150")
+    seeds: tuple[int, ...] = (0, 1, 2)
+    steps: int = 300
+    num_train: int = 10_000
+    num_dev: int = 300
+    minutes: float | None = None
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        require(self, "seeds", at_least=0, below=2**32)
+        require(self, "steps", "num_train", "num_dev", "processes", at_least=1)
+        require(self, "minutes", at_least=0)
+        for pair in self.maps:
+            knobs_of_map(pair)
+        # Both refuse what cannot be.
+        grid(self.maps, self.values, self.base)
+        labelled(self.objectives)
+
+    def run(self) -> None:
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"--out: {self.out}: expected a folder to write to, found {found_by(error)}"
+            ) from error
+        with locked(self.out):
+            runs = recover_runs(self.out / RUNS_FILE)
+            runs += self._make({identity(run) for run in runs})
+            # Slow to import, as is all that makes runs.
+            from experiments.regimes.maps import draw
+
+            sizes = {name: getattr(self, name) for name in ("steps", "num_train", "num_dev")}
+            own = [run for run in runs if all(run[name] == size for name, size in sizes.items())]
+            draw(own, self.maps, self.values, self.base, out=self.out)
+
+    def runs(self) -> list[Run]:
+        """All runs of the grid, a seed after the other so that maps are soon complete."""
+        from experiments.regimes.training import Run
+
+        return [
+            Run(knobs, self.steps, self.num_train, self.num_dev, objective, seed)
+            for seed in dict.fromkeys(self.seeds)
+            for knobs in grid(self.maps, self.values, self.base)
+            for objective in labelled(self.objectives).values()
+        ]
+
+    def _make(self, done: set[str]) -> Iterator[dict]:
+        from experiments.regimes.training import make
+        from hardem_jax.data.parallel import map_in_order
+
+        began = time.monotonic()
+        wanted = [run for run in self.runs() if identity(run.named()) not in done]
+
+        def in_time() -> Iterator[Run]:
+            for run in wanted:
+                if self.minutes is not None and time.monotonic() - began >= 60 * self.minutes:
+                    return
+                yield run
+
+        # The objectives of a regime go to one process, which generates its corpus once.
+        found = map_in_order(
+            make, in_time(), processes=self.processes, chunk_size=len(self.objectives)
+        )
+        for number, run in enumerate(found, start=1):
+            append_run(self.out / RUNS_FILE, run)
+            scores = ", ".join(f"{name} {value:.1f} %" for name, value in run["scores"].items())
+            knobs = " ".join(f"{name} {value}" for name, value in run["knobs"].items())
+            print(
+                f"{number} of {len(wanted)}: {knobs}, {run['objective']}, seed {run['seed']}: "
+                f"{scores} in {run['seconds']:.1f} s",
+                flush=True,
+            )
+            yield run
