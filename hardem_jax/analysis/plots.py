@@ -162,7 +162,7 @@ def difference_maps(
     figure, grid = plt.subplots(
         1,
         len(panels),
-        figsize=((1.25 * shape[1] + 0.6) * len(panels) + 1.6, 0.85 * shape[0] + 1.6),
+        figsize=(max(4.2, 1.25 * shape[1] + 0.6) * len(panels) + 1.6, 0.85 * shape[0] + 1.6),
         squeeze=False,
         layout="constrained",
     )
