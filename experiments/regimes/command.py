@@ -72,10 +72,11 @@ class Regimes:
         base: all other knobs.
         objectives: written as for ``compare``; those at "hard-em" are compared with "mml".
         seeds: one run of every objective in every regime for each.
-        steps: training steps of a run; half of it is a good tau.
+        steps: training steps of a run; the tau of the default objectives is half the default.
         num_train, num_dev: questions of each corpus.
         minutes: start no run after this time; None for no limit.
-        processes: that make runs side by side.
+        processes: that make runs side by side; each compiles for itself, and hands over the runs of
+            a regime together.
     """
 
     out: Path = Path("regimes")
