@@ -177,6 +177,8 @@ class Rows:
     def sum(self, x: Array) -> Array:
         if self.segment_ids is None:
             return jnp.sum(x, axis=-1)
+        if not self.num_segments:  # its gradient would look at a row, and there is none
+            return jnp.zeros(0, x.dtype)
         return jax.ops.segment_sum(x, self.segment_ids, self.num_segments)
 
     def any(self, chosen: Array) -> Array:
