@@ -187,8 +187,7 @@ class Sampled:
             z = masked.Rows.of(log_probs, **rows)
             # The largest of scores with Gumbel noise is a draw from their softmax.
             noise = jax.random.gumbel(key, z.scores.shape)
-            noisy = z.with_scores(_scaled(z, self.inverse_temperature) + noise)
-            return (noisy.most_likely() & z.possible).astype(jnp.float32)
+            return _most_likely(z, _scaled(z, self.inverse_temperature) + noise)
 
         return posterior
 
@@ -196,6 +195,13 @@ class Sampled:
 def _check_inverse_temperature(name: str, value: float) -> None:
     if not 0 <= value < math.inf:
         raise ValueError(f"{name} must be finite, >= 0, got {value}")
+
+
+def _most_likely(z: masked.Rows, scores: Array) -> Array:
+    """All weight on the highest of other scores; on NaN where the row has one, so that it shows."""
+    has_nan = z.spread(z.any(jnp.isnan(z.scores)))
+    chosen = z.with_scores(jnp.where(has_nan, z.scores, scores))
+    return (chosen.most_likely() & chosen.possible).astype(jnp.float32)
 
 
 def _scaled(z: masked.Rows, inverse_temperature: Array | float) -> Array:
@@ -258,16 +264,12 @@ class EqualSize:
     def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
         z = masked.Rows.of(log_probs, **rows)
         position = jnp.minimum(z.order(), self.max_positions - 1)
-        best = jnp.stack(
-            [z.max(jnp.where(position == n, z.scores, -jnp.inf)) for n in self._positions(z)], -1
-        )
+        positions = range(max(1, min(self.max_positions, z.scores.shape[-1])))
+        known = jnp.where(jnp.isnan(z.scores), -jnp.inf, z.scores)
+        best = jnp.stack([z.max(jnp.where(position == n, known, -jnp.inf)) for n in positions], -1)
         chosen = _assigned(best.reshape(-1, best.shape[-1])).reshape(best.shape[:-1])
         allowed = (position == z.spread(chosen)) | (z.spread(chosen) < 0)
-        held = z.with_scores(jnp.where(allowed, z.scores, -jnp.inf))
-        return (held.most_likely() & held.possible).astype(jnp.float32)
-
-    def _positions(self, z: masked.Rows) -> range:
-        return range(max(1, min(self.max_positions, z.scores.shape[-1])))
+        return _most_likely(z, jnp.where(allowed, z.scores, -jnp.inf))
 
 
 def _assigned(best: Array) -> Array:
@@ -283,7 +285,7 @@ def _assigned(best: Array) -> Array:
 
     if not best.size:
         return jnp.zeros(len(best), jnp.int32)
-    num_rows, num_positions = best.shape
+    num_rows = len(best)
     has = best > -jnp.inf
     # Positions that no row has are no share of anything.
     used = jnp.maximum(jnp.sum(jnp.any(has, axis=0)), 1)

@@ -269,6 +269,18 @@ def test_equal_size_where_positions_are_few():
         EqualSize(0)
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("make", [Sampled, EqualSize])
+def test_posteriors_that_choose_choose_nan(make, place):
+    if make is EqualSize:
+        pytest.importorskip("optax", reason="equal-size hard EM needs optax")
+    log_probs = np.log(np.array([[0.2, 0.3, 0.4]] * 3, np.float32))
+    log_probs[1, place] = math.nan
+    got = at(make(), 0, jax.random.key(0))(log_probs)
+    assert_array_equal(got[1], np.arange(3) == place)
+    assert_array_equal(got.sum(-1), 1)
+
+
 def test_at_gives_the_posterior_of_a_step():
     assert at(soft, 3, jax.random.key(0)) is soft and at(TopK(2), 0, None) == TopK(2)
     log_probs = np.log(np.array([[0.1, 0.3]], np.float32))
