@@ -43,14 +43,15 @@ Rewards and powers of a length are weights, too, and :math:`-\infty` leaves a so
 
 **Contract**, the same for all losses. Everything is computed in float32, whatever the
 input dtype. A mask may have any real dtype; nonzero means True. A row without a solution
-contributes exactly 0 and is left out of the mean. A log-prob of ``-inf`` (an impossible
+contributes exactly 0 and is left out of the mean (in `thresholded_loss`, also a row below
+the threshold). A log-prob of ``-inf`` (an impossible
 solution) is legal; a row whose solutions are all impossible costs ``+inf`` and has no
 gradient. Gradients are finite for every input without NaN or ``+inf``.
 
 **Reduction.** ``reduce_fn(values, where=rows)`` reduces the per-row values to the loss, as
 `jnp.mean` and `jnp.sum` do; ``rows`` is True for rows that have a solution. The default,
 the mean, is 0 over no rows. ``reduce_fn=None`` returns the per-row values; `has_solution`
-returns which of them count.
+returns which of them count, `kept` for `thresholded_loss`.
 
 **Several devices.** Under `jax.jit` with sharded arrays the default is correct: it averages
 over the global batch. Inside `jax.shard_map`, `jax.pmap` or `jax.vmap` with an axis name,
