@@ -40,6 +40,7 @@ to ``log_probs``: every loss then sees :math:`w_z P(z \mid x)` in place of :math
 importance-weighted bound (Burda et al., 2016). With :math:`\log P(y \mid x, z_k)` as log-probs of
 draws from the model itself and :math:`w_k = 1 / K` it is the bound of JEPO (Tang et al., 2025).
 Rewards and powers of a length are weights, too, and :math:`-\infty` leaves a solution out.
+`hardem_jax.sampled` has the losses that make a wrong draw less likely.
 
 **Contract**, the same for all losses. Everything is computed in float32, whatever the
 input dtype. A mask may have any real dtype; nonzero means True. A row without a solution
@@ -129,7 +130,7 @@ def hard_em_loss(
         Array(0.6931, dtype=float32)
     """
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    return _reduce(z, _cross_entropy(z, z.most_likely()), reduce_fn)
+    return reduce_rows(z, _cross_entropy(z, z.most_likely()), reduce_fn)
 
 
 def mml_loss(
@@ -151,7 +152,7 @@ def mml_loss(
         Array(0.6931, dtype=float32)
     """
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    return _reduce(z, -z.logsumexp(), reduce_fn)
+    return reduce_rows(z, -z.logsumexp(), reduce_fn)
 
 
 def first_only_loss(
@@ -174,7 +175,7 @@ def first_only_loss(
         Array(0.6931, dtype=float32)
     """
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    return _reduce(z, _cross_entropy(z, z.first(z.where)), reduce_fn)
+    return reduce_rows(z, _cross_entropy(z, z.first(z.where)), reduce_fn)
 
 
 def annealed_loss(
@@ -215,7 +216,7 @@ def annealed_loss(
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     hard = is_hard_step(step=step, key=key, tau=tau, cap=cap, schedule=schedule)
     values = jnp.where(hard, _cross_entropy(z, z.most_likely()), -z.logsumexp())
-    return _reduce(z, values, reduce_fn)
+    return reduce_rows(z, values, reduce_fn)
 
 
 def is_hard_step(
@@ -310,7 +311,7 @@ def em_loss(
     """
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     weights = posterior(jax.lax.stop_gradient(z.scores), where=z.where, **z.layout)
-    return _reduce(z, _cross_entropy(z, weights), reduce_fn)
+    return reduce_rows(z, _cross_entropy(z, weights), reduce_fn)
 
 
 def released_mml_loss(
@@ -348,7 +349,7 @@ def released_mml_loss(
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     impossible = z.where & ~z.possible
     inverted = z.with_scores(jnp.where(impossible, -jnp.inf, -z.scores))
-    return _reduce(z, jnp.where(z.any(impossible), jnp.inf, inverted.logsumexp()), reduce_fn)
+    return reduce_rows(z, jnp.where(z.any(impossible), jnp.inf, inverted.logsumexp()), reduce_fn)
 
 
 def thresholded_loss(
@@ -380,7 +381,7 @@ def thresholded_loss(
     """
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     rows = _kept(z, threshold, keep_single)
-    return _reduce(z, _cross_entropy(z, z.most_likely()), reduce_fn, rows=rows)
+    return reduce_rows(z, _cross_entropy(z, z.most_likely()), reduce_fn, rows=rows)
 
 
 def kept(
@@ -438,7 +439,7 @@ def count_weighted_mml_loss(
     """
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     counts = jnp.maximum(z.sum(z.where.astype(jnp.float32)), 1.0)
-    return _reduce(z, -z.logsumexp() * counts**-power, reduce_fn)
+    return reduce_rows(z, -z.logsumexp() * counts**-power, reduce_fn)
 
 
 def entropy_regularized_loss(
@@ -467,7 +468,7 @@ def entropy_regularized_loss(
         Array(1.0397, dtype=float32)
     """
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    return _reduce(z, -z.logsumexp() + weight * _entropy(z), reduce_fn)
+    return reduce_rows(z, -z.logsumexp() + weight * _entropy(z), reduce_fn)
 
 
 def posterior_entropy(
@@ -657,11 +658,7 @@ def _rows(
     z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
     if log_weights is None:
         return z
-    added = jax.lax.stop_gradient(jnp.asarray(log_weights).astype(jnp.float32))
-    if added.shape != z.scores.shape:
-        raise ValueError(
-            f"log_weights must have log_probs' shape {z.scores.shape}, got {added.shape}"
-        )
+    added = jax.lax.stop_gradient(z.aligned("log_weights", log_weights))
     return z.with_scores(z.scores + added)
 
 
@@ -677,9 +674,22 @@ def _cross_entropy(z: Rows, weights: Array) -> Array:
     return jnp.where(lost, jnp.inf, z.sum(costs))
 
 
-def _reduce(
+def reduce_rows(
     z: Rows, values: Array, reduce_fn: ReduceFn | None, *, rows: Array | None = None
 ) -> Array:
+    """Reduces the costs of rows to a loss, see "Reduction" in `hardem_jax.losses`.
+
+    Args:
+        z: the solutions.
+        values: float32, the batch shape.
+        reduce_fn: as in `hard_em_loss`.
+        rows: bool, the rows that count; None for all that have a solution.
+
+    Example:
+        >>> z = Rows.of(jnp.zeros((2, 1)), where=jnp.array([[True], [False]]))
+        >>> print(reduce_rows(z, jnp.array([3.0, 5.0]), jnp.mean))
+        3.0
+    """
     rows = z.rows if rows is None else rows
     values = jnp.where(rows, values, 0.0)
     if reduce_fn is None:

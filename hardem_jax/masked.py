@@ -167,6 +167,17 @@ class Rows:
         """The same solutions with other scores."""
         return dataclasses.replace(self, scores=jnp.where(self.where, scores, -jnp.inf))
 
+    def aligned(self, name: str, values: ArrayLike) -> Array:
+        """Other values of the same solutions, such as rewards, as float32; 0 at padding.
+
+        Raises:
+            ValueError: their shape is not that of the scores; ``name`` says whose.
+        """
+        x = jnp.asarray(values).astype(jnp.float32)
+        if x.shape != self.scores.shape:
+            raise ValueError(f"{name} must have log_probs' shape {self.scores.shape}, got {x.shape}")
+        return jnp.where(self.where, _replicate_last_axis(x), 0.0)
+
     # Per-solution values -> per-row values, and back.
 
     def max(self, x: Array) -> Array:

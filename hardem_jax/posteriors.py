@@ -235,6 +235,46 @@ class TopK:
         return z.with_scores(jnp.where(z.rank() < self.k, z.scores, -jnp.inf)).softmax()
 
 
+def guided(
+    log_scores: ArrayLike,
+    *,
+    inverse_temperature: Array | float = 1.0,
+    weight: Array | float = 1.0,
+    decided: bool = False,
+) -> Posterior:
+    r"""A posterior guided by a second signal, :math:`\propto P(z \mid x)^\beta s_z^\lambda`.
+
+    With :math:`s_z = q(x \mid z)`, how well the solution explains the question, it is the E-step of
+    `objectives.MutualInformation`. A weight of 0 leaves `Tempered`; an inverse temperature of 0
+    trusts the signal alone.
+
+    Args:
+        log_scores: :math:`\log s_z` in the shape of ``log_probs``, up to a constant of each row;
+            -inf leaves a solution out, whatever the weight.
+        inverse_temperature: beta, finite and at least 0; may be traced.
+        weight: lambda, likewise.
+        decided: give all weight to the solution with the largest, the first among ties.
+
+    Raises:
+        ValueError: (when called) the shapes differ.
+
+    Example:
+        >>> log_probs, log_scores = jnp.log(jnp.array([0.1, 0.3])), jnp.log(jnp.array([0.6, 0.2]))
+        >>> print(guided(log_scores)(log_probs).round(4))
+        [0.5 0.5]
+        >>> print(guided(log_scores, inverse_temperature=0.0, decided=True)(log_probs))
+        [1. 0.]
+    """
+
+    def posterior(log_probs: ArrayLike, **rows: Any) -> Array:
+        z = masked.Rows.of(log_probs, **rows)
+        signals = z.with_scores(jax.lax.stop_gradient(z.aligned("log_scores", log_scores)))
+        scores = _scaled(z, inverse_temperature) + _scaled(signals, weight)
+        return _most_likely(z, scores) if decided else z.with_scores(scores).softmax()
+
+    return posterior
+
+
 @dataclasses.dataclass(frozen=True)
 class EqualSize:
     r"""Hard EM in which no position of Z is chosen by more than its share of the rows.

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import HardEM
-from hardem_jax.losses import hard_em_loss, mean_over
+from hardem_jax.losses import hard_em_loss, mean_over, mml_loss
 from tests.loss_cases import evaluate, over_all_losses, random_rows
 
 DEVICES = 4
@@ -169,6 +169,24 @@ def test_ragged_rows_on_an_explicit_mesh_are_those_on_one_device(loss):
     assert_allclose(many.rows, one.rows, rtol=1e-6, atol=1e-6)
     assert_allclose(many.mean, one.mean, rtol=1e-6)
     assert_allclose(many.gradient, one.gradient, rtol=1e-6, atol=1e-7)
+
+
+@needs_explicit_axes
+def test_weights_of_ragged_rows_may_be_sharded_on_an_explicit_mesh():
+    log_probs, _ = random_rows(23, (ROWS, 4))
+    ids = np.repeat(np.arange(ROWS, dtype=np.int32), 4)
+    weights = np.random.default_rng(23).normal(size=log_probs.size)
+
+    @jax.jit
+    def value(log_probs, weights, ids):
+        return mml_loss(log_probs, log_weights=weights, segment_ids=ids, num_segments=ROWS)
+
+    expected = value(log_probs.ravel(), weights, ids)
+    mesh = mesh_of(AxisType.Explicit)
+    sharded = NamedSharding(mesh, P("data"))
+    with jax.set_mesh(mesh):
+        placed = [jax.device_put(x, sharded) for x in (log_probs.ravel(), weights, ids)]
+        assert_allclose(value(*placed), expected, rtol=1e-6)
 
 
 @pytest.mark.slow

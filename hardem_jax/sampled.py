@@ -1,0 +1,211 @@
+r"""Losses over K solutions drawn from the model itself, for a Z that cannot be written down.
+
+`hardem_jax.losses` takes a Z that was found by sampling as it takes any other: draws that execute
+to the answer are ``where``, `losses.distinct` keeps one of equal ones, and ``log_weights`` make an
+importance-weighted bound. What those losses cannot say is that a draw should become *less* likely.
+The losses here can: each is
+
+.. math:: -\sum_k A_k \log P(z_k \mid x)
+
+with advantages :math:`A_k` of either sign, which get no gradient. They differ in what the gradient
+is an estimate of:
+
+=====================  ===========================================================================
+`reinforce_loss`       :math:`\nabla P(y \mid x)`, the expected reward, without bias
+`jensen_loss`          :math:`\nabla E[\log \frac1K \sum_k P(y \mid x, z_k)]`, a bound on
+                       :math:`\log P(y \mid x)` that rises with K, without bias
+`trice_loss`           :math:`\nabla \log P(y \mid x)`, without bias if the memory is a draw from
+                       the posterior
+=====================  ===========================================================================
+
+The *value* of such a loss means nothing; its gradient is what it is for. Draws must be those of
+the model at this step, repeated ones included. Rows are ``[..., K]``; ``where`` and ``reduce_fn``
+are those of `losses.hard_em_loss`.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from hardem_jax.losses import ReduceFn, mml_loss, reduce_rows
+from hardem_jax.masked import Rows, as_mask, logsumexp
+
+Array = jax.Array
+
+
+def advantage_loss(
+    log_probs: ArrayLike,
+    advantages: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    reduce_fn: ReduceFn | None = jnp.mean,
+) -> Array:
+    r""":math:`-\sum_k A_k \log P(z_k \mid x)`, the surrogate of every score-function estimator.
+
+    Args:
+        log_probs: ``[..., K]`` log-probabilities of K draws; impossible ones (-inf) cost nothing.
+        advantages: of the same shape; no gradient reaches them.
+        where: mask of the same shape; False (or 0) marks padding.
+        reduce_fn: as in `losses.hard_em_loss`.
+
+    Returns:
+        float32 scalar, or the batch shape with ``reduce_fn=None``.
+
+    Raises:
+        ValueError: shapes do not agree.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.array([0.5, 0.2]))
+        >>> print(jax.grad(advantage_loss)(log_probs, jnp.array([1.0, -0.5])))
+        [-1.   0.5]
+    """
+    z = Rows.of(log_probs, where=where)
+    weights = jax.lax.stop_gradient(z.aligned("advantages", advantages))
+    values = -z.sum(jnp.where(z.where & z.possible, weights * _finite(z), 0.0))
+    return reduce_rows(z, values, reduce_fn)
+
+
+def reinforce_loss(
+    log_probs: ArrayLike,
+    rewards: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    reduce_fn: ReduceFn | None = jnp.mean,
+) -> Array:
+    r"""REINFORCE (Williams, 1992), each draw compared with the others of its row.
+
+    :math:`A_k = \frac1K (r_k - \frac1{K - 1} \sum_{j \ne k} r_j)`, the leave-one-out baseline (Kool
+    et al., 2019; in LaTRO, Chen et al., 2024); of a single draw :math:`A_1 = r_1`.
+
+    Args:
+        log_probs, where, reduce_fn: as in `advantage_loss`.
+        rewards: of the same shape, such as 1 for a draw that executes to the answer and 0 else.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.array([0.5, 0.2, 0.1]))
+        >>> print(-jax.grad(reinforce_loss)(log_probs, jnp.array([3.0, 0.0, 0.0])))
+        [ 1.  -0.5 -0.5]
+    """
+    z = Rows.of(log_probs, where=where)
+    rewards = z.aligned("rewards", rewards)
+    advantages = (rewards - _mean_of_others(z, rewards)) / _count(z)
+    return advantage_loss(log_probs, advantages, where=where, reduce_fn=reduce_fn)
+
+
+def jensen_loss(
+    log_probs: ArrayLike,
+    log_likelihoods: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    reduce_fn: ReduceFn | None = jnp.mean,
+) -> Array:
+    r"""The multi-sample bound of JEPO (Tang et al., 2025), with its leave-one-out baseline.
+
+    .. math:: L_K = \log \frac1K \sum_k P(y \mid x, z_k), \quad A_k = L_K - L_{K-1}^{(-k)},
+
+    where :math:`L_{K-1}^{(-k)}` is the bound of the other draws (Mnih and Rezende, 2016). The loss
+    is :math:`-L_K`, whose gradient reaches the likelihoods, plus `advantage_loss`. A single draw
+    has no others: :math:`A_1 = L_1`.
+
+    Args:
+        log_probs, where, reduce_fn: as in `advantage_loss`.
+        log_likelihoods: :math:`\log P(y \mid x, z_k)`, of the same shape. A row of which all but
+            one draw are impossible (-inf) has no finite advantage, and one without a possible draw
+            no finite bound; both contribute nothing. Give wrong draws a small likelihood instead.
+
+    Example:
+        >>> log_probs = jnp.log(jnp.array([0.5, 0.2]))
+        >>> likelihoods = jnp.log(jnp.array([0.9, 0.1]))
+        >>> print(-jax.grad(jensen_loss)(log_probs, likelihoods).round(2))  # log 5, log 5/9
+        [ 1.61 -0.59]
+    """
+    z = Rows.of(log_probs, where=where)
+    likelihoods = z.aligned("log_likelihoods", log_likelihoods)
+    draws = jnp.log(_count(z))
+    share = jnp.broadcast_to(-draws, z.scores.shape)
+    bound = -mml_loss(likelihoods, log_weights=share, where=where, reduce_fn=None)
+    size = z.scores.shape[-1]
+    others = z.where[..., None, :] & ~_eye(z, size)
+    rest = logsumexp(jnp.broadcast_to(likelihoods[..., None, :], others.shape), others)
+    alone = ~others.any(-1)
+    rest = jnp.where(alone, 0.0, rest - jnp.log(jnp.maximum(others.sum(-1), 1)))
+    advantages = z.spread(bound) - rest
+    known = jnp.isfinite(bound) & jnp.where(z.where, jnp.isfinite(rest), True).all(-1)
+    advantages = jnp.where(z.spread(known), advantages, 0.0)
+    surrogate = advantage_loss(log_probs, advantages, where=where, reduce_fn=None)
+    values = jnp.where(known, surrogate - jnp.where(known, bound, 0.0), 0.0)
+    return reduce_rows(z, values, reduce_fn)
+
+
+def trice_loss(
+    log_probs: ArrayLike,
+    right: ArrayLike,
+    *,
+    memory_log_probs: ArrayLike,
+    has_memory: ArrayLike,
+    control_variate: bool = True,
+    where: ArrayLike | None = None,
+    reduce_fn: ReduceFn | None = jnp.mean,
+) -> Array:
+    r"""TRICE (Phan et al., 2023): a Markov chain over right solutions, with its control variate.
+
+    The chain of a row starts at its memory, a right solution from earlier, and goes to each draw
+    that is right: an independence sampler of :math:`P(z \mid x, y)`. With its state
+    :math:`\tilde z_k` after the k-th draw the gradient is that of
+
+    .. math:: -\frac1K \sum_k \log P(\tilde z_k \mid x) - \beta_k \log P(z_k \mid x).
+
+    The second term is 0 on average for any :math:`\beta_k` that does not depend on
+    :math:`z_k`; here it is the share of the row's other draws that are right. As that goes to 1
+    the two cancel, and the variance goes to 0.
+
+    Args:
+        log_probs, where, reduce_fn: as in `advantage_loss`. A row without memory starts at its
+            first right draw and, if it has none, contributes nothing.
+        right: mask of the same shape: which draws execute to the answer.
+        memory_log_probs: ``[...]``, log P of each row's memory.
+        has_memory: ``[...]`` mask of the rows that have one. Afterwards, the memory of a row is
+            its last right draw, if there is one.
+        control_variate: without it, :math:`\beta_k` = 0.
+
+    Example:
+        >>> log_probs, right = jnp.log(jnp.array([0.5, 0.2, 0.1])), jnp.array([0, 1, 0])
+        >>> memory = {"memory_log_probs": jnp.log(0.3), "has_memory": jnp.array(True)}
+        >>> print(-jax.grad(trice_loss)(log_probs, right, control_variate=False, **memory).round(4))
+        [0.     0.6667 0.    ]
+    """
+    z = Rows.of(log_probs, where=where)
+    right = as_mask(right) & z.where
+    known = as_mask(has_memory)
+    memory = jnp.where(known, jnp.asarray(memory_log_probs, jnp.float32), 0.0)
+    # The state after draw k is the last right one of the first k, which is -1 at the memory.
+    place = jnp.broadcast_to(jnp.arange(z.scores.shape[-1]), z.scores.shape)
+    state = jax.lax.cummax(jnp.where(right, place, -1), axis=right.ndim - 1)
+    visited = z.where & (known[..., None] | (state >= 0))
+    length = jnp.maximum(z.sum(visited), 1)
+    stays = (state[..., :, None] == place[..., None, :]) & visited[..., :, None]
+    advantages = stays.sum(-2).astype(jnp.float32)
+    if control_variate:
+        advantages -= jnp.where(visited, _mean_of_others(z, right.astype(jnp.float32)), 0.0)
+    advantages /= length[..., None]
+    at_memory = jnp.sum(visited & (state < 0), axis=-1) / length
+    values = advantage_loss(log_probs, advantages, where=where, reduce_fn=None) - at_memory * memory
+    return reduce_rows(z, values, reduce_fn)
+
+
+def _finite(z: Rows) -> Array:
+    return jnp.where(z.where & z.possible, z.scores, 0.0)
+
+
+def _count(z: Rows) -> Array:
+    """``[..., 1]`` float32: draws of each row, at least 1."""
+    return jnp.maximum(z.spread(z.sum(z.where.astype(jnp.float32))), 1.0)
+
+
+def _mean_of_others(z: Rows, x: Array) -> Array:
+    """``[..., K]``: for each draw the mean of the others of its row; 0 if there are none."""
+    return (z.spread(z.sum(x)) - x) / jnp.maximum(_count(z) - 1, 1.0) * (_count(z) > 1)
+
+
+def _eye(z: Rows, size: int) -> Array:
+    return jnp.eye(size, dtype=bool).reshape(*[1] * (z.scores.ndim - 1), size, size)
