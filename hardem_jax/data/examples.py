@@ -215,6 +215,8 @@ class QueryQuestion:
         queries: ``[Z, 15]`` int16, see `hardem_jax.solutions.sql.Query.from_row`.
         num_queries: |Z| before the rules' cap.
         max_conditions: of the queries that were tried, see `hardem_jax.solutions.sql.Solutions`.
+        log_weights: ``[Z]`` float32 log-scores of the queries from outside, see
+            `hardem_jax.data.scores`; None without.
     """
 
     id: str
@@ -227,6 +229,7 @@ class QueryQuestion:
     queries: np.ndarray
     num_queries: int
     max_conditions: int = MAX_CONDITIONS
+    log_weights: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import grain
 import jax
@@ -34,7 +34,9 @@ from hardem_jax.data.batching.plans import Plan, TrainingPlan, example_batches, 
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.objectives import Objective
+from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.tasks.run_config import RunConfig
+from hardem_jax.tasks.z_visits import first_memory, visit_metrics
 from hardem_jax.training.checkpoint import load_params
 from hardem_jax.training.devices.mesh import make_place_fn, round_up_to_devices, with_shardings
 from hardem_jax.training.step import LossFn
@@ -69,7 +71,11 @@ class Questions:
         """The first ``count`` questions, none of them left out; all as they are if None."""
         if count is None:
             return self
-        questions = [self.questions[i] for i in range(min(count, len(self.questions)))]
+        return self.select(range(min(count, len(self.questions))))
+
+    def select(self, indices: Sequence[int]) -> Self:
+        """The questions at these indices, none of them left out."""
+        questions = [self.questions[index] for index in indices]
         return dataclasses.replace(self, questions=questions, left_out={})
 
 
@@ -178,6 +184,22 @@ class Task(abc.ABC, Generic[D, R, A]):
     def loss(self, graphdef: nnx.GraphDef, objective: Objective, plan: Plan) -> LossFn:
         """The loss of a batch of the plan, see `make_loss`."""
 
+    def searching(self, objective: AnySearchObjective, data: D) -> tuple[Self, D]:
+        """This task for an objective that looks for solutions, and the data without theirs.
+
+        Raises:
+            InputError: P(z | x) cannot be searched, or not in this way.
+        """
+        del data
+        raise InputError(
+            f"objective: expected one over a given Z for {self.NAME}, found "
+            f"{type(objective).__name__}, which searches"
+        )
+
+    def memory(self, num_inputs: int) -> Mapping[str, Any]:
+        """What the loss remembers of each input, ``[num_inputs, ...]`` by name, before the run."""
+        return first_memory(num_inputs)
+
     @abc.abstractmethod
     def decode(self, found: Any, batch: Mapping[str, Array]) -> dict[str, Array]:
         """What to read off the distribution of a batch; traced, one row for each of the batch."""
@@ -235,19 +257,27 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
     Returns:
         ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, both of float32
         scalars: the objective draws from ``key``, dropout from ``dropout_key``. In addition to the
-        model's inputs, a batch has ``solutions`` and ``solutions_where``, ``[B, Z]`` bool. Among
-        the metrics are those of `z_metrics`.
+        model's inputs, a batch has ``solutions`` and ``solutions_where``, ``[B, Z]`` bool, and
+        where solutions have scores from outside ``log_weights``, ``[B, Z]`` float32. Among the
+        metrics are those of `z_metrics` and `z_visits.visit_metrics`.
     """
 
-    def loss(
-        params: Any, batch: Mapping[str, Array], *, step: Array, key: Array, dropout_key: Array
-    ):
+    def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
         model = nnx.merge(graphdef, params)
         distribution = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
         where = batch["solutions_where"]
         log_probs = distribution.log_prob(batch["solutions"], **log_prob)
-        value, metrics = objective(log_probs, step=step, key=key, where=where)
+        rows = {"where": where}
+        if "log_weights" in batch:
+            rows["log_weights"] = batch["log_weights"]
+        value, metrics = objective(log_probs, step=step, key=key, **rows)
         metrics |= z_metrics(log_probs, where)
+        metrics |= visit_metrics(
+            log_probs,
+            where,
+            true_solution=batch.get("true_solution"),
+            memory=batch.get("memory"),
+        )
         if "where" in batch:  # the encoder reads tokens
             metrics["real_tokens"] = real_token_share(batch)
         return value, metrics
@@ -289,10 +319,14 @@ class Start:
     Attributes:
         loss_fn: see `training.step.LossFn`.
         params: initial parameters.
+        memory: what the loss remembers of each input, see `training.state.TrainState`.
         batches: endless, as this process reads them.
         examples: a batch of padding for each shape, see `example_batches`.
         evaluate: parameters -> scores of the split to evaluate on.
         metric_names: all that ``evaluate`` may return.
+        task: of the run.
+        dev: the split to evaluate on.
+        read: parameters and questions -> the inputs that these make, and index and reading of each.
         data: what identifies the data, by name; a run is not continued on other data.
         about: one line about data and steps, for people.
         save: writes the model's vocabulary into a run folder; returns what else its
@@ -301,10 +335,14 @@ class Start:
 
     loss_fn: LossFn
     params: Any
+    memory: Mapping[str, Any]
     batches: grain.IterDataset
     examples: Sequence[Batch]
     evaluate: Callable[[Any], Mapping[str, float]]
     metric_names: Collection[str]
+    task: Any
+    dev: Questions
+    read: Callable[[Any, Any], tuple[Any, list[tuple[int, Any]]]]
     data: Mapping[str, str]
     about: str
     save: Callable[[Path], dict[str, Any]]
@@ -316,7 +354,7 @@ def start(
     data: D,
     dev: D,
     *,
-    objective: Objective,
+    objective: Objective | AnySearchObjective,
     batches: BatchConfig,
     num_steps: int,
     seed: int,
@@ -329,7 +367,7 @@ def start(
         config: of the model, a type in ``task.MODELS``.
         data: to train on.
         dev: to evaluate on.
-        objective: decides which solutions are trusted.
+        objective: decides which solutions are trusted, or looks for them.
         batches: their shapes.
         num_steps: steps of the run.
         seed: of initial parameters and of the order of the data.
@@ -344,6 +382,8 @@ def start(
         raise InputError(f"{dev.place}: expected questions to evaluate on, found none")
     model = task.MODELS[type(config)].start(config, data, seed=seed)
     task.check(dev, model, data.place)
+    if isinstance(objective, AnySearchObjective):
+        task, data = task.searching(objective, data)
     model.check_lengths(batches.buckets)
     inputs, dev_inputs = model.inputs(data), model.inputs(dev)
     pad = model.pad(inputs, batches.num_solutions(inputs.sizes))
@@ -353,16 +393,24 @@ def start(
     shard = jax.process_index(), jax.process_count()
     reader = Reader(task, model.graphdef, model.pad, batches=batches, mesh=mesh)
 
+    def read(params: Any, questions: D) -> tuple[Inputs, list[tuple[int, Any]]]:
+        own = model.inputs(questions)
+        return own, list(reader.read(params, own))
+
     def save(run_dir: Path) -> dict[str, Any]:
         return {"task": task.NAME, "model": model.save(run_dir), **task.save(data)}
 
     return Start(
-        loss_fn=task.loss(model.graphdef, objective, plan),
+        loss_fn=task.loss(model.graphdef, cast(Objective, objective), plan),
         params=model.params,
+        memory=task.memory(len(inputs)),
         batches=training_batches(inputs, plan, pad=pad, shard=shard),
         examples=example_batches(plan, pad=pad, shard=shard),
         evaluate=lambda params: reader.evaluate(params, dev, dev_inputs)[0],
         metric_names=task.metric_names(dev),
+        task=task,
+        dev=dev,
+        read=read,
         data={
             "data": json.dumps(data.meta, sort_keys=True),
             "dev": json.dumps(dev.meta, sort_keys=True),

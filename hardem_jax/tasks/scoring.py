@@ -10,7 +10,7 @@ SPARSITY_THRESHOLDS = (1e-3, 1e-4)
 
 
 def size_group(size: int, bounds: Sequence[int]) -> str:
-    """Which group of |Z| a question is in (the paper's figure 3).
+    """Which group of |Z| a question is in (the paper's figure 2).
 
     Args:
         size: |Z|.

@@ -27,6 +27,7 @@ class WindowReading:
             which spans of different windows can be compared.
         best_solution: index of the most likely mention of Z; -1 if Z is empty.
         true_solution: index of the annotated mention in Z; -1 if unknown.
+        solutions: log P(z | window) of the mentions of Z, in its order.
     """
 
     log_prob_answerable: float
@@ -36,6 +37,7 @@ class WindowReading:
     log_partitions: tuple[float, float]
     best_solution: int
     true_solution: int = -1
+    solutions: tuple[float, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,4 +154,5 @@ def window_reading(window: Window, out: Mapping[str, np.ndarray]) -> WindowReadi
         log_partitions=(float(out["log_partitions"][0]), float(out["log_partitions"][1])),
         best_solution=int(out["best_solution"]) if len(window.solutions) else -1,
         true_solution=window.true_solution,
+        solutions=tuple(map(float, out["solutions"][: len(window.solutions)])),
     )

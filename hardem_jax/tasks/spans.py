@@ -37,6 +37,7 @@ from hardem_jax.tasks.encoder import EncoderModel, check_lengths
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import size_group
 from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading, window_reading
+from hardem_jax.tasks.z_visits import NOT_SEEN, visit_metrics
 
 Array = jax.Array
 METRICS = {"squad": squad, "triviaqa": triviaqa, "rouge": rouge}
@@ -91,10 +92,12 @@ class ReadingQuestions(Questions):
             window_sizes=splits[0].meta["windows"],
         )
 
-    def first(self, count: int | None) -> Self:
-        if count is None:
-            return self
-        return super().first(count)._where(self.places[:, 0] < count)
+    def select(self, indices: Sequence[int]) -> Self:
+        numbers = np.full(len(self.questions), -1, np.int32)
+        numbers[list(indices)] = np.arange(len(indices))
+        chosen = super().select(indices)._where(numbers[self.places[:, 0]] >= 0)
+        places = np.column_stack([numbers[chosen.places[:, 0]], chosen.places[:, 1:]])
+        return dataclasses.replace(chosen, places=places)
 
     def from_documents(self, count: int | None) -> Self:
         """With the windows of the first ``count`` documents of each question; all if None."""
@@ -200,6 +203,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
             "log_probs": log_probs,
             "log_partitions": found.spans.log_partitions,
             "best_solution": jnp.argmax(in_z, axis=-1),
+            "solutions": in_z,
         }
 
     def reading(
@@ -321,7 +325,8 @@ def make_span_loss(
 
     Returns:
         ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, see
-        `tasks.base.make_loss`; ``items`` counts windows or groups with a mention.
+        `tasks.base.make_loss`; ``items`` counts windows or groups with a mention. Each window
+        remembers whether the most likely mention of its group was in it (`tasks.z_visits`).
     """
 
     def of_groups(rows: Array) -> Array:
@@ -330,6 +335,25 @@ def make_span_loss(
             return rows
         items = rows.reshape(-1, latent.rows + negatives, *rows.shape[1:])
         return items[:, : latent.rows].reshape(-1, *rows.shape[1:])
+
+    def of_batch(rows: Array) -> Array:
+        """Undoes `of_groups`; negatives get `NOT_SEEN`."""
+        if latent.scope == "window":
+            return rows
+        groups = rows.reshape(-1, latent.rows)
+        return jnp.pad(groups, ((0, 0), (0, negatives)), constant_values=NOT_SEEN).reshape(-1)
+
+    def mention_metrics(spans: SpanDistribution, batch: Mapping[str, Array]) -> dict[str, Any]:
+        """`visit_metrics` of mentions, also where starts and ends are latent on their own."""
+        log_probs = spans.log_prob(of_groups(batch["solutions"]))
+        shape = (-1, latent.rows * log_probs.shape[-1])
+        known = {name: batch.get(name) for name in ("true_solution", "memory")}
+        found = visit_metrics(
+            log_probs.reshape(shape),
+            of_groups(batch["solutions_where"]).reshape(shape),
+            **jax.tree.map(of_groups, known),
+        )
+        return found | jax.tree.map(of_batch, {k: v for k, v in found.items() if k == "memory"})
 
     def loss(
         params: Any, batch: Mapping[str, Array], *, step: Array, key: Array, dropout_key: Array
@@ -364,6 +388,7 @@ def make_span_loss(
             "z_size": jnp.sum(where) / num_items,
             "z_entropy": jnp.sum(jnp.stack([entry["z_entropy"] for entry in about])),
             "real_tokens": real_token_share(batch),
+            **mention_metrics(spans, batch),
         }
         return span_loss + selector_loss, metrics
 

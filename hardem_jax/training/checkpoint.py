@@ -42,6 +42,8 @@ OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: The file that Orbax writes last.
 _COMPLETE = "_CHECKPOINT_METADATA"
 _MAX_LISTED = 20
+#: How the names of arrays in `TrainState.memory` begin.
+_MEMORY = "memory."
 # The `AverageState` in the state of an optax chain; a saved state has at most one.
 _AVERAGE = re.compile(r"(opt_state\.\d+\.average)(?:\.|$)")
 
@@ -84,6 +86,16 @@ def _check_arrays(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: P
         more = len(problems) - _MAX_LISTED
         listed = "; ".join(problems[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")
         raise InputError(f"{where}: checkpoint of a different model or optimiser: {listed}")
+
+
+def _without_memory(stored: Iterable[str], wanted: dict[str, Any]) -> dict[str, Any]:
+    """Moves the memory out of the wanted arrays if none is stored: it begins with this step.
+
+    Checkpoints were written without it before runs had one.
+    """
+    if any(name.startswith(_MEMORY) for name in stored):
+        return {}
+    return {name: wanted.pop(name) for name in [*wanted] if name.startswith(_MEMORY)}
 
 
 def _restore_targets(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -386,7 +398,8 @@ class RunCheckpoints:
         the damaged one.
 
         Args:
-            like: a freshly initialised state; gives structure, shapes, dtypes and sharding.
+            like: a freshly initialised state; gives structure, shapes, dtypes and sharding, and
+                the memory of a run that was saved without one.
             batches: the run's iterator; its position is set.
 
         Raises:
@@ -421,6 +434,7 @@ class RunCheckpoints:
             )
         check_same(stored["fingerprint"], self.fingerprint, where)
         wanted = _to_arrays(like)
+        new_memory = _without_memory(metadata.metadata, wanted)
         _check_arrays(metadata.metadata, wanted, where)
         self._warn(usable, step)
         position = _DataPosition(batches)
@@ -430,7 +444,7 @@ class RunCheckpoints:
         )
         position.apply(where)
         primary_decides(lambda: _remove(usable.damaged))
-        return _from_arrays(loaded["state"], like), stored["progress"]
+        return _from_arrays({**loaded["state"], **new_memory}, like), stored["progress"]
 
     def _warn(self, usable: _Usable, step: int) -> None:
         for problem in usable.damaged.values():

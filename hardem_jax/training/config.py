@@ -51,6 +51,8 @@ class LoopConfig:
             ("hard", "hard share"),
             ("z_size", "mean |Z|"),
             ("z_entropy", "entropy of z"),
+            ("z_changed", "changed z"),
+            ("z_true_rank", "rank of true z"),
             ("real_tokens", "real tokens"),
             ("input_wait", "input wait"),
         ),

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 #: The metric that reports the number of items a loss averages over.
 ITEMS = "items"
+#: The entry of a batch, and of a loss's metrics, with the memory of the rows (`TrainState.memory`).
+MEMORY = "memory"
+
+
+class Mean(NamedTuple):
+    """A metric that is a mean over some of the items only, such as those whose true z is known.
+
+    Totals and counts are added up over micro-batches and over the steps of a log line, so a step
+    with few such items weighs little, and one without any adds nothing.
+
+    Attributes:
+        total: float32 `[]`, sum of the values.
+        count: float32 `[]`, their number; may be 0.
+
+    Example:
+        >>> float(Mean(3.0, 4.0)), float(Mean(0.0, 0.0))
+        (0.75, nan)
+    """
+
+    total: Any
+    count: Any
+
+    def __float__(self) -> float:
+        return float(self.total) / float(self.count) if self.count else float("nan")
+
 
 #: (params, batch, *, step, key, dropout_key) -> ((loss, metrics), gradient of the parameters).
-ValueAndGrad = Callable[..., tuple[tuple[jax.Array, Mapping[str, jax.Array]], Any]]
+ValueAndGrad = Callable[..., tuple[tuple[jax.Array, Mapping[str, Any]], Any]]
 
 
 class LossFn(Protocol):
@@ -22,8 +47,14 @@ class LossFn(Protocol):
     int32 `[]`, updates made before this one; `key`: PRNG key `[]` of this step, shared by its
     micro-batches, from which objectives draw; `dropout_key`: PRNG key `[]` of this micro-batch.
     Returns the scalar loss, averaged over items (excluding padded rows), and scalar metrics by
-    name. The metric `items`, the number of items (at least 1), is required for gradient
-    accumulation.
+    name, or `Mean`s. The metric `items`, the number of items (at least 1), is required for
+    gradient accumulation.
+
+    A loss may keep a memory of each training input. If the run has one (`TrainState.memory`), the
+    batch's entry `memory` holds what it says about the input of each row, `[R, ...]` by name, as of
+    the beginning of the step. What the loss returns among its metrics under `memory`, in the same
+    layout, is written back unless the step was not finite; entries that it does not return stay as
+    they are. Rows whose `item` is -1 (padding, sampled negatives) read zeros and write nothing.
     """
 
     def __call__(
@@ -34,7 +65,7 @@ class LossFn(Protocol):
         step: jax.Array,
         key: jax.Array,
         dropout_key: jax.Array,
-    ) -> tuple[jax.Array, Mapping[str, jax.Array]]: ...
+    ) -> tuple[jax.Array, Mapping[str, Any]]: ...
 
 
 def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
@@ -43,8 +74,9 @@ def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
     .. math:: L = \sum_i n_i L_i \Big/ \sum_i n_i
 
     where micro-batch i has :math:`n_i` items: the mean over all items, as for a single batch.
-    Metrics are averaged in the same way, `items` is summed. Sums are float32; activations take
-    the memory of one micro-batch. The result differs from that of a single batch only in
+    Metrics are averaged in the same way, `items` and the parts of a `Mean` are summed, and rows of
+    `memory` are stacked, `[k, R, ...]`. Sums are float32; activations take the memory of one
+    micro-batch. The result differs from that of a single batch only in
     dropout, where each micro-batch has its own key, and in the order of summation.
 
     Args:
@@ -76,10 +108,12 @@ def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
             raise ValueError(
                 f"loss_fn: expected the metric {ITEMS!r}, required with {parts} micro-batches"
             )
-        metrics = {name: jnp.asarray(x, jnp.float32) for name, x in metrics.items()}
+        metrics = dict(metrics)
+        rows = metrics.pop(MEMORY, None)
+        metrics = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), metrics)
         # Scaled before differentiation, so that gradients only need summing, which the compiler
         # can do before the all-reduce.
-        return loss * jax.lax.stop_gradient(metrics[ITEMS]), {**metrics, "loss": loss}
+        return loss * jax.lax.stop_gradient(metrics[ITEMS]), ({**metrics, "loss": loss}, rows)
 
     def value_and_grad(params: Any, batch: Any, *, step, key, dropout_key):
         def add(sums: Any, index: jax.Array):
@@ -88,23 +122,30 @@ def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
                     return array
                 return jax.lax.dynamic_index_in_dim(array, index, keepdims=False)
 
-            grads, metrics = jax.grad(total, has_aux=True)(
+            grads, aux = jax.grad(total, has_aux=True)(
                 params,
                 jax.tree.map(select, batch),
                 step=step,
                 key=key,
                 dropout_key=jax.random.fold_in(dropout_key, index),
             )
-            return jax.tree.map(lambda s, g: s + g.astype(s.dtype), sums, grads), metrics
+            return jax.tree.map(lambda s, g: s + g.astype(s.dtype), sums, grads), aux
 
         zeros = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), params)
-        sums, stacked = jax.lax.scan(add, zeros, jnp.arange(parts))
+        sums, (stacked, rows) = jax.lax.scan(add, zeros, jnp.arange(parts))
         items = stacked.pop(ITEMS)
-        metrics = {name: jnp.sum(items * x) / jnp.sum(items) for name, x in stacked.items()}
+
+        def of_all(x: Any) -> Any:
+            if isinstance(x, Mean):
+                return jax.tree.map(jnp.sum, x)
+            return jnp.sum(items * x) / jnp.sum(items)
+
+        metrics = {name: of_all(x) for name, x in stacked.items()}
         grads = jax.tree.map(
             lambda s, x: (s / jnp.sum(items)).astype(jnp.result_type(x)), sums, params
         )
         loss = metrics.pop("loss")
-        return (loss, {**metrics, ITEMS: jnp.sum(items)}), grads
+        metrics[ITEMS] = jnp.sum(items)
+        return (loss, metrics if rows is None else {**metrics, MEMORY: rows}), grads
 
     return value_and_grad

@@ -36,6 +36,8 @@ from hardem_jax.training.state import TrainState, current_shardings, init_state
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
 from hardem_jax.training.stopping import StopSignals, stop_signals
 
+#: Called after an evaluation with the step and the parameters; again if the run was killed there.
+Observe = Callable[[int, Any], None]
 #: Params on the mesh -> metrics. The next step donates these arrays: keep no reference to them.
 Evaluate = Callable[[Any], Mapping[str, float]]
 
@@ -98,9 +100,11 @@ def train(
     mesh: Mesh | None = None,
     fingerprint: Mapping[str, str] | None = None,
     accumulate: int = 1,
+    memory: Mapping[str, Any] | None = None,
     example_batches: Sequence[Batch] = (),
     metric_names: Collection[str] | None = None,
     on_new_run: Callable[[], None] | None = None,
+    observe: Observe | None = None,
 ) -> TrainResult:
     """Starts or resumes the run in `directory`.
 
@@ -122,6 +126,8 @@ def train(
             those of `config` and `optimizer`; a run cannot be resumed with other settings.
         accumulate: number k of micro-batches per step; above 1, the arrays of a batch are
             `[k, R, ...]`.
+        memory: what the loss knows about each training input before the first step, if it has a
+            memory (`TrainState.memory`); batches then have the entry `item`.
         example_batches: batches with the shapes to expect and any content. The step is compiled
             for them, in parallel, while the first batches are read; other shapes are compiled
             on first use.
@@ -129,6 +135,7 @@ def train(
             checked before the first step instead of at the first evaluation.
         on_new_run: called in the primary process before the first step of a new run, when the
             folder is still empty; not called on resumption.
+        observe: records what the metrics of an evaluation do not hold.
 
     Raises:
         InputError: if the folder holds another run, another process uses it, all its checkpoints
@@ -164,7 +171,7 @@ def train(
     mesh = data_mesh() if mesh is None else mesh
     transform = make_optimizer(optimizer, params, config.num_steps)
     schedule = learning_rate_schedule(optimizer, config.num_steps)
-    state = init_state(params, transform, config.seed, mesh)
+    state = init_state(params, transform, config.seed, mesh, memory)
     step = make_train_step(
         all_gather_params(loss_fn, mesh), transform, schedule, accumulate=accumulate
     )
@@ -200,6 +207,7 @@ def train(
                 batches=batches,
                 place=functools.partial(place_batch, mesh=mesh, accumulate=accumulate),
                 evaluate=evaluate,
+                observe=observe,
                 config=config,
                 checkpoints=checkpoints,
                 progress=progress,
@@ -243,6 +251,7 @@ class _Run:
     batches: grain.DatasetIterator
     place: Callable[[Mapping[str, Any]], Any]
     evaluate: Evaluate
+    observe: Observe | None
     config: LoopConfig
     checkpoints: RunCheckpoints
     progress: RunProgress
@@ -325,7 +334,7 @@ class _Run:
             ) from None
 
     def _log_step(self, step: int, ids: Sequence[str], metrics: Mapping[str, jax.Array]) -> None:
-        values = {name: float(value) for name, value in jax.device_get(metrics).items()}
+        values = jax.tree.map(float, jax.device_get(metrics))
         if not values.pop("finite"):
             raise NonFiniteLossError(step, ids, values)
         self.log.step(step, values)
@@ -334,6 +343,8 @@ class _Run:
         params = averaged_params(state.params, state.opt_state)
         with self.stop.immediately():
             metrics = {name: float(v) for name, v in self.evaluate(params).items()}
+            if self.observe is not None:
+                self.observe(step, params)
         config, progress = self.config, self.progress
         gained = progress.record(step, metrics, config.monitor, config.mode, config.patience)
         self.log.evaluation(step, metrics, gained)

@@ -14,6 +14,7 @@ import rich.console
 import rich.progress
 
 from hardem_jax.training.config import METRICS_FILE, LoopConfig
+from hardem_jax.training.grad_accumulation import Mean
 from hardem_jax.training.run_progress import RunProgress
 
 
@@ -72,7 +73,7 @@ class RunLog:
             self._writer.write(step, "start", times)
         self._restart_clock()
 
-    def step(self, step: int, metrics: Mapping[str, float]) -> None:
+    def step(self, step: int, metrics: Mapping[str, float | Mean]) -> None:
         """Adds one step to the averages and writes them when due."""
         averager = self._progress.averager
         averager.add(metrics)

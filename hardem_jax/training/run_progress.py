@@ -7,35 +7,43 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from hardem_jax.errors import InputError
+from hardem_jax.training.grad_accumulation import Mean
 
 
 @dataclasses.dataclass
 class Averager:
     """Running means of scalar metrics over the steps since the last `reset`.
 
-    Both fields are stored with every checkpoint, so a resumed run writes the same averages as
-    an uninterrupted one.
+    A `Mean` is averaged over its own count, and left out while that is 0. All fields are stored
+    with every checkpoint, so a resumed run writes the same averages as an uninterrupted one.
 
     Example:
         >>> averager = Averager()
         >>> averager.add({"loss": 1.0}); averager.add({"loss": 2.0})
         >>> averager.means()
         {'loss': 1.5}
+        >>> averager.add({"loss": 3.0, "rank": Mean(6.0, 2.0)}); averager.means()
+        {'loss': 2.0, 'rank': 3.0}
     """
 
     sums: dict[str, float] = dataclasses.field(default_factory=dict)
     count: int = 0
+    counts: dict[str, float] = dataclasses.field(default_factory=dict)
 
-    def add(self, metrics: Mapping[str, float]) -> None:
+    def add(self, metrics: Mapping[str, float | Mean]) -> None:
         for name, value in metrics.items():
+            if isinstance(value, Mean):
+                self.counts[name] = self.counts.get(name, 0.0) + value.count
+                value = value.total
             self.sums[name] = self.sums.get(name, 0.0) + value
         self.count += 1
 
     def means(self) -> dict[str, float]:
-        return {name: total / self.count for name, total in self.sums.items()}
+        counts = {name: self.counts.get(name, self.count) for name in self.sums}
+        return {name: self.sums[name] / count for name, count in counts.items() if count}
 
     def reset(self) -> None:
-        self.sums, self.count = {}, 0
+        self.sums, self.count, self.counts = {}, 0, {}
 
 
 @dataclasses.dataclass

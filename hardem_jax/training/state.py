@@ -1,8 +1,9 @@
-"""`TrainState`: step counter, parameters, optimiser state and PRNG key of a run."""
+"""`TrainState`: step counter, parameters, optimiser state, PRNG key and memory of a run."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -11,7 +12,11 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from hardem_jax.training.devices.mesh import state_shardings
+from hardem_jax.training.devices.mesh import replicated, state_shardings
+from hardem_jax.training.grad_accumulation import MEMORY
+
+#: The entry of a batch that says whose memory each row reads and writes; -1: nobody's.
+ITEM = "item"
 
 
 @jax.tree_util.register_dataclass
@@ -25,16 +30,24 @@ class TrainState:
         opt_state: the optimiser's state for `params`.
         key: typed PRNG key `[]` of the run, never changed: step n draws from `fold_in(key, n)`,
             so resuming needs no key history.
+        memory: what the loss keeps about each of N training inputs from one visit to the next, by
+            name: pytrees of arrays `[N, ...]`, with a copy on every device. Empty if it keeps
+            nothing.
     """
 
     step: jax.Array
     params: Any
     opt_state: optax.OptState
     key: jax.Array
+    memory: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def init_state(
-    params: Any, optimizer: optax.GradientTransformation, seed: int, mesh: Mesh
+    params: Any,
+    optimizer: optax.GradientTransformation,
+    seed: int,
+    mesh: Mesh,
+    memory: Mapping[str, Any] | None = None,
 ) -> TrainState:
     """Creates the initial state, sharded over the mesh by `state_shardings`.
 
@@ -47,6 +60,7 @@ def init_state(
         optimizer: the transformation to initialise.
         seed: seed of the run's key.
         mesh: see `data_mesh`.
+        memory: its initial value, if the loss has one; the same on every host.
 
     Example:
         >>> from hardem_jax.training.devices.mesh import data_mesh
@@ -55,14 +69,84 @@ def init_state(
         (0, (3,))
     """
 
-    def init(params: Any) -> TrainState:
+    def init(params: Any, memory: Mapping[str, Any]) -> TrainState:
         zero, key = jnp.zeros((), jnp.int32), jax.random.key(seed)
-        return TrainState(step=zero, params=params, opt_state=optimizer.init(params), key=key)
+        return TrainState(zero, params, optimizer.init(params), key, memory)
 
     # Via the host: a global array cannot be built from one process's device arrays.
-    params = jax.tree.map(lambda x: np.array(x, dtype=jnp.asarray(x).dtype), params)
-    shardings = state_shardings(jax.eval_shape(init, params), mesh)
-    return jax.jit(init, out_shardings=shardings)(params)
+    params, memory = jax.tree.map(
+        lambda x: np.array(x, dtype=jnp.asarray(x).dtype), (params, dict(memory or {}))
+    )
+    shardings = state_shardings(jax.eval_shape(init, params, memory), mesh)
+    # Any device may read and write the memory of any input.
+    everywhere = jax.tree.map(lambda _: replicated(mesh), memory)
+    shardings = dataclasses.replace(shardings, memory=everywhere)
+    return jax.jit(init, out_shardings=shardings)(params, memory)
+
+
+def recall(memory: Mapping[str, Any], batch: Any) -> Any:
+    """Adds to a batch, as its entry `memory`, what is remembered of the input of each row.
+
+    Args:
+        memory: see `TrainState`; if it is empty, the batch is returned as it is.
+        batch: its entry `item`, int32 `[..., R]`, holds the number of the input of each row. Rows
+            with -1 read zeros.
+
+    Raises:
+        ValueError: if the batch has no `item`.
+
+    Example:
+        >>> memory = {"visits": jnp.array([5, 7, 9])}
+        >>> recall(memory, {"item": jnp.array([2, -1, 0])})["memory"]["visits"].tolist()
+        [9, 0, 5]
+    """
+    if not memory:
+        return batch
+    if ITEM not in batch:
+        raise ValueError(f"batch: expected the entry {ITEM!r}, required by the loss's memory")
+    item = batch[ITEM]
+
+    def read(kept: jax.Array) -> jax.Array:
+        return kept.at[_index(item, kept)].get(mode="fill", fill_value=0)
+
+    return {**batch, MEMORY: jax.tree.map(read, memory)}
+
+
+def remember(
+    memory: Mapping[str, Any], rows: Mapping[str, Any], batch: Any, where: jax.Array
+) -> Mapping[str, Any]:
+    """Returns the memory after a step, in which these rows replace those of their inputs.
+
+    Args:
+        memory: see `TrainState`.
+        rows: new values of some or all of its entries, arrays `[..., R, ...]` in the order of the
+            batch. Other entries stay as they are.
+        batch: see `recall`. Rows with -1 write nothing; no two others have the same input.
+        where: bool `[]`; False leaves everything as it is.
+
+    Raises:
+        ValueError: if the memory has no such entry.
+
+    Example:
+        >>> memory = {"visits": jnp.array([5, 7, 9])}
+        >>> batch = {"item": jnp.array([2, -1, 0])}
+        >>> rows = {"visits": jnp.array([10, 1, 6])}
+        >>> remember(memory, rows, batch, jnp.array(True))["visits"].tolist()
+        [6, 7, 10]
+    """
+    if unknown := sorted(set(rows) - set(memory)):
+        raise ValueError(f"memory: expected entries among {sorted(memory)}, found {unknown}")
+
+    def write(kept: jax.Array, new: jax.Array) -> jax.Array:
+        item = jnp.where(where, batch[ITEM], -1)
+        return kept.at[_index(item, kept)].set(new.astype(kept.dtype), mode="drop")
+
+    return {**memory, **{name: jax.tree.map(write, memory[name], rows[name]) for name in rows}}
+
+
+def _index(item: jax.Array, kept: jax.Array) -> jax.Array:
+    # -1 would be the last input; an index out of bounds is filled when read, dropped when written.
+    return jnp.where(item < 0, len(kept), item)
 
 
 def current_shardings(state: TrainState) -> Any:

@@ -12,10 +12,15 @@ import optax
 from jax.sharding import Mesh
 
 from hardem_jax.training.devices.mesh import replicated
-from hardem_jax.training.grad_accumulation import LossFn, accumulated_value_and_grad
-from hardem_jax.training.state import TrainState
+from hardem_jax.training.grad_accumulation import (
+    MEMORY,
+    LossFn,
+    Mean,
+    accumulated_value_and_grad,
+)
+from hardem_jax.training.state import TrainState, recall, remember
 
-Metrics = dict[str, jax.Array]
+Metrics = dict[str, jax.Array | Mean]
 TrainStep = Callable[[TrainState, Any], tuple[TrainState, Metrics]]
 
 
@@ -33,8 +38,8 @@ def make_train_step(
 
     To the loss function's own metrics it adds `loss`, `grad_norm` (before clipping), `finite`
     (1 if loss and gradient are finite, else 0) and, if a schedule is given, `learning_rate`:
-    float32 `[]` each. A non-finite step increments the step counter but leaves parameters and
-    optimiser state unchanged.
+    float32 `[]` each. A non-finite step increments the step counter but leaves parameters,
+    optimiser state and memory unchanged.
 
     Example:
         >>> from hardem_jax.training.devices.mesh import data_mesh
@@ -56,8 +61,13 @@ def make_train_step(
     def train_step(state: TrainState, batch: Any) -> tuple[TrainState, Metrics]:
         dropout_key, key = jax.random.split(jax.random.fold_in(state.key, state.step))
         (loss, aux), grads = value_and_grad(
-            state.params, batch, step=state.step, key=key, dropout_key=dropout_key
+            state.params,
+            recall(state.memory, batch),
+            step=state.step,
+            key=key,
+            dropout_key=dropout_key,
         )
+        aux = dict(aux)
         grad_norm = optax.tree.norm(grads)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
@@ -67,12 +77,13 @@ def make_train_step(
             (params, opt_state),
             (state.params, state.opt_state),
         )
+        memory = remember(state.memory, aux.pop(MEMORY, {}), batch, finite)
         metrics = {**aux, "loss": loss, "grad_norm": grad_norm, "finite": finite}
         if schedule is not None:
             metrics["learning_rate"] = schedule(state.step)
-        metrics = {name: jnp.asarray(value, jnp.float32) for name, value in metrics.items()}
+        metrics = jax.tree.map(lambda value: jnp.asarray(value, jnp.float32), metrics)
         return dataclasses.replace(
-            state, step=state.step + 1, params=params, opt_state=opt_state
+            state, step=state.step + 1, params=params, opt_state=opt_state, memory=memory
         ), metrics
 
     return train_step

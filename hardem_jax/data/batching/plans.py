@@ -204,8 +204,11 @@ def training_batches(
 ) -> grain.IterDataset:
     """Reads and pads the batches of a plan in background threads; resumable at any step.
 
-    Rows are ordered item by item. With ``config.accumulate`` above 1, arrays have an additional
-    leading axis, one entry per micro-batch.
+    Rows are ordered item by item. To what `pad` makes, a batch adds ``item``, ``[R]`` int32: the
+    index of each row's input, by which a step keeps what it remembers of it. It is `PADDING` for
+    padded rows and for sampled negatives, which have no Z and may be in a batch more than once; all
+    others are in an epoch at most once. With ``config.accumulate`` above 1, arrays have an
+    additional leading axis, one entry per micro-batch.
 
     Args:
         inputs: the model inputs.
@@ -248,9 +251,10 @@ def _read(step: Step, inputs: Items[T], plan: Plan, pad: Pad[T], shard: tuple[in
     (index, count), config = shard, plan.config
 
     def read_part(items: np.ndarray) -> Batch:
-        own = np.array_split(items, count)[index].reshape(-1)
+        items = np.array_split(items, count)[index]
+        own = items.reshape(-1)
         rows = [None if i == PADDING else inputs[i] for i in own]
-        arrays = pad(rows, step.num_tokens)
+        arrays = {**pad(rows, step.num_tokens), "item": _own_items(items, plan.negatives)}
         if config.packed_tokens and step.packed_rows:
             arrays |= packing_arrays(
                 arrays["where"],
@@ -267,3 +271,10 @@ def _read(step: Step, inputs: Items[T], plan: Plan, pad: Pad[T], shard: tuple[in
         ids=[id for part in parts for id in part.ids],
         arrays={name: np.stack([part.arrays[name] for part in parts]) for name in parts[0].arrays},
     )
+
+
+def _own_items(items: np.ndarray, negatives: int) -> np.ndarray:
+    """``[R]`` int32, the inputs of all rows but padded ones and negatives."""
+    own = items.astype(np.int32)
+    own[:, items.shape[1] - negatives :] = PADDING
+    return own.reshape(-1)

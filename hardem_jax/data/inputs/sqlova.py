@@ -18,6 +18,7 @@ tokens each, and Z solutions:
 ``solutions``        ``[R, Z, 15]`` int32   queries, see `hardem_jax.distributions.sql`; else -1
 ``solutions_where``  ``[R, Z]`` bool        real queries
 ``row_where``        ``[R]`` bool           real rows
+``log_weights``      ``[R, Z]`` float32     scores of the queries, if they have any; else 0
 ===================  =====================  =====================================================
 """
 
@@ -44,6 +45,7 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
     Attributes:
         num_question_tokens, num_words, num_columns, num_header_tokens: Q, W, C and H with room for
             every input, see `shape`.
+        weighted: whether the queries have scores from outside.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
         self._remaining: dict[int, np.ndarray] = {}
         limits = {"max_tokens": max_tokens, "max_header_tokens": max_header_tokens}
         super().__init__(questions, tables, tokenizer, **limits)
+        self.weighted = questions[0].log_weights is not None
         shape = self.shape(max_tokens)
         self.num_question_tokens = shape["num_question_tokens"]
         self.num_words = shape["num_words"]
@@ -84,10 +87,13 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
 
     def __getitem__(self, index):
         index = range(len(self))[index]
-        queries = self._questions[index].queries
+        question = self._questions[index]
+        queries, log_weights = question.queries, question.log_weights
         if index in self._remaining:
-            queries = queries[self._remaining[index]]
-        return dataclasses.replace(self._inputs[index], queries=queries)
+            remain = self._remaining[index]
+            queries = queries[remain]
+            log_weights = None if log_weights is None else log_weights[remain]
+        return dataclasses.replace(self._inputs[index], queries=queries, log_weights=log_weights)
 
     def shape(self, num_tokens: int) -> dict[str, int]:
         """Q, W, C and H with room for every input of at most ``num_tokens``, by name."""
@@ -110,6 +116,7 @@ def pad_query_inputs(
     num_header_tokens: int,
     num_solutions: int,
     pad_id: int,
+    weighted: bool = False,
 ) -> Arrays:
     """A batch of the given inputs; None is a row of padding.
 
@@ -122,6 +129,7 @@ def pad_query_inputs(
         num_header_tokens: H, at least the longest column, in tokens.
         num_solutions: Z; further queries of a row are cut.
         pad_id: of the tokenizer.
+        weighted: whether the batch has ``log_weights``.
 
     Example:
         >>> row = QueryInput("q", np.array([2, 7, 3, 8, 9, 3]), 1, np.array([0]),
@@ -148,6 +156,8 @@ def pad_query_inputs(
         "solutions_where": np.zeros((rows, num_solutions), bool),
         "row_where": np.array([item is not None for item in inputs], bool),
     }
+    if weighted:
+        batch["log_weights"] = np.zeros((rows, num_solutions), np.float32)
     for row, item in enumerate(inputs):
         if item is not None:
             _fill({name: batch[name][row] for name in batch}, item)
@@ -173,3 +183,6 @@ def _fill(row: Arrays, item: QueryInput) -> None:
     queries = item.queries[: len(row["solutions"])]
     row["solutions"][: len(queries)] = queries
     row["solutions_where"][: len(queries)] = True
+    if "log_weights" in row:
+        assert item.log_weights is not None
+        row["log_weights"][: len(queries)] = item.log_weights[: len(queries)]

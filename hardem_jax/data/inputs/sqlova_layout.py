@@ -35,6 +35,7 @@ class QueryInput:
         headers: ``[C, 2]`` int32, first token of each column and the one after its last.
         queries: ``[Z, 15]`` int16, those of Z whose words and columns were all read.
         question_start: position of the question's first token.
+        log_weights: ``[Z]`` float32, their scores from outside; None without.
     """
 
     id: str
@@ -44,6 +45,7 @@ class QueryInput:
     headers: np.ndarray
     queries: np.ndarray
     question_start: int = 1
+    log_weights: np.ndarray | None = None
 
     @property
     def question_tokens(self) -> np.ndarray:

@@ -80,9 +80,11 @@ def test_processes_read_whole_items(count):
     whole = GroupedPlan(SIZES, PLACES, config, scope="question", group_size=3, num_steps=1, seed=0)
     pad = lambda rows, num_tokens: {"rows": np.array([-1 if r is None else r for r in rows])}  # noqa: E731
     parts = [
-        next(iter(training_batches(range(len(SIZES)), whole, pad=pad, shard=(i, count)))).arrays[
-            "rows"
-        ]
+        next(iter(training_batches(range(len(SIZES)), whole, pad=pad, shard=(i, count)))).arrays
         for i in range(count)
     ]
-    np.testing.assert_array_equal(np.concatenate(parts), whole[0].items.reshape(-1))
+    rows, item = (np.concatenate([part[name] for part in parts]) for name in ("rows", "item"))
+    np.testing.assert_array_equal(rows, whole[0].items.reshape(-1))
+    # Every window of a group has a memory of its own, negatives have none.
+    np.testing.assert_array_equal(item.reshape(2, 4)[:, :3], whole[0].items[:, :3])
+    assert (item.reshape(2, 4)[:, 3] == PADDING).all()

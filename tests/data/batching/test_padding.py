@@ -257,6 +257,19 @@ def test_parts_to_accumulate_are_the_same_rows_stacked(config):
         assert stacked.arrays["packing"].shape[:2] == (2, 2)  # parts, devices
 
 
+@pytest.mark.parametrize("config", [{}, {"packed_tokens": 30}])
+def test_rows_know_their_input_unless_it_is_padding_or_a_negative(config):
+    batch = next(iter(training_batches(WINDOWS, plan_of_windows(**config), pad=PAD)))
+    item, has_solutions = batch.arrays["item"], batch.arrays["solutions_where"].any(axis=1)
+    assert item.dtype == np.int32 and (item >= 0).sum() == 4
+    np.testing.assert_array_equal(item >= 0, has_solutions)
+    assert [WINDOWS[i].id for i in item[item >= 0]] == [
+        batch.ids[r] for r in np.flatnonzero(item >= 0)
+    ]
+    for example in example_batches(plan_of_windows(**config), pad=PAD):
+        assert (example.arrays["item"] == -1).all()
+
+
 @pytest.mark.parametrize("config", [{}, {"packed_tokens": 32, "batch_size": 2}])
 def test_examples_have_every_shape_of_an_epoch_once_and_nothing_in_it(config):
     steps = plan_of_windows(**config)

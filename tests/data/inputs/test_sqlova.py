@@ -1,5 +1,7 @@
 """Inputs of SQLova: which piece belongs to what, what cutting takes with it, and padding."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -102,6 +104,28 @@ def test_a_word_that_the_tokenizer_drops_takes_its_queries_with_it(tokenizer):
     remain = [row for row, (*value,) in zip(question.queries.tolist(), values, strict=True)
               if not any("\x01" in text for text in value)]  # fmt: skip
     assert found.queries.tolist() == remain and len(remain) < len(values)
+
+
+def test_scores_stay_with_their_queries_when_some_are_cut(tokenizer):
+    table = make_table("no", "who", rows=(("anna", "\x01"), ("42", "42"), ("who", "\x01 42")))
+    (question,), _ = inputs_of(tokenizer, ("who \x01 42 ?", table, "who"))
+    number = np.arange(len(question.queries), dtype=np.float32)
+    scored = dataclasses.replace(question, log_weights=-number)
+    inputs = QueryInputs([scored], {"t": table}, tokenizer, max_tokens=40)
+    found = inputs[0]
+    place = {tuple(row): n for n, row in enumerate(question.queries.tolist())}
+    expected = [-place[tuple(row)] for row in found.queries.tolist()]
+    assert inputs.weighted and found.log_weights.tolist() == expected
+    assert 2 < len(expected) < len(number) and expected != [-n for n in range(len(expected))]
+    shape = inputs.shape(40)
+    for room in (len(expected) + 1, 2):
+        batch = pad_query_inputs(
+            [found, None], 40, **shape, num_solutions=room, pad_id=PAD, weighted=True
+        )
+        assert batch["log_weights"].dtype == np.float32
+        assert batch["log_weights"].tolist() == [([*expected, 0])[:room], [0] * room]
+    plain = QueryInputs([question], {"t": table}, tokenizer, max_tokens=40)
+    assert not plain.weighted and plain[0].log_weights is None
 
 
 def test_a_table_without_columns_or_rows_is_an_input(tokenizer):
