@@ -23,6 +23,13 @@ import jax
 import jax.numpy as jnp
 
 from hardem_jax import masked
+from hardem_jax.distributions import sql_sampling
+from hardem_jax.distributions.sql_sampling import (
+    AllConditions,
+    Conditions,
+    LinkedConditions,
+    Support,
+)
 from hardem_jax.distributions.sql_search import (
     FIELDS,
     best_clauses,
@@ -43,8 +50,9 @@ Array = jax.Array
 class QueryDistribution:
     """The tables of SQLova's six modules. Build it with `from_logits`.
 
-    The number of conditions and their columns are independent, as in SQLova, so the probabilities
-    of the combinations in which they agree sum to less than 1.
+    The number of conditions and their columns are independent, as in SQLova, and so are the two
+    ends of a span. So the probabilities of well-formed queries sum to less than 1: to the
+    exponential of `log_mass`.
 
     Attributes:
         select: ``[B, C]`` log P(column is selected).
@@ -134,27 +142,23 @@ class QueryDistribution:
         column, operator, first, last = (
             jnp.where(used, parts[..., field], 0) for field in range(FIELDS)
         )
-        num_aggregators, num_operators = self.aggregator.shape[-1], self.operator.shape[-1]
+        num_aggregators = self.aggregator.shape[-1]
         head = (
             _gather(self.select, select)
             + _gather(self.aggregator, select * num_aggregators + aggregator)
             + _gather(self.number, number)
         )
-        cell = column * num_operators + operator
         has_one = self.column[..., 1] - self.column[..., 0]
-        num_words = self.first.shape[-1]
-        spans = (
-            _gather(self.operator, cell)
-            + _gather(self.first, cell * num_words + first)
-            + _gather(self.last, cell * num_words + last)
-        )
+        spans = self._operators_and_spans(column, operator, first, last)
         spans = jnp.sum(spans, axis=-1, where=used)
         if conditions == "mean":
             spans = spans / jnp.maximum(number, 1)
         columns = jnp.sum(_gather(has_one, column), axis=-1, where=used)
         return head + self._no_conditions()[:, None] + columns + spans
 
-    def top(self, k: int, *, max_conditions: int | None = None) -> tuple[Array, Array]:
+    def top(
+        self, k: int, *, max_conditions: int | None = None, within: Support | None = None
+    ) -> tuple[Array, Array]:
         """The ``k`` most likely well-formed queries, best first, by exhaustive search.
 
         In a well-formed query, the columns of the conditions are distinct, their number equals
@@ -163,15 +167,19 @@ class QueryDistribution:
         Args:
             k: static.
             max_conditions: maximum number of conditions; None for K.
+            within: the queries that are allowed; None for all that are well-formed.
 
         Returns:
             ``[B, k, 3 + 4 K]`` int32 queries and their ``[B, k]`` float32 log-probabilities. If
             fewer than ``k`` are possible, the rest are -1 with -inf.
         """
-        limit = self.number.shape[-1] - 1
-        allowed = limit if max_conditions is None else min(max_conditions, limit)
-        heads, head_scores = best_heads(self.select, self.aggregator, k)
-        parts = best_conditions(self.column, self.operator, self.first, self.last, k)
+        allowed = self._limit(max_conditions)
+        allowed_heads = None if within is None else within.heads
+        heads, head_scores = best_heads(self.select, self.aggregator, k, where=allowed_heads)
+        if within is None:
+            parts = best_conditions(self.column, self.operator, self.first, self.last, k)
+        else:
+            parts = self._linked(within).best(self.column, k)
         clauses, clause_scores = best_clauses(*parts, self.number, k, limit=allowed)
         batch, num_clauses = clause_scores.shape
         total = head_scores[:, :, None] + clause_scores[:, None, :]
@@ -187,6 +195,62 @@ class QueryDistribution:
     def mode(self, *, max_conditions: int | None = None) -> Array:
         """The most likely well-formed query, ``[B, 3 + 4 K]`` int32. Arguments as in `top`."""
         return self.top(1, max_conditions=max_conditions)[0][:, 0]
+
+    def log_mass(
+        self, *, max_conditions: int | None = None, within: Support | None = None
+    ) -> Array:
+        """Log of the total probability of the well-formed queries (see `top`), exactly.
+
+        ``log_prob(z) - log_mass()`` is the log-probability of a well-formed query among all of
+        them: the distribution that `sample` draws from, and one that policy gradients need.
+
+        Args:
+            max_conditions, within: as in `top`.
+
+        Returns:
+            ``[B]`` float32; -inf where there is no query, without NaN in the gradient.
+
+        Example:
+            One column, one word: without its condition, or with it.
+
+            >>> logits = dict(select=jnp.zeros((1, 1)), aggregator=jnp.zeros((1, 1, 6)),
+            ...     number=jnp.log(jnp.array([[0.8, 0.2]])), column=jnp.zeros((1, 1)),
+            ...     operator=jnp.zeros((1, 1, 3)), first=jnp.zeros((1, 1, 3, 1)),
+            ...     last=jnp.zeros((1, 1, 3, 1)))
+            >>> yes = jnp.ones((1, 1), bool)
+            >>> queries = QueryDistribution.from_logits(**logits, columns=yes, words=yes)
+            >>> print(jnp.exp(queries.log_mass()).round(4))  # 0.8 x 0.5 + 0.2 x 0.5
+            [0.5]
+        """
+        return self._log_mass(self._conditions(within), max_conditions, within)
+
+    def sample(
+        self,
+        key: Array,
+        count: int,
+        *,
+        max_conditions: int | None = None,
+        within: Support | None = None,
+    ) -> tuple[Array, Array]:
+        """Independent samples from the distribution over well-formed queries, exact.
+
+        Args:
+            key: a PRNG key.
+            count: n, static.
+            max_conditions, within: as in `top`.
+
+        Returns:
+            ``[B, n, 3 + 4 K]`` int32 queries, repeated ones included, and their ``[B, n]`` float32
+            ``log_prob - log_mass``, which has a gradient. Where there is no query, -1 with -inf.
+        """
+        conditions, limit = self._conditions(within), self._limit(max_conditions)
+        heads = self._heads(within)
+        queries = sql_sampling.sample(key, heads, self.number, conditions, count, limit=limit)
+        mass = self._log_mass(conditions, max_conditions, within)[:, None]
+        possible = jnp.isfinite(mass)
+        log_probs = self.log_prob(queries) - jnp.where(possible, mass, 0.0)
+        log_probs = jnp.where(possible, log_probs, -jnp.inf)
+        return jnp.where(possible[..., None], queries, -1), log_probs
 
     def greedy(self) -> Array:
         """Decodes one module after the other, as SQLova does: ``[B, 3 + 4 K]`` int32.
@@ -212,6 +276,46 @@ class QueryDistribution:
         head = jnp.stack([select, jnp.argmax(aggregators, axis=-1), number], axis=-1)
         clause = _ordered(jnp.where(used[..., None], clause, -1))
         return jnp.concatenate([head, clause], axis=-1).astype(jnp.int32)
+
+    def _limit(self, max_conditions: int | None) -> int:
+        limit = self.number.shape[-1] - 1
+        return limit if max_conditions is None else min(max_conditions, limit)
+
+    def _heads(self, within: Support | None) -> Array:
+        """``[B, C A]``, log-probabilities of selected column and aggregator."""
+        heads = self.select[..., None] + self.aggregator
+        if within is not None:
+            heads = jnp.where(within.heads, heads, -jnp.inf)
+        return heads.reshape(len(heads), -1)
+
+    def _conditions(self, within: Support | None) -> Conditions:
+        if within is None:
+            return AllConditions.of(self.column, self.operator, self.first, self.last)
+        return self._linked(within)
+
+    def _linked(self, within: Support) -> LinkedConditions:
+        fields = (jnp.maximum(within.links[..., field], 0) for field in range(FIELDS))
+        scores = self._operators_and_spans(*fields)
+        return LinkedConditions.of(self.column, within.links, scores)
+
+    def _log_mass(
+        self, conditions: Conditions, max_conditions: int | None, within: Support | None
+    ) -> Array:
+        heads, none = self._heads(within), self._no_conditions()
+        limit = self._limit(max_conditions)
+        return sql_sampling.log_mass(heads, none, self.number, conditions, limit)
+
+    def _operators_and_spans(
+        self, column: Array, operator: Array, first: Array, last: Array
+    ) -> Array:
+        """``[B, ...]`` each -> ``[B, ...]``, what conditions add without their columns."""
+        cell, num_words = column * self.operator.shape[-1] + operator, self.first.shape[-1]
+        # Words beyond the last one are those of another cell.
+        spans = _gather(self.first, cell * num_words + first) + _gather(
+            self.last, cell * num_words + last
+        )
+        spans = jnp.where((first < num_words) & (last < num_words), spans, -jnp.inf)
+        return _gather(self.operator, cell) + spans
 
     def _no_conditions(self) -> Array:
         """``[B]``, log-probability that no column has a condition."""

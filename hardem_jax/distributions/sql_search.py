@@ -19,9 +19,16 @@ def top(scores: Array, k: int) -> tuple[Array, Array]:
     return jnp.pad(values, missing, constant_values=-jnp.inf), jnp.pad(indices, missing)
 
 
-def best_heads(select: Array, aggregator: Array, k: int) -> tuple[Array, Array]:
-    """The best ``[B, k', 2]`` selected columns and aggregators, and their log-probabilities."""
+def best_heads(
+    select: Array, aggregator: Array, k: int, *, where: Array | None = None
+) -> tuple[Array, Array]:
+    """The best ``[B, k', 2]`` selected columns and aggregators, and their log-probabilities.
+
+    Those outside ``where``, ``[B, C, A]`` bool, have -inf.
+    """
     scores = select[..., None] + aggregator
+    if where is not None:
+        scores = jnp.where(where, scores, -jnp.inf)
     scores, flat = top(scores.reshape(len(scores), -1), k)
     num_aggregators = aggregator.shape[-1]
     heads = jnp.stack([flat // num_aggregators, flat % num_aggregators], axis=-1)

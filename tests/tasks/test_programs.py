@@ -19,7 +19,7 @@ from hardem_jax.solutions.programs.types import PARTS, SHAPES, Field, Shape
 from hardem_jax.solutions.sql.types import Table
 from hardem_jax.tasks.base import Reader
 from hardem_jax.tasks.config import ProgramInference
-from hardem_jax.tasks.programs import ProgramQuestions, ProgramTask
+from hardem_jax.tasks.tables.programs import ProgramQuestions, ProgramTask
 from tests.tasks.listed import Listed
 
 ROWS = (("ann", 7.0), ("bo", 9.0), ("cy", 8.0), ("bo", 3.0))
@@ -169,8 +169,10 @@ def test_programs_come_in_the_order_of_their_probability():
     )
     task = ProgramTask(ProgramInference(top=30), RULES)
     out = {name: np.asarray(getattr(graphdef, name)[0]) for name in ("shape", *SLOTS)}
-    out["solutions"] = np.zeros(1)
-    reading = task.reading(None, 0, out, {"solutions_where": np.ones(1, bool)})
+    row = {"solutions": np.array([[3, 1, -1, 0, -1], [-1] * 5]), "solutions_where": [True, False]}
+    out["solutions"] = np.array([-1.5, 0.0])
+    reading = task.reading(None, 0, out, row)
+    assert reading.rows.tolist() == [[3, 1, -1, 0, -1]] and reading.solutions.tolist() == [-1.5]
     answers = task.answers(question(), TABLE, reading)
     found = [answer.log_prob for answer in answers]
     assert len(answers) == 30 and found == sorted(found, reverse=True)

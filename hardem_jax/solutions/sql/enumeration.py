@@ -9,6 +9,8 @@ Z is ordered by number of conditions, selected column, aggregator, and then by t
 and third condition, each by column, operator, first word and last word; "first-only" takes its
 first query. Conditions within a query are sorted in the same way, so that each set of conditions
 is one query.
+
+`AnswerTest` says of single queries whether they are in Z, without finding it.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ __all__ = [
     "MAX_CONDITIONS",
     "OPERATORS",
     "ROW_WIDTH",
+    "AnswerTest",
     "Cell",
     "Condition",
     "ExecutionError",
@@ -146,6 +149,92 @@ def enumerate_sql(
             blocks += [_rows(number, *part, conditions, combinations.base) for part in parts]
             left = None if left is None else left - size
     return Solutions(np.concatenate(blocks), sum(sizes), combinations.max_conditions)
+
+
+class AnswerTest:
+    """Tells which of some queries are in Z, without enumerating Z.
+
+    A query is in Z if the rules allow it, at least one row meets its conditions, and its result is
+    the answer. `SqlRules.cap` and `SqlRules.max_combinations`, which bound the work of enumeration,
+    have no part in it. Sets of rows are compared with the answer once, so that a query like an
+    earlier one costs a look-up.
+
+    Args:
+        table, question, answer, rules, words, match: as for `enumerate_sql`.
+
+    Attributes:
+        conditions: ``[M, 4]`` int16, every condition of Z_tot: column, operator, first and last
+            word. They do not depend on the answer.
+        heads: ``[S, 6]`` bool, selected columns and aggregators that the rules allow over several
+            rows.
+
+    Example:
+        >>> table = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0)))
+        >>> test = AnswerTest(table, "Who has 7?", ["ann"])
+        >>> test(np.array([[0, 0, 1, 1, 0, 2, 2] + [-1] * 8, [0, 0, 0] + [-1] * 12]))
+        array([ True, False])
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        question: str,
+        answer: Sequence[Cell] = (),
+        rules: SqlRules | None = None,
+        *,
+        words: np.ndarray | None = None,
+        match: Callable[[list[Cell]], bool] | None = None,
+    ):
+        self._rules = rules or SqlRules()
+        self._answer = in_lower_case(plain_cell(cell, "answer") for cell in answer)
+        self._match = match
+        self._table = typed_table(table, self._rules.semantics)
+        words = split_words(question) if words is None else np.asarray(words)
+        found = find_conditions(self._table, question, words, self._rules)
+        self._masks = {condition[:4]: condition.mask for condition in found}
+        self._valid: dict[int, np.ndarray] = {}
+        self.conditions = np.array([*self._masks], np.int16).reshape(-1, 4)
+        self.heads = allowed(self._table, [0b11], self._rules)[0]
+
+    def __call__(self, queries: np.ndarray) -> np.ndarray:
+        """Whether each query is in Z.
+
+        Args:
+            queries: ``[N, ROW_WIDTH]`` int, see `Query.from_row`; any numbers. Those whose
+                conditions are not on ascending columns, one each, are not in Z.
+
+        Returns:
+            ``[N]`` bool.
+        """
+        rows = queries.tolist()
+        masks = [self._rows_of(row) for row in rows]
+        new = list({mask for mask in masks if mask and mask not in self._valid})
+        valid = _valid(self._table, new, self._answer, self._rules, self._match)
+        self._valid.update(zip(new, valid, strict=True))
+        columns, aggregators = len(self._table.columns), len(AGGREGATORS)
+        return np.array(
+            [
+                bool(mask)
+                and 0 <= select < columns
+                and 0 <= aggregator < aggregators
+                and bool(self._valid[mask][select * aggregators + aggregator])
+                for mask, (select, aggregator, *_) in zip(masks, rows, strict=True)
+            ],
+            bool,
+        )
+
+    def _rows_of(self, query: Sequence[int]) -> int:
+        """The mask of the rows that meet the conditions of a query; 0 if it is not in Z_tot."""
+        if not 0 <= (count := query[2]) <= self._rules.max_conditions:
+            return 0
+        mask, previous = self._table.every_row, -1
+        for start in range(3, 3 + 4 * count, 4):
+            column, operator, first, last = query[start : start + 4]
+            if column <= previous:
+                return 0
+            mask &= self._masks.get((column, operator, first, last), 0)
+            previous = column
+        return mask
 
 
 def _valid(

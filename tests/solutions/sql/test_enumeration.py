@@ -11,6 +11,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.columns import typed_table
 from hardem_jax.solutions.sql.enumeration import (
     ROW_WIDTH,
+    AnswerTest,
     ExecutionError,
     OfficialEngine,
     Query,
@@ -61,6 +62,42 @@ def test_equals_brute_force(seed):
                 np.testing.assert_array_equal(matched.queries, found.queries)
                 sizes.append(len(expected))
     assert np.mean(np.array(sizes) > 1) > 0.3  # most problems are not trivial
+
+
+def one_condition_a_column(row):
+    columns = row[3 : 3 + 4 * row[2] : 4]
+    return len({*columns}) == len(columns)
+
+
+def without_rest(row):
+    used = 3 + 4 * max(row[2], 0)
+    return (*row[:used], *[-1] * (ROW_WIDTH - used))
+
+
+@pytest.mark.parametrize("seed", [0, *slow(*range(1, 6))])
+def test_a_query_is_tested_as_brute_force_does(seed):
+    rng = random.Random(seed)
+    outcomes = Counter()
+    with OfficialEngine() as engine:
+        for _ in range(30):
+            rules, table, question, results = random_problem(rng, engine)
+            if not results:
+                continue
+            every = [row for row in results if one_condition_a_column(row)]
+            outside = [tuple(rng.randrange(-1, 4) for _ in row) for row in every[:200]]
+            outside = [row for row in outside if without_rest(row) not in results]
+            for answer in rng.sample(list(results.values()), min(3, len(results))):
+                test = AnswerTest(table, question, answer, rules)
+                matched = AnswerTest(
+                    table, question, rules=rules, match=lambda result, y=answer: result == y
+                )
+                expected = [results[row] == answer for row in every] + [False] * len(outside)
+                rows = np.array(every + outside).reshape(-1, ROW_WIDTH)
+                for _ in range(2):  # the second time from memory
+                    assert test(rows).tolist() == expected, (table, question, answer)
+                assert matched(rows[::-1]).tolist() == expected[::-1]
+                outcomes.update(expected)
+    assert outcomes[True] > 100 and outcomes[False] > 1000
 
 
 def shown(question, answer, rules=None, table=PLAYERS):

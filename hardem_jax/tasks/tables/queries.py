@@ -22,6 +22,7 @@ from hardem_jax.data.examples import QueryQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.sqlova import QueryInputs, pad_query_inputs
 from hardem_jax.data.readers.wikisql import read_wikisql
+from hardem_jax.data.scores import Scored, SolutionScores
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
@@ -32,6 +33,7 @@ from hardem_jax.models.encoders.pretrained import load_config
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.models.sqlova_checkpoint import load_sqlova
 from hardem_jax.objectives import Objective
+from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.solutions.sql.engine import statement
 from hardem_jax.solutions.sql.enumeration import (
     MAX_CONDITIONS,
@@ -103,6 +105,20 @@ class TableQuestions(Questions):
             meta=found.meta,
             tables=found.tables,
             rules=found.rules,
+        )
+
+    def with_scores(self, file: Path | None) -> Self:
+        """With the scores of all queries in a file; as it is if None.
+
+        Raises:
+            InputError: see `SolutionScores.read`.
+        """
+        if file is None:
+            return self
+        scores = SolutionScores.read(file, content=self.meta["content"])
+        questions = Scored(self.questions, scores, "queries")
+        return dataclasses.replace(
+            self, questions=questions, meta={**self.meta, "scores of solutions": scores.digest}
         )
 
     def with_golds(self, folder: Path | None, split: str) -> Self:
@@ -179,6 +195,7 @@ class Parser(EncoderModel):
                 **inputs.shape(num_tokens),
                 num_solutions=num_solutions,
                 pad_id=self.tokenizer.pad_id,
+                weighted=inputs.weighted,
             )
 
         return pad
@@ -246,6 +263,13 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
 
     def check(self, data: TableQuestions, model: Any, other: str) -> None:
         """Queries of any rules can be compared with the results of others."""
+
+    def searching(
+        self, objective: AnySearchObjective, data: TableQuestions
+    ) -> tuple[Any, TableQuestions]:
+        from hardem_jax.tasks.tables.query_search import searching  # is a kind of this task
+
+        return searching(self, objective, data)
 
     def loss(self, graphdef: nnx.GraphDef, objective: Objective, plan: Plan) -> LossFn:
         del plan

@@ -127,10 +127,12 @@ class ProgramReading:
     Attributes:
         scores: the tables of P(z | x).
         solutions: ``[Z]`` float32, log P(z | x) of Z, or of the sample of it that was read.
+        rows: ``[Z, 5]`` int32, the programs of these.
     """
 
     scores: ProgramScores
     solutions: np.ndarray
+    rows: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +198,8 @@ class ProgramTask(Task[ProgramQuestions, ProgramReading, list[ProgramAnswer | No
     ) -> ProgramReading:
         del inputs, index
         scores = ProgramScores(**{name: out[name] for name in _TABLES}, kinds=KINDS)
-        return ProgramReading(scores, out["solutions"][entries["solutions_where"]])
+        where = entries["solutions_where"]
+        return ProgramReading(scores, out["solutions"][where], entries["solutions"][where])
 
     def programs(
         self, question: ProgramQuestion, table: Table, reading: ProgramReading

@@ -1,0 +1,1 @@
+"""Objectives that look for solutions instead of being given Z."""

@@ -1,0 +1,431 @@
+r"""Objectives that search for solutions, from the work before Min et al. (2019): its Table 4.
+
+Z is not given: candidates come from the model's own distribution, by exact beam search or by
+sampling, an executor says which of them lead to the answer (R(z) = 1, else 0), and what was found
+may be remembered with the question. They differ in where candidates come from and in what they make
+of those with a reward:
+
+====================  ==========================================================================
+`Reinforce`           :math:`\nabla E_{z \sim P}[R(z)]`, from samples (Williams, 1992)
+`IterativeML`         likelihood of all that was ever found (Liang et al., 2017)
+`BeamMML`             :math:`-\log \sum_z P(z)` over those found (Berant et al., 2013)
+`BeamHardEM`          :math:`-\log \max_z P(z)` over those found (Min et al., 2019)
+`MAPO`                expected reward, exact on the memory, sampled outside (Liang et al., 2018)
+`MAPOX`               iterative ML to fill the memory, then MAPO (Agarwal et al., 2019)
+====================  ==========================================================================
+
+The likelihoods use P(z | x) as the objectives over a given Z do, so that both differ in Z alone.
+Expected rewards use P'(z | x), normalised over what can be drawn (`Space.log_mass`): otherwise
+gradients of samples were biased. A question none of whose candidates has a reward contributes no
+gradient to any of them.
+
+Table 4 also has MeRL (Agarwal et al., 2019), which learns an auxiliary reward by differentiating
+the loss on held-out questions through a step of training. It is not here: a step would need a
+second batch and second derivatives of the model.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from hardem_jax.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    from jax import Array
+
+    from hardem_jax import losses, posteriors, sampled
+    from hardem_jax.search import candidates
+    from hardem_jax.search.candidates import Space
+else:
+    jax, jnp, np = LazyModule("jax"), LazyModule("jax.numpy"), LazyModule("numpy")
+    losses = LazyModule("hardem_jax.losses")
+    posteriors = LazyModule("hardem_jax.posteriors")
+    sampled = LazyModule("hardem_jax.sampled")
+    candidates = LazyModule("hardem_jax.search.candidates")
+
+#: What is remembered of the questions of a batch, by name: ``[B, ...]``.
+Memory = Mapping[str, "Array"]
+#: Total and count of each mean.
+Metrics = dict[str, tuple["Array", "Array"]]
+
+
+class SearchObjective(Protocol):
+    """The call that a training step makes instead of that of `hardem_jax.objectives.Objective`."""
+
+    def remembers(self, width: int) -> dict[str, np.ndarray]:
+        """What is remembered of a question at first, by name; empty if nothing is.
+
+        Args:
+            width: W, the integers of a solution.
+        """
+        ...
+
+    def __call__(
+        self, space: Space, memory: Memory, *, step: Array | int, key: Array, rows: Array
+    ) -> tuple[Array, Metrics, Memory]:
+        """Returns the loss of a batch, metrics of the step, and the memory after it.
+
+        Args:
+            space: distribution and reward of the batch.
+            memory: of its questions, as in `remembers` with a leading axis B.
+            step: number of the training step, from 0; traced.
+            key: a PRNG key, fresh for every step.
+            rows: ``[B]`` bool, real questions.
+
+        Returns:
+            The loss, float32. The metrics, a float32 total and a count each: ``found``, the share
+            of questions with a rewarded candidate, now or in memory; ``reward``, the mean reward of
+            the candidates; ``remembered``, solutions in memory per question; ``averaged``, the rows
+            that the loss averages over. The memory, in the order of the rows; that of rows that are
+            not real means nothing.
+        """
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class _OverFound(abc.ABC):
+    """A loss over the candidates that have a reward, each once; those remembered among them.
+
+    A beam in which nothing has a reward stays as it is, apart from what other questions teach;
+    samples find what it does not hold.
+    """
+
+    beam: int = 10
+    """The most likely solutions that are tried."""
+    samples: int = 0
+    """Samples that are tried as well."""
+    memory: int = 0
+    """Solutions that are remembered with each question, the most likely of those found; 0 for
+    none, so that every step starts from its own candidates."""
+
+    def __post_init__(self) -> None:
+        _check(self, at_least=0)
+        if self.beam + self.samples < 1:
+            raise ValueError(f"{type(self).__name__}: beam or samples must be above 0, got 0 and 0")
+
+    def remembers(self, width: int) -> dict[str, np.ndarray]:
+        return {"solutions": _nothing(self.memory, width)} if self.memory else {}
+
+    def __call__(
+        self, space: Space, memory: Memory, *, step: Array | int, key: Array, rows: Array
+    ) -> tuple[Array, Metrics, Memory]:
+        del step
+        tried = [space.beam(self.beam)] if self.beam else []
+        tried += [space.sample(key, self.samples)] if self.samples else []
+        tried = jnp.concatenate(tried, axis=1)
+        rewards = space.reward(tried, rows[:, None] & candidates.exist(tried))
+        known = [memory["solutions"]] if self.memory else []
+        solutions = jnp.concatenate([*known, tried], axis=1)
+        # What is remembered has a reward and is not executed again.
+        right = jnp.concatenate([*map(candidates.exist, known), rewards > 0], axis=1)
+        where = candidates.distinct(solutions, right & rows[:, None])
+        log_probs = space.log_prob(solutions)
+        if self.memory:
+            memory = {"solutions": candidates.best(solutions, log_probs, where, self.memory)}
+        found = jnp.any(where, axis=-1)
+        metrics = _metrics(rows, found, tried, rewards, memory)
+        # Rows without a reward have no solution and so are left out of the mean.
+        metrics["averaged"] = jnp.sum(found), jnp.ones(())
+        return self._loss(log_probs, where), metrics, memory
+
+    @abc.abstractmethod
+    def _loss(self, log_probs: Array, where: Array) -> Array:
+        """The loss over candidates, ``[B, N]`` each; ``where`` they have a reward."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BeamMML(_OverFound):
+    r"""MML over what the beam finds: :math:`-\log \sum_{z \in beam, R(z) = 1} P(z \mid x)`.
+
+    (Berant et al., 2013; Krishnamurthy et al., 2017.) With a memory it is the MML of Liang et al.
+    (2018), over a buffer of what was found before.
+
+    Example:
+        >>> BeamMML(beam=5)
+        BeamMML(beam=5, samples=0, memory=0)
+    """
+
+    title: ClassVar[str] = "Beam MML"
+
+    def _loss(self, log_probs: Array, where: Array) -> Array:
+        return losses.mml_loss(log_probs, where=where)
+
+
+@dataclasses.dataclass(frozen=True)
+class BeamHardEM(_OverFound):
+    r"""Hard EM over what the beam finds: :math:`-\log \max_{z \in beam, R(z) = 1} P(z \mid x)`.
+
+    With a memory, a solution that leaves the beam is not lost.
+
+    Example:
+        >>> BeamHardEM(memory=5)
+        BeamHardEM(beam=10, samples=0, memory=5)
+    """
+
+    title: ClassVar[str] = "Beam hard EM"
+
+    def _loss(self, log_probs: Array, where: Array) -> Array:
+        return losses.hard_em_loss(log_probs, where=where)
+
+
+@dataclasses.dataclass(frozen=True)
+class IterativeML(_OverFound):
+    r"""Iterative maximum likelihood: :math:`-\frac{1}{|S|} \sum_{z \in S} \log P(z \mid x)`.
+
+    S holds what was found for the question, now or before, all with equal weight (Liang et al.,
+    2017, in the form of Liang et al., 2018).
+
+    Example:
+        >>> IterativeML()
+        IterativeML(beam=10, samples=0, memory=10)
+    """
+
+    title: ClassVar[str] = "Iterative ML"
+
+    memory: int = 10
+    """Solutions that are remembered with each question, the most likely of those found."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.memory:
+            raise ValueError("IterativeML: memory must be at least 1, got 0")
+
+    def _loss(self, log_probs: Array, where: Array) -> Array:
+        return losses.em_loss(log_probs, posteriors.uniform, where=where)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reinforce:
+    r"""REINFORCE (Williams, 1992): minus the expected reward, :math:`-E_{z \sim P'}[R(z)]`.
+
+    .. math:: \nabla = -\frac{1}{K} \sum_{k=1}^{K} (R(z_k) - b_k) \nabla \log P'(z_k \mid x)
+
+    is unbiased. The loss has this gradient; its value means nothing. The baseline b is the mean
+    reward of the other samples (Kool et al., 2019), which keeps the estimate unbiased, or 0. Under
+    either, a question whose samples have no reward contributes no gradient. The mean is over all
+    questions.
+
+    Example:
+        >>> Reinforce(samples=8)
+        Reinforce(samples=8, baseline='leave-one-out')
+    """
+
+    title: ClassVar[str] = "REINFORCE"
+
+    samples: int = 16
+    """K."""
+    baseline: Literal["leave-one-out", "none"] = "leave-one-out"
+    """What is subtracted from rewards."""
+
+    def __post_init__(self) -> None:
+        _check(self, at_least=1)
+        if self.baseline not in ("leave-one-out", "none"):
+            raise ValueError(f"Reinforce: no baseline {self.baseline!r}")
+        if self.baseline == "leave-one-out" and self.samples < 2:
+            raise ValueError("Reinforce: a leave-one-out baseline needs at least 2 samples, got 1")
+
+    def remembers(self, width: int) -> dict[str, np.ndarray]:
+        del width
+        return {}
+
+    def __call__(
+        self, space: Space, memory: Memory, *, step: Array | int, key: Array, rows: Array
+    ) -> tuple[Array, Metrics, Memory]:
+        del step
+        drawn = space.sample(key, self.samples)
+        rewards = space.reward(drawn, rows[:, None] & candidates.exist(drawn))
+        log_policy = _log_policy(space, drawn)
+        if self.baseline == "leave-one-out":
+            values = sampled.reinforce_loss(log_policy, rewards, reduce_fn=None)
+        else:
+            values = sampled.advantage_loss(log_policy, rewards / self.samples, reduce_fn=None)
+        metrics = _metrics(rows, jnp.any(rewards > 0, axis=-1), drawn, rewards, memory)
+        return _mean(values, rows), metrics, memory
+
+
+@dataclasses.dataclass(frozen=True)
+class MAPO:
+    r"""Memory-augmented policy optimisation (Liang et al., 2018): minus the expected reward.
+
+    .. math:: \nabla = -w \sum_{z \in B} \frac{P'(z)}{P'(B)} \nabla \log P'(z)
+        - (1 - w) E_{z \sim P', z \notin B}[R(z) \nabla \log P'(z)], \quad
+        w = \max(P'(B), \alpha)
+
+    The memory B holds solutions with a reward, so that its part is exact, and the rest is estimated
+    from ``samples`` drawn from P', those in B rejected. Clipping w from below keeps what was found
+    from being forgotten while the model is poor; without a memory w is 0. With :math:`\alpha` = 0
+    the estimate is unbiased.
+
+    Besides, ``explore`` solutions that were never tried for this question are tried at every visit
+    (systematic exploration), drawn from P' without those seen: of four times as many samples the
+    first new ones are taken.
+
+    Example:
+        >>> MAPO(alpha=0.5)
+        MAPO(samples=16, explore=10, memory=10, alpha=0.5, seen=256)
+    """
+
+    title: ClassVar[str] = "MAPO"
+
+    samples: int = 16
+    """Samples that estimate the part outside of the memory."""
+    explore: int = 10
+    """Solutions never tried before that are tried at each visit of a question; 0 for none."""
+    memory: int = 10
+    """Solutions that are remembered with each question, the most likely of those found."""
+    alpha: float = 0.1
+    """Least weight of the memory, in [0, 1)."""
+    seen: int = 256
+    """Solutions of a question that are known to have been tried; the oldest are forgotten."""
+
+    def __post_init__(self) -> None:
+        _check(self, at_least=0)
+        _check(self, "samples", "memory", "seen", at_least=1)
+        if not 0 <= self.alpha < 1:
+            raise ValueError(f"{type(self).__name__}: alpha must be in [0, 1), got {self.alpha}")
+
+    def remembers(self, width: int) -> dict[str, np.ndarray]:
+        seen = np.zeros(self.seen, np.uint32)
+        return {"solutions": _nothing(self.memory, width), "seen": seen}
+
+    def __call__(
+        self, space: Space, memory: Memory, *, step: Array | int, key: Array, rows: Array
+    ) -> tuple[Array, Metrics, Memory]:
+        known, seen = memory["solutions"], memory["seen"]
+        draw, explore = jax.random.split(key)
+        drawn = space.sample(draw, self.samples)
+        new = [self._new(space, seen, explore)] if self.explore else []
+        tried = jnp.concatenate([drawn, *new], axis=1)
+        known_again = candidates.contains(known, tried)
+        where = rows[:, None] & candidates.exist(tried) & ~known_again
+        rewards = space.reward(tried, where)
+        outside, own_rewards = where[:, : self.samples], rewards[:, : self.samples]
+        values = self._loss(step, space, known, drawn, outside, own_rewards)
+        memory = {
+            "solutions": self._remember(space, known, tried, where & (rewards > 0)),
+            "seen": candidates.see(seen, tried, where),
+        }
+        own_rewards = jnp.where(known_again[:, : self.samples], 1.0, own_rewards)
+        found = jnp.any(candidates.exist(memory["solutions"]), axis=-1)
+        metrics = _metrics(rows, found, drawn, own_rewards, memory)
+        return _mean(values, rows), metrics, memory
+
+    def _new(self, space: Space, seen: Array, key: Array) -> Array:
+        """Samples that were not seen, ``[B, explore, W]``."""
+        drawn = space.sample(key, 4 * self.explore)
+        unseen = candidates.distinct(drawn, ~candidates.is_seen(seen, drawn))
+        return candidates.first(drawn, unseen, self.explore)
+
+    def _remember(self, space: Space, known: Array, tried: Array, right: Array) -> Array:
+        solutions = jnp.concatenate([known, tried], axis=1)
+        right = jnp.concatenate([candidates.exist(known), right], axis=1)
+        log_probs = jax.lax.stop_gradient(space.log_prob(solutions))
+        where = candidates.distinct(solutions, right)
+        return candidates.best(solutions, log_probs, where, self.memory)
+
+    def _loss(
+        self,
+        step: Array | int,
+        space: Space,
+        known: Array,
+        drawn: Array,
+        outside: Array,
+        rewards: Array,
+    ) -> Array:
+        """``[B]``, the cost of each question."""
+        del step
+        where = candidates.exist(known)
+        log_probs = _log_policy(space, known)
+        fixed = jax.lax.stop_gradient(log_probs)
+        mass = jnp.sum(jnp.exp(fixed), axis=-1, where=where)
+        weight = jnp.where(jnp.any(where, axis=-1), jnp.clip(mass, self.alpha, 1.0), 0.0)
+        inside = jnp.sum(posteriors.soft(fixed, where=where) * log_probs, axis=-1)
+        rewarded = jnp.sum(rewards * _log_policy(space, drawn), axis=-1, where=outside)
+        count = jnp.maximum(jnp.sum(outside, axis=-1), 1)
+        return -weight * inside - (1.0 - weight) * rewarded / count
+
+
+@dataclasses.dataclass(frozen=True)
+class MAPOX(MAPO):
+    r"""MAPO that begins as iterative ML (Agarwal et al., 2019).
+
+    Iterative ML gives all solutions that were found the same weight, and so keeps the model spread
+    over many of them: its ``warmup`` steps fill the memory that MAPO then starts from.
+
+    Example:
+        >>> MAPOX(warmup=500).alpha
+        0.1
+    """
+
+    title: ClassVar[str] = "MAPOX"
+
+    warmup: int = 1000
+    """Steps of iterative ML."""
+
+    def _loss(
+        self,
+        step: Array | int,
+        space: Space,
+        known: Array,
+        drawn: Array,
+        outside: Array,
+        rewards: Array,
+    ) -> Array:
+        mapo = super()._loss(step, space, known, drawn, outside, rewards)
+        solutions = jnp.concatenate([known, drawn], axis=1)
+        right = jnp.concatenate([candidates.exist(known), outside & (rewards > 0)], axis=1)
+        where = candidates.distinct(solutions, right)
+        spread = jnp.where(where, _log_policy(space, solutions), 0.0)
+        count = jnp.maximum(jnp.sum(where, axis=-1), 1)
+        return jnp.where(step < self.warmup, -jnp.sum(spread, axis=-1) / count, mapo)
+
+
+#: Every objective that searches and is available in commands.
+AnySearchObjective = Reinforce | IterativeML | BeamMML | BeamHardEM | MAPO | MAPOX
+
+
+def _check(objective: Any, *names: str, at_least: int) -> None:
+    """Refuses other integers; of these fields, or of all."""
+    for field in dataclasses.fields(objective):
+        value = getattr(objective, field.name)
+        if not isinstance(value, int) or names and field.name not in names:
+            continue
+        if not at_least <= value < 2**31:
+            raise ValueError(
+                f"{type(objective).__name__}: {field.name} must be at least {at_least} and below "
+                f"2**31, got {value}"
+            )
+
+
+def _nothing(count: int, width: int) -> np.ndarray:
+    return np.full((count, width), -1, np.int32)
+
+
+def _log_policy(space: Space, solutions: Array) -> Array:
+    """log P' of solutions; 0 for padding and for what has no mass, so that 0 times it is 0."""
+    log_probs, mass = space.log_prob(solutions), space.log_mass()[:, None]
+    where = candidates.exist(solutions) & jnp.isfinite(log_probs) & jnp.isfinite(mass)
+    return jnp.where(where, log_probs - jnp.where(jnp.isfinite(mass), mass, 0.0), 0.0)
+
+
+def _mean(values: Array, rows: Array) -> Array:
+    return jnp.sum(values, where=rows) / jnp.maximum(jnp.sum(rows), 1)
+
+
+def _metrics(rows: Array, found: Array, tried: Array, rewards: Array, memory: Memory) -> Metrics:
+    where, count = rows[:, None] & candidates.exist(tried), jnp.sum(rows)
+    metrics = {
+        "averaged": (count, jnp.ones(())),
+        "found": (jnp.sum(found & rows), count),
+        "reward": (jnp.sum(rewards, where=where), jnp.sum(where)),
+    }
+    if "solutions" in memory:
+        kept = candidates.exist(memory["solutions"]) & rows[:, None]
+        metrics["remembered"] = jnp.sum(kept), count
+    return metrics

@@ -1,0 +1,1 @@
+"""Questions on tables, answered by queries or programs."""

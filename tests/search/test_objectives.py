@@ -1,0 +1,285 @@
+"""Objectives that search, against exact expectations and against losses over the whole of Z."""
+
+import dataclasses
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hardem_jax import losses, posteriors
+from hardem_jax.distributions.sql import QueryDistribution
+from hardem_jax.objectives import AnyObjective, label
+from hardem_jax.search import candidates
+from hardem_jax.search.objectives import (
+    MAPO,
+    MAPOX,
+    AnySearchObjective,
+    BeamHardEM,
+    BeamMML,
+    IterativeML,
+    Reinforce,
+)
+from tests.distributions.test_sql import COLUMNS, WORDS, B, K, logits, queries_of
+from tests.marks import slow
+
+WIDTH = 3 + 4 * K
+ROWS = np.ones(B, bool)
+EVERY = [np.array(list(queries_of(row))) for row in range(B)]
+NUM_QUERIES = max(map(len, EVERY))
+#: All queries of each row, padded.
+SPACE = np.stack(
+    [np.pad(e, ((0, NUM_QUERIES - len(e)), (0, 0)), constant_values=-1) for e in EVERY]
+)
+#: The queries that lead to the answers, arbitrary ones: Z.
+RIGHT = np.stack([np.random.default_rng(5).permutation(e)[:9] for e in EVERY])
+KEY = jax.random.key(7)
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """A distribution whose Z is given as an array, so that rewards need no host."""
+
+    found: QueryDistribution
+    right: jax.Array
+
+    def beam(self, count):
+        return jax.lax.stop_gradient(self.found).top(count)[0]
+
+    def sample(self, key, count):
+        return jax.lax.stop_gradient(self.found).sample(key, count)[0]
+
+    def log_prob(self, solutions):
+        return self.found.log_prob(solutions)
+
+    def log_mass(self):
+        return self.found.log_mass()
+
+    def reward(self, solutions, where):
+        return (candidates.contains(self.right, solutions) & where).astype(jnp.float32)
+
+
+def space_of(values, right=RIGHT):
+    found = QueryDistribution.from_logits(**values, columns=COLUMNS, words=WORDS)
+    return Given(found, jnp.asarray(right))
+
+
+def first_memory(objective, batch=B):
+    rows = objective.remembers(WIDTH)
+    return {name: jnp.repeat(jnp.asarray(row)[None], batch, axis=0) for name, row in rows.items()}
+
+
+def policy(values):
+    """log P' of every query, ``[B, N]``, by enumeration; -inf at padding."""
+    found = QueryDistribution.from_logits(**values, columns=COLUMNS, words=WORDS)
+    where = candidates.exist(jnp.asarray(SPACE))
+    return jax.nn.log_softmax(jnp.where(where, found.log_prob(jnp.asarray(SPACE)), -jnp.inf))
+
+
+def right_of(queries, space=SPACE):
+    return np.asarray(candidates.contains(jnp.asarray(queries), jnp.asarray(space)))
+
+
+def flat(grads):
+    return jnp.concatenate([x.reshape(-1) for x in jax.tree.leaves(grads)])
+
+
+def within_three_standard_errors(gradient, exact, draws=3000):
+    """Along fixed random directions of the logits."""
+    keys = jax.random.split(KEY, draws)
+    estimates = jax.jit(lambda k: jax.lax.map(lambda x: flat(gradient(x)), k, batch_size=100))(keys)
+    exact = flat(exact)
+    directions = np.random.default_rng(1).normal(size=(6, len(exact)))
+    along = np.asarray(estimates, np.float64) @ directions.T
+    error = np.abs(along.mean(0) - directions @ np.asarray(exact, np.float64))
+    standard = along.std(0, ddof=1) / np.sqrt(draws)
+    assert np.all(standard > 0) and np.all(error < 3 * standard), error / standard
+    assert np.linalg.norm(exact) > 1e-3
+
+
+# With the leave-one-out baseline advantages sum to 0, and the normalisation cancels.
+@pytest.mark.parametrize("baseline", ["none", *slow("leave-one-out")])
+def test_reinforce_estimates_the_gradient_of_the_expected_reward(baseline):
+    objective = Reinforce(samples=4, baseline=baseline)
+    right = right_of(RIGHT)
+
+    def expected(values):
+        return -jnp.mean(jnp.sum(jnp.exp(policy(values)), axis=-1, where=right))
+
+    def estimate(key):
+        def loss(values):
+            return objective(space_of(values), {}, step=0, key=key, rows=jnp.asarray(ROWS))[0]
+
+        return jax.grad(loss)(logits())
+
+    within_three_standard_errors(estimate, jax.jit(jax.grad(expected))(logits()))
+
+
+@pytest.mark.parametrize("alpha", [0.6, *slow(0.0)])
+def test_mapo_estimates_its_clipped_gradient(alpha):
+    """Exact on the memory, with weight max(P'(B), alpha), and an expectation outside of it."""
+    objective = MAPO(samples=4, explore=0, memory=3, alpha=alpha)
+    known = RIGHT[:, :3]
+    inside, right = right_of(known), right_of(RIGHT)
+    memory = first_memory(objective) | {"solutions": jnp.asarray(known)}
+
+    def expected(values):
+        log_probs = policy(values)
+        probs = jax.lax.stop_gradient(jnp.exp(log_probs))
+        log_probs = jnp.where(probs > 0, log_probs, 0.0)
+        mass = jnp.sum(probs, axis=-1, where=inside)
+        weight = jnp.maximum(mass, alpha)
+        own = jnp.sum(probs * log_probs, axis=-1, where=inside) / mass
+        rest = jnp.sum(probs * log_probs, axis=-1, where=right & ~inside) / (1 - mass)
+        return -jnp.mean(weight * own + (1 - weight) * rest)
+
+    def estimate(key):
+        def loss(values):
+            space = space_of(values)
+            return objective(space, memory, step=0, key=key, rows=jnp.asarray(ROWS))[0]
+
+        return jax.grad(loss)(logits())
+
+    within_three_standard_errors(estimate, jax.jit(jax.grad(expected))(logits()))
+
+
+def uniform_loss(log_probs, **rows):
+    return losses.em_loss(log_probs, posteriors.uniform, **rows)
+
+
+OVER_Z = [(BeamHardEM, losses.hard_em_loss)]
+OVER_Z += slow((BeamMML, losses.mml_loss), (IterativeML, uniform_loss))
+
+
+@pytest.mark.parametrize("kind, loss_over_z", OVER_Z)
+def test_with_a_beam_that_holds_everything_it_is_the_loss_over_z(kind, loss_over_z):
+    """Row 1 has 42 queries, so a beam of 42 holds them all; row 0 is not real."""
+    rows, beam = jnp.array([False, True]), len(EVERY[1])
+    objective = kind(beam=beam, memory=12)
+
+    def searched(values):
+        memory = first_memory(objective)
+        return objective(space_of(values), memory, step=0, key=KEY, rows=rows)
+
+    def given(values):
+        where = jnp.array([[False] * 9, [True] * 9])
+        return loss_over_z(space_of(values).log_prob(jnp.asarray(RIGHT)), where=where)
+
+    def with_gradient(values):
+        (value, (counts, memory)), grads = jax.value_and_grad(
+            lambda v: (lambda x: (x[0], x[1:]))(searched(v)), has_aux=True
+        )(values)
+        return value, counts, memory, grads
+
+    value, counts, memory, grads = jax.jit(with_gradient)(logits())
+    expected, expected_grads = jax.jit(jax.value_and_grad(given))(logits())
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    np.testing.assert_allclose(flat(grads), flat(expected_grads), atol=1e-5)
+    assert set(map(tuple, memory["solutions"][1].tolist())) == {
+        (-1,) * WIDTH,
+        *map(tuple, RIGHT[1].tolist()),
+    }
+    assert float(counts["found"][0]) == float(counts["found"][1]) == 1
+    assert counts["reward"][0] == 9 and counts["reward"][1] == beam
+    assert counts["remembered"][0] == 9 and counts["averaged"][0] == 1
+
+
+@pytest.mark.parametrize("kind", [Reinforce, BeamHardEM, *slow(IterativeML, BeamMML, MAPO, MAPOX)])
+def test_without_a_reward_there_is_no_gradient(kind):
+    """Nor NaN; a third question, which is padding, has no columns, and its memory reads 0."""
+    objective = kind()
+    values = {n: np.concatenate([x, x[:1]]) for n, x in logits(fill=np.nan).items()}
+    columns = np.concatenate([COLUMNS, [[False] * 4]])
+    words = np.concatenate([WORDS, [[False] * 4]])
+    rows = jnp.array([True, True, False])
+    memory = jax.tree.map(lambda x: x.at[2].set(0), first_memory(objective, 3))
+
+    def loss(values):
+        found = QueryDistribution.from_logits(**values, columns=columns, words=words)
+        space = Given(found, jnp.full((3, 1, WIDTH), -1))
+        value, counts, after = objective(space, memory, step=0, key=KEY, rows=rows)
+        return value, (counts, after)
+
+    (value, (counts, after)), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(values)
+    assert value == 0 and not np.any(flat(grads))
+    assert counts["found"] == (0, 2) and counts["reward"][0] == 0 < counts["reward"][1]
+    if "solutions" in after:
+        assert np.all(np.asarray(after["solutions"])[:2] == -1)
+
+
+def test_what_was_found_stays_known_without_being_drawn_again():
+    """Hard EM on a beam of one that is wrong still learns from its memory."""
+    objective = BeamHardEM(beam=1, memory=4)
+    memory = {"solutions": jnp.asarray(RIGHT[:, :4])}
+    values = logits()
+
+    def loss(values):
+        return objective(space_of(values), memory, step=0, key=KEY, rows=jnp.asarray(ROWS))[0]
+
+    log_probs = jax.jit(lambda v: space_of(v).log_prob(jnp.asarray(RIGHT[:, :4])))(values)
+    beam = np.asarray(jax.jit(lambda v: space_of(v).beam(1))(values))
+    assert not right_of(RIGHT, beam).any()
+    np.testing.assert_allclose(jax.jit(loss)(values), -jnp.mean(jnp.max(log_probs, -1)), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_systematic_exploration_tries_every_query_once():
+    objective = MAPO(samples=1, explore=8, memory=12, seen=NUM_QUERIES)
+    rows = jnp.array([False, True])
+    values = {name: np.zeros_like(x) for name, x in logits().items()}
+
+    @jax.jit
+    def visit(memory, key):
+        return objective(space_of(values), memory, step=0, key=key, rows=rows)[2]
+
+    memory, sizes = first_memory(objective), []
+    for visit_key in jax.random.split(KEY, 60):
+        memory = visit(memory, visit_key)
+        sizes.append(int(np.sum(np.asarray(memory["seen"][1]) > 0)))
+    assert sizes[0] > 6  # at most one sample more than was explored
+    assert sizes == sorted(sizes) and sizes[-1] == len(EVERY[1])
+    found = np.asarray(memory["solutions"][1])
+    assert {*map(tuple, found.tolist())} == {(-1,) * WIDTH, *map(tuple, RIGHT[1].tolist())}
+
+
+@pytest.mark.slow
+def test_mapox_is_iterative_ml_at_first():
+    objective = MAPOX(samples=2, explore=2, memory=3, warmup=10)
+    memory = first_memory(objective) | {"solutions": jnp.asarray(RIGHT[:, :3])}
+    space = space_of(logits(), right=RIGHT[:, :3])  # nothing else can be found
+    call = {"key": KEY, "rows": jnp.asarray(ROWS)}
+    early, late = (
+        jax.jit(lambda step: objective(space, memory, step=step, **call)[0])(s) for s in (9, 10)
+    )
+    where = right_of(RIGHT[:, :3])
+    spread = -jnp.mean(jnp.sum(policy(logits()), axis=-1, where=where) / 3)
+    np.testing.assert_allclose(early, spread, rtol=1e-5)
+    mapo = MAPO(samples=2, explore=2, memory=3)
+    of_mapo = jax.jit(lambda step: mapo(space, memory, step=step, **call)[0])(10)
+    np.testing.assert_allclose(late, of_mapo, rtol=1e-5)
+    assert abs(float(early) - float(late)) > 0.01
+
+
+@pytest.mark.parametrize("kind", get_args(AnySearchObjective))
+def test_labels_differ_from_those_of_all_objectives(kind):
+    titles = [other.title for other in (*get_args(AnyObjective), *get_args(AnySearchObjective))]
+    assert label(kind()) == kind.title and titles.count(kind.title) == 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Reinforce(samples=0),
+        lambda: Reinforce(samples=1),
+        lambda: BeamMML(beam=0),
+        lambda: BeamHardEM(memory=-1),
+        lambda: IterativeML(memory=0),
+        lambda: MAPO(memory=0),
+        lambda: MAPO(alpha=1.0),
+        lambda: MAPOX(warmup=-1),
+    ],
+)
+def test_values_without_meaning_are_refused(make):
+    with pytest.raises(ValueError, match="must|needs"):
+        make()
