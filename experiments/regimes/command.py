@@ -22,7 +22,7 @@ wrong.
 map (rows-columns)      rows               columns                 new regimes
 ======================  =================  ======================  ===========
 ``size-spurious``       2, 3, 4, 6         0, 0.5, 0.8, 1          16
-``missing-spurious``    0, 0.2, 0.4, 0.6   0, 0.5, 0.8, 1          12
+``missing-spurious``    0, 0.1, 0.2, 0.3   0, 0.5, 0.8, 1          12
 ``size-noise``          2, 3, 4, 6         0, 0.2, 0.4, 0.6        12
 ``size-first``          2, 3, 4, 6         as it falls, 0.5,       12
                                            0.75, 1
@@ -89,9 +89,9 @@ class Regimes:
     )
     values: Values = Values()
     base: Knobs = Knobs()
-    objectives: tuple[str, ...] = ("first-only", "mml", "hard-em", "hard-em --tau 150")
+    objectives: tuple[str, ...] = ("first-only", "mml", "hard-em", "hard-em --tau 300")
     seeds: tuple[int, ...] = (0, 1, 2)
-    steps: int = 300
+    steps: int = 600
     num_train: int = 10_000
     num_dev: int = 300
     minutes: float | None = None

@@ -18,7 +18,7 @@ import dataclasses
 import itertools
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ class Values:
 
     size: tuple[int, ...] = (2, 3, 4, 6)
     spurious: tuple[float, ...] = (0.0, 0.5, 0.8, 1.0)
-    missing: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6)
+    missing: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3)
     first: tuple[float | None, ...] = (None, 0.5, 0.75, 1.0)
     noise: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6)
     width: tuple[int, ...] = (16, 32, 64, 128)
@@ -163,8 +163,14 @@ def append_run(file: Path, run: Mapping[str, Any]) -> None:
         os.fsync(lines.fileno())
 
 
-def recover_runs(file: Path) -> list[dict[str, Any]]:
+def recover_runs(
+    file: Path, identity: Callable[[Mapping[str, Any]], str] = identity
+) -> list[dict[str, Any]]:
     """The finished runs; a last line that a kill left unfinished is cut off the file.
+
+    Args:
+        file: of `append_run`.
+        identity: what tells one run from another.
 
     Raises:
         InputError: any other line is not a run.

@@ -2,7 +2,7 @@
 
 A question is covered if Z (`hardem_jax.solutions.programs`) holds any program, and truly covered if
 it holds the annotated one. SQUALL (Shi et al., 2020) annotates about 80 % of the training questions
-with SQL; `experiments.solution_sets.squall_search` states when an annotation is in Z. Annotations
+with SQL; `experiments.solution_sets.squall.search` states when an annotation is in Z. Annotations
 serve this analysis only: nothing is trained on them.
 
 ``--random`` compares the executor with two slow ones on random programs.
@@ -27,8 +27,8 @@ from experiments.solution_sets.program_differences import (
     real_cases,
 )
 from experiments.solution_sets.program_reference import Reference, table_values
-from experiments.solution_sets.squall_search import Verdict, judge
-from experiments.solution_sets.squall_sql import read_squall
+from experiments.solution_sets.squall.search import Verdict, judge
+from experiments.solution_sets.squall.sql import read_squall
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts

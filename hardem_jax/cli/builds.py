@@ -7,9 +7,11 @@ import contextlib
 import dataclasses
 import functools
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from hardem_jax.analysis.views import View
 from hardem_jax.cli.evaluate import EvaluateCommand
 from hardem_jax.cli.preparing import sizes
 from hardem_jax.cli.train import Setting
@@ -99,6 +101,16 @@ class BuildSetting(Setting):
     data_split: str = may_change("identified by contents", default="train")
     dev_split: str = may_change("identified by contents", default="dev")
     first: Literal["documented", "drawn"] = "documented"
+
+    @abc.abstractmethod
+    def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
+        """What a model says about a question, from the reading of its input."""
+
+    def views(
+        self, task: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
+    ) -> list[View]:
+        ordered = sorted(readings, key=lambda pair: pair[0])
+        return [self.view(task, data, i, inputs[i], reading) for i, reading in ordered]
 
     def open_data(self) -> Any:
         drawn = self.loop.seed if self.first == "drawn" else None

@@ -5,7 +5,8 @@ one that was stopped continues, and one with other settings is refused. Reported
 after the last step: choosing the best evaluation would favour the objective that varies most.
 The table and ``comparison.json`` hold mean and standard deviation over seeds and, for official
 scores, intervals over seeds and questions and paired tests between objectives.
-``learning_curves.png`` holds the scores during training, ``by_set_size.png`` scores by |Z|, and
+``learning_curves.png`` holds the scores during training, ``by_set_size.png`` scores by |Z|,
+``watched-<id>.png`` P(z) over Z of a question that is watched, by step of the first seed, and
 ``predictions.md`` some answers. A run's folder keeps its scores in ``final.json`` and those of
 every question in ``by_question.json``.
 """
@@ -23,8 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import Console
 
-from hardem_jax.cli.command import flags, parse
-from hardem_jax.cli.comparison import (
+from hardem_jax.analysis.comparison import (
     differences,
     intervals,
     recorded,
@@ -33,8 +33,10 @@ from hardem_jax.cli.comparison import (
     summarize,
     table,
 )
+from hardem_jax.cli.command import flags, parse
 from hardem_jax.cli.devices import say
 from hardem_jax.cli.train import Setting, TrainCommand
+from hardem_jax.cli.watching import draw_watched
 from hardem_jax.data.files import write_json, write_text
 from hardem_jax.errors import InputError, found_by, require
 from hardem_jax.locks import locked
@@ -60,6 +62,8 @@ class CompareCommand(Setting):
 
     #: What makes one run.
     TRAIN: ClassVar[type[TrainCommand]]
+    #: What ``objectives`` may name.
+    OBJECTIVES: ClassVar[Any] = AnyObjective
     #: Metric -> label of its axis in the learning curves.
     CURVES: ClassVar[Mapping[str, str]]
 
@@ -92,7 +96,7 @@ class CompareCommand(Setting):
 
     def rows(self) -> dict[str, Objective]:
         """Label -> objective, in the order of the table."""
-        return labelled(self.objectives)
+        return labelled(self.objectives, self.OBJECTIVES)
 
     def run(self) -> None:
         import jax  # not needed to parse the flags
@@ -153,6 +157,8 @@ class CompareCommand(Setting):
                 labels=("|Z|", self.CURVES.get(measure, f"{measure} (%)")),
                 file=self.out / f"by_set_size{'-' if split else ''}{split}.png",
             )
+        first = {name: self._folder(name, self.seeds[0]) for name in runs}
+        draw_watched(first, self.watched, self.out)
         if self.shown:
             write_text(self.out / "predictions.md", self._predictions(list(runs)))
 
@@ -212,8 +218,12 @@ class CompareCommand(Setting):
         return scores
 
 
-def labelled(objectives: Sequence[str]) -> dict[str, Objective]:
+def labelled(objectives: Sequence[str], kinds: Any = AnyObjective) -> dict[str, Objective]:
     """Label -> objective, of objectives written as for ``--objectives``.
+
+    Args:
+        objectives: as written.
+        kinds: the union of their types.
 
     Raises:
         InputError: one is no objective, or comes twice.
@@ -225,7 +235,7 @@ def labelled(objectives: Sequence[str]) -> dict[str, Objective]:
     rows = {}
     for text in objectives:
         try:
-            objective = parse(AnyObjective, prog="objectives", argv=shlex.split(text))
+            objective = parse(kinds, prog="objectives", argv=shlex.split(text))
         except (InputError, ValueError) as error:
             expected = "expected what train takes after objective:"
             raise InputError(f"objectives: {expected}, found {text!r} ({error})") from None

@@ -12,9 +12,11 @@ from rich.console import Console
 from tyro.conf import subcommand
 
 from hardem_jax.analysis.equation_text import describe, left_out, mentions
+from hardem_jax.analysis.views import View
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.train import TrainCommand
+from hardem_jax.cli.watching import index_of
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.files import json_text
@@ -64,6 +66,22 @@ class EquationSetting(BuildSetting):
     def task(self, data: Any, dev: Any) -> tasks.EquationTask:
         del dev
         return tasks.EquationTask(self.inference, data.rules, data.numbers)
+
+    def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
+        question = data.questions[index]
+        rows = inputs.equations[: len(reading.solutions)]  # those that the model reads all of
+        found = len(reading.equations) > 0
+        return View(
+            id=question.id,
+            question=question.question,
+            answer=question.golds[0]["number"],
+            solutions=[describe(row, question, task.rules) for row in rows],
+            probabilities=np.exp(reading.solutions).tolist(),
+            true=reading.true_solution,
+            prediction=describe(reading.equations[0], question, task.rules) if found else "",
+            probability=float(np.exp(reading.log_probs[0])) if found else 0.0,
+            predicted=index_of(rows, reading.equations[0]) if found else -1,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

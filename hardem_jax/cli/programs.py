@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from rich.console import Console
 
+from hardem_jax.analysis.views import View
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.train import TrainCommand
+from hardem_jax.cli.watching import index_of
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.files import json_text
@@ -21,14 +23,16 @@ from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.metrics.wikitablequestions import result_texts
 from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.solutions.programs.types import Program
 from hardem_jax.tasks.config import ProgramDecoding, ProgramInference, ProgramParserConfig
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 
 if TYPE_CHECKING:
     from hardem_jax.tasks import base
-    from hardem_jax.tasks import programs as tasks
+    from hardem_jax.tasks.tables import programs as tasks
 else:  # imports jax, which help does not need
-    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.programs")
+    base = LazyModule("hardem_jax.tasks.base")
+    tasks = LazyModule("hardem_jax.tasks.tables.programs")
 
 #: What is new learns ten times as fast as the encoder.
 OPTIMIZER = OptimizerConfig(learning_rate=1e-3, rate_multipliers=(("encoder", 0.1),))
@@ -52,6 +56,24 @@ class ProgramSetting(BuildSetting):
     def task(self, data: Any, dev: Any) -> tasks.ProgramTask:
         del dev
         return tasks.ProgramTask(self.inference, data.rules)
+
+    def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
+        del inputs
+        question = data.questions[index]
+        table = data.tables[question.table_id]
+        links = tasks.links_of(question, table, task.rules)
+        answer = task.answer(question, table, reading)
+        return View(
+            id=question.id,
+            question=question.question,
+            answer=", ".join(question.answer),
+            solutions=[Program.from_row(row, links).text(table.header) for row in reading.rows],
+            probabilities=np.exp(reading.solutions).tolist(),
+            true=-1,
+            prediction="" if answer is None else answer.program.text(table.header),
+            probability=0.0 if answer is None else float(np.exp(answer.log_prob)),
+            predicted=-1 if answer is None else index_of(reading.rows, np.array(answer.row)),
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

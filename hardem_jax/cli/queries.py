@@ -13,11 +13,14 @@ from rich.console import Console
 
 from hardem_jax import __version__
 from hardem_jax.analysis.query_differences import CorrectAnswer, differences_page
+from hardem_jax.analysis.views import View
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.command import flags
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.train import TrainCommand
+from hardem_jax.cli.watching import index_of
+from hardem_jax.data.annotations import gold_in_solutions
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.files import json_text, write_json, write_text
@@ -26,15 +29,17 @@ from hardem_jax.data.solve import query_question
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
-from hardem_jax.solutions.sql.enumeration import SqlRules
+from hardem_jax.search.objectives import AnySearchObjective
+from hardem_jax.solutions.sql.enumeration import Query, SqlRules
 from hardem_jax.tasks.config import QueryDecoding, QueryInference, SQLovaConfig
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
+from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
     from hardem_jax.tasks import base
-    from hardem_jax.tasks import queries as tasks
+    from hardem_jax.tasks.tables import queries as tasks
 else:  # imports jax, which help does not need
-    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.queries")
+    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.tables.queries")
 
 #: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
 OPTIMIZER = OptimizerConfig(
@@ -58,11 +63,14 @@ class SqlSetting(BuildSetting):
         gold_split: official name of the split to evaluate on.
         conditions: "sum" over the conditions of a query, which makes a probability, or
             their "mean" as in the released code.
+        z_scores: file with a log-score of every query of the training split, a second signal beside
+            the answer: it is added to log P(z | x) in the objective, see `hardem_jax.data.scores`.
     """
 
     gold: Path | None = None
     gold_split: str = "dev"
     conditions: Literal["sum", "mean"] = "sum"
+    z_scores: Path | None = may_change("identified by contents", default=None)
     model: SQLovaConfig = SQLovaConfig()
     optimizer: OptimizerConfig = OPTIMIZER
     batches: BatchConfig = BatchConfig(batch_size=10, buckets=(64, 96, 128, 180), negatives=0)
@@ -72,6 +80,11 @@ class SqlSetting(BuildSetting):
     def kind(self) -> type[tasks.QueryTask]:
         return tasks.QueryTask
 
+    def open_data(self) -> tasks.TableQuestions:
+        if self.z_scores is not None and self.first == "drawn":
+            raise InputError("--z-scores: expected Z in its order, found --first drawn")
+        return super().open_data().with_scores(self.z_scores)
+
     def open_dev(self, count: int | None) -> tasks.TableQuestions:
         dev = tasks.TableQuestions.open(self.dev, self.dev_split).first(count)
         return dev.with_golds(self.gold, self.gold_split)
@@ -80,16 +93,36 @@ class SqlSetting(BuildSetting):
         del data
         return tasks.QueryTask(self.inference, dev.rules, self.conditions)
 
+    def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
+        question = data.questions[index]
+        table = data.tables[question.table_id]
+        rows = inputs.queries[: len(reading.solutions)]  # those that the model reads all of
+        answer = task.answer(question, table, reading)
+        gold = (data.golds or {}).get(question.id)
+        read = dataclasses.replace(question, queries=rows)
+        queries = [Query.from_row(row, question.question, question.words) for row in rows]
+        return View(
+            id=question.id,
+            question=question.question,
+            answer=tasks.cells_text(question.answer),
+            solutions=[query.text(table.header) for query in queries],
+            probabilities=np.exp(reading.solutions).tolist(),
+            true=-1 if gold is None else gold_in_solutions(read, gold),
+            prediction="" if answer is None else answer.query.text(table.header),
+            probability=0.0 if answer is None else float(np.exp(answer.log_prob)),
+            predicted=-1 if answer is None else index_of(rows, answer.row),
+        )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Train(SqlSetting, TrainCommand):
     """Train a parser, or continue the run in ``out`` where it stopped.
 
     Attributes:
-        objective: which queries are trusted.
+        objective: which queries are trusted, or how they are looked for.
     """
 
-    objective: AnyObjective = HardEM()
+    objective: AnyObjective | AnySearchObjective = HardEM()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -97,6 +130,7 @@ class Compare(SqlSetting, CompareCommand):
     """Train First-only, MML and hard EM, and tabulate them."""
 
     TRAIN = Train
+    OBJECTIVES = AnyObjective | AnySearchObjective
     CURVES = {
         "loss": "training loss over Z",
         "accuracy": "accuracy (%)",

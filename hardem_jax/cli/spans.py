@@ -6,12 +6,14 @@ The module of a data set adds its own ``prepare`` and shares everything here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from rich.console import Console
 
+from hardem_jax.analysis.views import View
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.evaluate import EvaluateCommand
 from hardem_jax.cli.preparing import print_summary, watched
@@ -22,8 +24,8 @@ from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import json_text
 from hardem_jax.data.json_stream import read_text
-from hardem_jax.data.prepared.spans import prepare_split
-from hardem_jax.data.prepared.windows import WindowConfig, make_windows
+from hardem_jax.data.prepared.spans import Question, prepare_split
+from hardem_jax.data.prepared.windows import Window, WindowConfig, make_windows
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
@@ -103,6 +105,50 @@ class SpanSetting(Setting):
     def task(self, data: Any, dev: Any) -> tasks.SpanTask:
         del data, dev
         return tasks.SpanTask(self.inference, self.latent)
+
+    def views(
+        self, task: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
+    ) -> list[View]:
+        """One for each question.
+
+        P(z) is that in a window, the larger one where windows overlap; that of the prediction is
+        its answer's, see `hardem_jax.tasks.span_answers.Answer`.
+        """
+        return [
+            self._view(
+                task,
+                question,
+                [
+                    (inputs[index], reading)
+                    for index, reading in sorted(readings, key=lambda pair: pair[0])
+                    if data.places[index, 0] == number
+                ],
+            )
+            for number, question in enumerate(data.questions)
+        ]
+
+    def _view(self, task: Any, question: Question, own: list[tuple[Window, Any]]) -> View:
+        found: dict[tuple[int, int, int], float] = {}
+        texts, true = {}, None
+        for window, reading in own:
+            for z, log_prob in enumerate(reading.solutions):
+                span, text = _mention(window, z)
+                texts.setdefault(span, text)
+                found[span] = max(found.get(span, 0.0), float(np.exp(log_prob)))
+                true = span if z == window.true_solution else true
+        spans = list(found)
+        answer = next(iter(task.answers(reading for _, reading in own)), None)
+        return View(
+            id=question.id,
+            question=question.question,
+            answer=question.golds[0],
+            solutions=[texts[span] for span in spans],
+            probabilities=[found[span] for span in spans],
+            true=spans.index(true) if true in found else -1,
+            prediction="" if answer is None else answer.text,
+            probability=0.0 if answer is None else answer.probability,
+            predicted=spans.index(answer.span) if answer and answer.span in found else -1,
+        )
 
     def _read(self, folder: Path, count: int | None) -> tasks.ReadingQuestions:
         data = tasks.ReadingQuestions.open(folder).first(count)
@@ -235,6 +281,15 @@ class Predict:
             place = printable(f"{documents[document].id}, characters {start}-{end}")
             context = " ".join(f"...{before}[{answer.text}]{after}...".split())
             console.print(f"        {printable(context)}  ({place})", markup=False)
+
+
+def _mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
+    """Document and characters of a mention in Z, and its text among its neighbours."""
+    first, last = window.solutions[z] - window.context_start
+    start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])
+    before, after = window.text[max(0, start - 24) : start], window.text[end : end + 24]
+    text = " ".join(f"...{before}[{window.text[start:end]}]{after}...".split())
+    return (window.document, window.text_start + start, window.text_start + end), text
 
 
 def _read_text(path: Path) -> str:

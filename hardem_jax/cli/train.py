@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from hardem_jax import __version__
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.command import flags
 from hardem_jax.cli.devices import OnDevices, say
+from hardem_jax.cli.watching import observer
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
@@ -27,6 +28,7 @@ from hardem_jax.training.fingerprint import may_change, named_settings
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
+    from hardem_jax.analysis.views import View
     from hardem_jax.tasks.base import Questions, Start, Task
 
 # Parsing a command imports this module, so jax is imported only when one runs.
@@ -46,6 +48,8 @@ class Setting(OnDevices, abc.ABC):
         loop: steps, evaluations, checkpoints.
         inference: how answers are read off.
         dev_questions: evaluate on the first ones only; None for all.
+        watched: ids of questions among them whose prediction and P(z) over Z each evaluation
+            writes to ``watched/<step>.json``.
     """
 
     out: Path = may_change("a run may be moved")
@@ -57,6 +61,7 @@ class Setting(OnDevices, abc.ABC):
     loop: LoopConfig
     inference: Any
     dev_questions: int | None = None
+    watched: tuple[str, ...] = may_change("only recorded", default=())
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,6 +82,12 @@ class Setting(OnDevices, abc.ABC):
     @abc.abstractmethod
     def open_dev(self, count: int | None) -> Questions:
         """The first ``count`` questions to evaluate on; all, with those left out, if None."""
+
+    @abc.abstractmethod
+    def views(
+        self, task: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
+    ) -> list[View]:
+        """What a model says about each question of ``data``, from the readings of its inputs."""
 
     def start(self, objective: Objective, mesh: Mesh) -> Start:
         """The run, ready for the training loop; see `hardem_jax.tasks.base.start`.
@@ -148,6 +159,7 @@ class TrainCommand(Setting):
             optimizer=self.optimizer,
             batches=iter(run.batches),
             accumulate=self.batches.accumulate,
+            memory=run.memory,
             example_batches=run.examples,
             evaluate=run.evaluate,
             metric_names=run.metric_names,
@@ -156,5 +168,6 @@ class TrainCommand(Setting):
             mesh=mesh,
             fingerprint=settings,
             on_new_run=describe,
+            observe=observer(run, self.watched, self.views, self.out),
         )
         say(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")

@@ -24,9 +24,18 @@ MAY_BE_ZERO = {
     *("Sql.queries", "Rouge.check", "NAQANetModelConfig.num_highway_layers"),
     *("Programs.random", "Programs.check", "ProgramRules.max_links"),
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
+    *("MutualInformation.weight", "MutualInformation.inverse_temperature"),
+    *("MutualInformation.until", "Reconstruction.em_epochs"),
     *("PlantedConfig.decoys", "PlantedConfig.spurious", "PlantedConfig.missing"),
-    *("PlantedConfig.noise", "Regimes.minutes"),
+    *("RationaleTraining.minutes", "RationaleSizes.true_share", "GradientVariance.stages"),
+    "RationaleSizes.pretraining_seed",
+    *("PlantedConfig.noise", "Regimes.minutes", "LatentScope.minutes", "SetSizes.minutes"),
+    *("LatentScope.shown", "LatentScope.train_questions", "SetSizes.shown"),
+    "SetSizes.subset_seed",
     *("Knobs.spurious", "Knobs.missing", "Knobs.first", "Knobs.noise"),
+    *(f"{kind}.{name}" for kind in ("BeamMML", "BeamHardEM") for name in ("samples", "memory")),
+    *("IterativeML.samples", "MAPO.explore", "MAPO.alpha"),
+    *("MAPOX.explore", "MAPOX.alpha", "MAPOX.warmup"),
     *("Values.spurious", "Values.missing", "Values.first", "Values.noise"),
 }
 RATE = ("dropout", "attention_dropout", "layer_dropout", "seed", "seeds")
@@ -38,11 +47,16 @@ ONLY_FINITE = {
 }
 MAY_BE_HUGE = {
     *("EquationSettings.learning_rate", *ONLY_FINITE),
-    *("HardEM.tau", "Regimes.minutes", "OptimizerConfig.learning_rate", "Settings.learning_rate"),
+    *("LatentScope.minutes", "SetSizes.minutes", "SetSizes.targets"),
+    *("SetSizes.subset_questions", "HardEM.tau"),
+    *("Regimes.minutes", "OptimizerConfig.learning_rate", "Settings.learning_rate"),
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
+    *("MutualInformation.weight", "MutualInformation.inverse_temperature"),
     *("TopK.k", "EqualSize.max_positions", "Annealed.tau", "Annealed.start", "Annealed.end"),
     *("OptimizerConfig.weight_decay", "OptimizerConfig.clip_norm", "OptimizerConfig.eps"),
     *("OptimizerConfig.rate_multipliers", "PassageConfig.k1", "RetrieverConfig.article_weight"),
+    *("RationaleTraining.learning_rate", "RationaleTraining.minutes"),
+    "GradientVariance.learning_rate",
 }
 
 

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.benchmark import loss_cost, train_step
+from experiments.benchmark import train_step
+from experiments.benchmark.costs import loss as loss_cost
 from experiments.benchmark.measure import interleave
 from experiments.benchmark.steps.jax_steps import TrainingStep, write_weights
 from experiments.benchmark.steps.setting import Setting, random_batch, step_flops

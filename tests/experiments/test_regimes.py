@@ -33,7 +33,7 @@ def call(*arguments):
 
 def made_up(knobs, objective, seed, right):
     outcomes = {"true z": pack(right), "answer": pack(~right)}
-    sizes = {"steps": 300, "num_train": 10_000, "num_dev": len(right)}
+    sizes = {"steps": 600, "num_train": 10_000, "num_dev": len(right)}
     run = {"knobs": dataclasses.asdict(knobs), "objective": objective, "seed": seed, **sizes}
     return run | {"outcomes": outcomes, "scores": {}, "seconds": 1.0}
 

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from experiments.solution_sets.programs import main
-from experiments.solution_sets.squall_forms import Condition, NotExpressible, forms_of
-from experiments.solution_sets.squall_search import (
+from experiments.solution_sets.squall.forms import Condition, NotExpressible, forms_of
+from experiments.solution_sets.squall.search import (
     LEFT_OUT,
     NO_PROGRAM,
     NO_READING,
@@ -15,7 +15,7 @@ from experiments.solution_sets.squall_search import (
     OTHER_RESULT,
     judge,
 )
-from experiments.solution_sets.squall_sql import (
+from experiments.solution_sets.squall.sql import (
     Apply,
     Column,
     Select,

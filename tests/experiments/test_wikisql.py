@@ -5,6 +5,7 @@ import functools
 import json
 import shutil
 
+import jax
 import numpy as np
 import pytest
 from flax import nnx
@@ -15,11 +16,20 @@ from hardem_jax.data.builders.splits import TableSplit
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.readers.wikisql import read_answers
+from hardem_jax.data.scores import write_scores
 from hardem_jax.models.encoders.pretrained import flat_params, read_config
 from hardem_jax.models.sqlova_checkpoint import load_sqlova
-from hardem_jax.objectives import ReleasedMML
+from hardem_jax.objectives import HardEM, ReleasedMML
+from hardem_jax.search.objectives import (
+    MAPO,
+    MAPOX,
+    BeamHardEM,
+    BeamMML,
+    IterativeML,
+    Reinforce,
+)
 from hardem_jax.tasks.base import Trained
-from hardem_jax.tasks.queries import QueryTask
+from hardem_jax.tasks.tables.queries import QueryTask
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.models.sqlova_files import state_dicts, write
@@ -105,6 +115,42 @@ def test_first_only_may_train_on_a_drawn_query(root):
         np.testing.assert_array_equal(ours.queries, theirs.queries)
         moved += (ours.queries[0] != original.queries[0]).any()
     assert moved
+
+
+@pytest.mark.slow
+def test_scores_of_solutions_reach_the_objective(root, tmp_path, capsys):
+    """Scores that leave one query of each Z make MML the likelihood of that query."""
+    split = TableSplit(root / "built", "train")
+    last = {q.id: np.where(np.arange(len(q.queries)) < len(q.queries) - 1, -np.inf, 0.0)
+            for q in split.questions}  # fmt: skip
+    file = tmp_path / "scores.npz"
+    write_scores(file, last, content=split.meta["content"])
+    *flags, _ = map(str, train_flags(root, tmp_path / "run"))
+
+    def start(*more):
+        argv = [*flags, "--model.dropout", "0", *more, "objective:mml"]
+        command = parse(wikisql.COMMANDS, prog="test", argv=list(map(str, argv)))
+        return command.start(command.objective, command.mesh())
+
+    scored, plain = start("--z-scores", file), start()
+    assert scored.data["dev"] == plain.data["dev"] and scored.data["data"] != plain.data["data"]
+    batch, same = (next(iter(run.batches)).arrays for run in (scored, plain))
+    assert "log_weights" not in same
+    np.testing.assert_array_equal(batch["solutions"], same["solutions"])
+    places = np.arange(batch["solutions_where"].shape[1])
+    count = batch["solutions_where"].sum(-1, keepdims=True)
+    assert count.max() > 1
+    only_last = same | {"solutions_where": batch["solutions_where"] & (places == count - 1)}
+    key = jax.random.key(0)
+    of_step = {"step": 0, "key": key, "dropout_key": key}
+    values = [float(plain.loss_fn(plain.params, arrays, **of_step)[0])
+              for arrays in (batch, only_last, same)]  # fmt: skip
+    assert np.isclose(values[0], values[1], rtol=1e-5) and values[2] < values[0] - 0.1
+    write_scores(file, last, content="other")
+    line = fails(capsys, *flags, "--z-scores", file, "objective:mml")
+    assert "scores.npz: expected scores of the split" in line
+    line = fails(capsys, *flags, "--z-scores", file, "--first", "drawn", "objective:mml")
+    assert "expected Z in its order, found --first drawn" in line
 
 
 @pytest.mark.slow
@@ -248,6 +294,47 @@ def test_the_released_mml_can_be_chosen(root):
         0: ["First-only", "MML", "Hard EM"],
         3: ["MML", "MML as released in 2019"],
     }
+
+
+def test_objectives_that_search_are_chosen_like_others(root, capsys):
+    flags = [str(flag) for flag in train_flags(root, root / "search")][:-1]
+    chosen = {
+        ("reinforce",): Reinforce(),
+        ("iterative-ml", "--objective.memory", "4"): IterativeML(memory=4),
+        ("beam-mml",): BeamMML(),
+        ("beam-hard-em", "--objective.beam", "3"): BeamHardEM(beam=3),
+        ("mapo", "--objective.alpha", "0.5"): MAPO(alpha=0.5),
+        ("mapox",): MAPOX(),
+    }
+    for (name, *options), expected in chosen.items():
+        argv = [*flags, f"objective:{name}", *options]
+        assert parse(wikisql.COMMANDS, prog="test", argv=argv).objective == expected
+    argv = ["compare", *flags[1:], "--objectives", "hard-em", "mapo --alpha 0.5"]
+    rows = parse(wikisql.COMMANDS, prog="test", argv=argv).rows()
+    assert rows == {"Hard EM": HardEM(), "MAPO, alpha 0.5": MAPO(alpha=0.5)}
+    line = fails(capsys, *flags, "--conditions", "mean", "objective:mapo")
+    assert "conditions: expected sum for MAPO" in line
+
+
+def lines_of(run_dir, kind):
+    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == kind]
+
+
+@pytest.mark.slow
+def test_searching_finds_queries_and_is_rewarded_more(root, tmp_path):
+    *flags, _ = map(str, train_flags(root, tmp_path / "run"))
+    for name, value in {"--loop.num-steps": "40", "--loop.eval-every": "40"}.items():
+        flags[flags.index(name) + 1] = value
+    flags += ["--optimizer.learning-rate", "0.02"]
+    call(*flags, "objective:mapo")
+    steps = lines_of(tmp_path / "run", "train")
+    early, late = (
+        {m: np.mean([step[m] for step in part]) for m in ("found", "reward", "remembered")}
+        for part in (steps[:4], steps[-8:])
+    )
+    assert late["found"] > 0.6 and late["found"] > early["found"]
+    assert late["reward"] > early["reward"] and late["remembered"] > early["remembered"]
 
 
 @pytest.mark.slow

@@ -9,16 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import experiments
+from experiments.benchmark.costs.diagnostics import DiagnosticsCost
+from experiments.benchmark.costs.loss import LossCost
+from experiments.benchmark.costs.search import SearchCost
 from experiments.benchmark.history import History
 from experiments.benchmark.input_pipeline import InputPipeline
-from experiments.benchmark.loss_cost import LossCost
 from experiments.benchmark.packing import Packing
 from experiments.benchmark.retrieval import Retrieval
 from experiments.benchmark.solution_sets import SolutionSets
 from experiments.benchmark.step_profile import StepProfile
 from experiments.benchmark.tpu import Tpu
 from experiments.benchmark.train_step import TrainStep
+from experiments.paper.latent_scope import LatentScope
+from experiments.paper.set_sizes import SetSizes
 from experiments.quickstart.run import Quickstart
+from experiments.rationales.command import GradientVariance, RationaleTraining
+from experiments.reconstruction.command import Measure, Reconstruction
 from experiments.regimes.command import Regimes
 from experiments.solution_sets.equations import Equations
 from experiments.solution_sets.programs import Programs
@@ -30,8 +36,9 @@ _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "expe
 MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMANDS")]
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
-    *(Quickstart, Equations, History, InputPipeline, LossCost, Packing, Programs, Retrieval),
-    *(Regimes, Rouge, SolutionSets, Sql, StepProfile, Tpu, TrainStep),
+    *(DiagnosticsCost, Equations, GradientVariance, History, InputPipeline, LatentScope, LossCost),
+    *(Measure, Packing, Programs, Quickstart, RationaleTraining, Reconstruction, Regimes),
+    *(Retrieval, Rouge, SearchCost, SetSizes, SolutionSets, Sql, StepProfile, Tpu, TrainStep),
 ]
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Iterator
 
-from experiments.solution_sets.squall_sql import ROW_NUMBER, Apply, Column, Expression, Select
+from experiments.solution_sets.squall.sql import ROW_NUMBER, Apply, Column, Expression, Select
 from hardem_jax.solutions.programs.types import SHAPES, Shape
 
 _AGGREGATES = {"max": "max", "min": "min", "sum": "sum", "avg": "average"}
@@ -85,7 +85,7 @@ def forms_of(query: Expression) -> list[Form]:
         NotExpressible: there is none.
 
     Example:
-        >>> from experiments.solution_sets.squall_sql import parse_squall
+        >>> from experiments.solution_sets.squall.sql import parse_squall
         >>> (form,) = forms_of(parse_squall("select c1 from w where c2 = 'x' order by id limit 1"))
         >>> form.shape
         Shape(result='values', modifier='first', connective='one')

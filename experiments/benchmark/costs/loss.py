@@ -1,4 +1,4 @@
-"""What the loss costs by |Z|: ``python -m experiments.benchmark.loss_cost --help``.
+"""What the loss costs by |Z|: ``python -m experiments.benchmark.costs.loss --help``.
 
 Two answers. First, everything that depends on Z on its own: softmax, gathering of the
 solutions, objective, and their gradient, for every objective and size of Z, as a share of the
@@ -148,7 +148,7 @@ def tables_of(result: Mapping[str, Any]) -> tuple[Table, Table]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    run_command(LossCost, prog="python -m experiments.benchmark.loss_cost", argv=argv)
+    run_command(LossCost, prog="python -m experiments.benchmark.costs.loss", argv=argv)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from hardem_jax.analysis.statistics import Difference, difference, interval
-from hardem_jax.cli.comparison import (
+from hardem_jax.analysis.comparison import (
     differences,
     intervals,
     recorded,
@@ -18,6 +17,7 @@ from hardem_jax.cli.comparison import (
     summarize,
     table,
 )
+from hardem_jax.analysis.statistics import Difference, difference, interval
 
 RNG = np.random.default_rng(0)
 #: Objective -> scores ``[S, N]`` of two metrics; hard EM is better than MML by one of them.

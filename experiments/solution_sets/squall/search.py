@@ -4,7 +4,7 @@ SQUALL's columns are typed parts of cells as one preprocessing saw them, and our
 does. So parts are not compared, but columns and rows are. The annotated program is in Z if Z has a
 program with
 
-- a shape that means what the SQL means (see `squall_forms.forms_of`),
+- a shape that means what the SQL means (see `forms.forms_of`),
 - the same select column and the same modifier column, whatever their parts,
 - for each condition of the SQL, a link to the same column that holds for the same rows.
 
@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from experiments.solution_sets.program_reference import Reference, table_values
-from experiments.solution_sets.squall_forms import Condition, Form, NotExpressible, forms_of
-from experiments.solution_sets.squall_sql import ROW_NUMBER, Column, SqlError, parse_squall
+from experiments.solution_sets.squall.forms import Condition, Form, NotExpressible, forms_of
+from experiments.solution_sets.squall.sql import ROW_NUMBER, Column, SqlError, parse_squall
 from hardem_jax.solutions.programs.parts import read_cell, text_key
 from hardem_jax.solutions.programs.rules import may_modify, may_select
 from hardem_jax.solutions.programs.table import program_table

@@ -1,0 +1,226 @@
+"""What searching costs: ``python -m experiments.benchmark.costs.search --help``.
+
+Steps of SQLova on questions of a build, under hard EM over the given Z and under objectives that
+search, in turns. Beside a whole step, the time that the host spends in it on rewards and on what
+each question allows is measured with a clock around these calls. And the beam by itself: the ten
+best queries for 64 questions, in one compiled call.
+"""
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.benchmark.measure import (
+    by_measure,
+    interleave,
+    machine,
+    median_ratio,
+    quartiles,
+    report,
+    table,
+    timed,
+)
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.queries import OPTIMIZER
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.errors import require
+from hardem_jax.lazy import LazyModule
+from hardem_jax.objectives import HardEM
+from hardem_jax.search.objectives import MAPO, BeamHardEM
+from hardem_jax.tasks.config import QueryInference, SQLovaConfig
+
+if TYPE_CHECKING:
+    import jax
+
+    from hardem_jax.tasks import base
+    from hardem_jax.tasks.tables import queries, query_search
+else:
+    jax, base = LazyModule("jax"), LazyModule("hardem_jax.tasks.base")
+    queries = LazyModule("hardem_jax.tasks.tables.queries")
+    query_search = LazyModule("hardem_jax.tasks.tables.query_search")
+
+GIVEN = "hard EM over Z"
+OBJECTIVES = {
+    GIVEN: HardEM(),
+    "hard EM, beam 10 and 16 samples": BeamHardEM(beam=10, samples=16, memory=10),
+    "MAPO, 16 samples and 10 explored": MAPO(samples=16, explore=10),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchCost:
+    """Measure steps that search, the host's part in them, and the beam by itself.
+
+    Attributes:
+        data: folder of a build of ``experiments.wikisql prepare``.
+        encoder: Hugging Face name or folder.
+        rows: questions in a step, one or several sizes.
+        tokens: to which inputs are padded; longer ones are cut.
+        rounds: turns of every step.
+        steps: training steps in a turn, each on other questions.
+        out: write the results here as JSON.
+    """
+
+    data: Path
+    encoder: str = "bert-base-uncased"
+    rows: tuple[int, ...] = (10, 64)
+    tokens: int = 96
+    rounds: int = 6
+    steps: int = 3
+    out: Path | None = None
+
+    def __post_init__(self) -> None:
+        require(self, "rows", "tokens", "rounds", "steps", at_least=1)
+
+    def run(self) -> None:
+        about = machine()
+        data = queries.TableQuestions.open(self.data, "train")
+        with _Clocks() as clocks:
+            measured = [self._measure(data, rows, clocks) for rows in self.rows]
+        rows = [row for part in measured for row in part]
+        columns: dict[str, Any] = {
+            "questions": "rows",
+            "step": "step",
+            "ms": ("wall_s", 1e3, 0),
+            "times hard EM over Z": ("ratio", 1, 2),
+            "host: rewards, ms": ("reward_s", 1e3, 1),
+            "host: conditions, ms": ("support_s", 1e3, 1),
+            "host's share of the step, %": ("share", 100, 1),
+        }
+        beam = timed(_beam(), 20)["wall_s"] * 1e3
+        line = f"ten best queries of 64 questions, 16 columns, 40 words: {beam:.1f} ms"
+        content = {"steps": rows, "beam_ms": beam}
+        report(self, about, content, table("a training step", rows, columns, left=2), line)
+
+    def _measure(self, data: Any, rows: int, clocks: "_Clocks") -> list[dict[str, Any]]:
+        turns = {name: self._turn(data, rows, name, clocks) for name in OBJECTIVES}
+        found = {
+            name: by_measure(x)
+            for name, x in interleave(turns, self.rounds, f"{rows} rows").items()
+        }
+        return [
+            {
+                "rows": rows,
+                "step": name,
+                **{measure: quartiles(values) for measure, values in measured.items()},
+                "ratio": median_ratio(measured["wall_s"], found[GIVEN]["wall_s"]),
+            }
+            for name, measured in found.items()
+        ]
+
+    def _turn(
+        self, data: Any, rows: int, name: str, clocks: "_Clocks"
+    ) -> Callable[[int], Mapping[str, float]]:
+        """Compiles the step of an objective; each turn then takes ``steps`` further ones."""
+        from hardem_jax.training.devices.mesh import data_mesh, place_batch
+        from hardem_jax.training.optimizer import make_optimizer
+        from hardem_jax.training.state import current_shardings, init_state
+        from hardem_jax.training.step import compile_train_step, make_train_step
+
+        mesh = data_mesh(1)
+        start = base.start(
+            queries.QueryTask(QueryInference(), data.rules),
+            SQLovaConfig(encoder=self.encoder, max_tokens=self.tokens),
+            data,
+            data.first(rows),
+            objective=OBJECTIVES[name],
+            batches=BatchConfig(rows, (self.tokens,), max_solutions=256, negatives=0),
+            num_steps=(self.rounds + 1) * self.steps + 1,
+            seed=0,
+            mesh=mesh,
+        )
+        optimizer = make_optimizer(OPTIMIZER, start.params, 1000)
+        state = init_state(start.params, optimizer, 0, mesh, start.memory)
+        step = make_train_step(start.loss_fn, optimizer)
+        train_step = compile_train_step(step, mesh, current_shardings(state))
+        placed = [
+            place_batch(batch.arrays, mesh)
+            for batch in itertools.islice(iter(start.batches), (self.rounds + 1) * self.steps)
+        ]
+        remaining = iter(placed)
+
+        def take(count: int) -> None:
+            nonlocal state
+            for batch in itertools.islice(remaining, count):
+                state, _ = train_step(state, batch)
+            jax.block_until_ready(state)
+
+        take(self.steps)
+
+        def turn(index: int) -> dict[str, float]:
+            del index
+            clocks.reset()
+            began = time.perf_counter()
+            take(self.steps)
+            spent = time.perf_counter() - began
+            host = {f"{name}_s": seconds / self.steps for name, seconds in clocks.seconds.items()}
+            share = sum(clocks.seconds.values()) / spent
+            return {"wall_s": spent / self.steps, **host, "share": share}
+
+        return turn
+
+
+class _Clocks:
+    """Measures the calls of `QueryExecutor`, in steps that are compiled while it is entered."""
+
+    METHODS = {"reward": "rewards", "support": "support"}
+
+    def reset(self) -> None:
+        self.seconds = dict.fromkeys(self.METHODS, 0.0)
+
+    def __enter__(self) -> "_Clocks":
+        self.reset()
+        self._originals = {m: getattr(query_search.QueryExecutor, m) for m in self.METHODS.values()}
+        for name, method in self.METHODS.items():
+            setattr(
+                query_search.QueryExecutor, method, self._clocked(name, self._originals[method])
+            )
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for method, original in self._originals.items():
+            setattr(query_search.QueryExecutor, method, original)
+
+    def _clocked(self, name: str, original: Any) -> Any:
+        def clocked(*args: Any, **kwargs: Any) -> Any:
+            began = time.perf_counter()
+            result = original(*args, **kwargs)
+            self.seconds[name] += time.perf_counter() - began
+            return result
+
+        return clocked
+
+
+def _beam() -> Callable[[int], None]:
+    """A compiled call of `QueryDistribution.top`, to be repeated."""
+    from hardem_jax.distributions.sql import QueryDistribution
+
+    shapes = {
+        **{"select": (64, 16), "aggregator": (64, 16, 6), "number": (64, 4), "column": (64, 16)},
+        **{"operator": (64, 16, 3), "first": (64, 16, 3, 40), "last": (64, 16, 3, 40)},
+    }
+
+    @jax.jit
+    def beam(key: Any) -> Any:
+        keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
+        values = {name: jax.random.normal(keys[name], shape) for name, shape in shapes.items()}
+        columns, words = (jax.numpy.ones(shape, bool) for shape in ((64, 16), (64, 40)))
+        return QueryDistribution.from_logits(**values, columns=columns, words=words).top(10)
+
+    def repeat(count: int) -> None:
+        for index in range(count):
+            jax.block_until_ready(beam(jax.random.key(index)))
+
+    repeat(1)
+    return repeat
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    run_command(SearchCost, prog="python -m experiments.benchmark.costs.search", argv=argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Questions that are watched in training: their predictions and P(z) over Z at each evaluation.
+
+``train`` writes ``watched/<step>.json`` into the run's folder, a list of
+`hardem_jax.analysis.views.View`, and ``compare`` draws ``watched-<id>.png``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hardem_jax.analysis.views import View
+from hardem_jax.data.files import write_text
+from hardem_jax.errors import InputError
+
+if TYPE_CHECKING:
+    from hardem_jax.tasks.base import Questions, Start
+
+#: From task, questions, their inputs and the readings of these to what is recorded.
+Views = Callable[[Any, Any, Any, Sequence[tuple[int, Any]]], list[View]]
+
+
+def observer(
+    run: Start, ids: Sequence[str], views: Views, run_dir: Path
+) -> Callable[[int, Any], None] | None:
+    """What `training.loop.train` calls with step and parameters; None if nothing is watched.
+
+    Raises:
+        InputError: the questions to evaluate on are without one of them.
+    """
+    if not ids:
+        return None
+    data = watched(run.dev, ids)
+
+    def observe(step: int, params: Any) -> None:
+        from hardem_jax.training.devices.distributed import is_primary
+
+        inputs, readings = run.read(params, data)
+        if is_primary():
+            found = views(run.task, data, inputs, readings)
+            (run_dir / "watched").mkdir(exist_ok=True)
+            text = json.dumps([dataclasses.asdict(view) for view in found], ensure_ascii=False)
+            write_text(run_dir / "watched" / f"{step}.json", text + "\n")
+
+    return observe
+
+
+def watched(data: Questions, ids: Sequence[str]) -> Questions:
+    """The questions with these ids, in this order.
+
+    Raises:
+        InputError: one is not there.
+    """
+    places = {question.id: place for place, question in enumerate(data.questions)}
+    for id in ids:
+        if id not in places:
+            known = ", ".join([*places][:3])
+            raise InputError(f"--watched: expected ids of questions ({known}, ...), found {id!r}")
+    return data.select([places[id] for id in ids])
+
+
+def draw_watched(runs: Mapping[str, Path], ids: Sequence[str], out: Path) -> None:
+    """Draws ``watched-<id>.png`` for each question that any run recorded.
+
+    Args:
+        runs: title -> folder of a run.
+        ids: of questions.
+        out: folder to write to.
+    """
+    from hardem_jax.analysis.solution_maps import solution_maps  # slow to import
+
+    recorded = {title: recorded_views(run_dir) for title, run_dir in runs.items()}
+    for id in ids:
+        panels = {title: views[id] for title, views in recorded.items() if id in views}
+        if panels:
+            name = re.sub(r"[^A-Za-z0-9._-]+", "-", id)
+            solution_maps(panels, file=out / f"watched-{name}.png")
+
+
+def recorded_views(run_dir: Path) -> dict[str, dict[int, View]]:
+    """Question id -> training step -> view, in the order of the steps, of a run's folder."""
+    found: dict[str, dict[int, View]] = {}
+    for file in sorted((run_dir / "watched").glob("*.json"), key=lambda file: int(file.stem)):
+        for record in json.loads(file.read_text("utf-8")):
+            found.setdefault(record["id"], {})[int(file.stem)] = View(**record)
+    return found
+
+
+def index_of(rows: np.ndarray, row: np.ndarray) -> int:
+    """Where a row is among others; -1 if nowhere.
+
+    Example:
+        >>> index_of(np.array([[1, 2], [3, 4]]), np.array([3, 4]))
+        1
+    """
+    return int(next(iter(np.flatnonzero((rows == row).all(axis=1))), -1))

@@ -1,0 +1,180 @@
+"""Watched questions: what is recorded at an evaluation is what the model says."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from flax import nnx
+
+from experiments import drop, triviaqa, wikisql
+from hardem_jax.analysis.solution_maps import _rows
+from hardem_jax.analysis.views import View
+from hardem_jax.cli.watching import draw_watched, recorded_views, watched
+from hardem_jax.errors import InputError
+from hardem_jax.tasks.base import Questions, Trained
+from hardem_jax.tasks.equation_models import NumericQuestions
+from hardem_jax.tasks.equations import EquationTask
+from hardem_jax.tasks.spans import ReadingQuestions, SpanTask
+from hardem_jax.tasks.tables.queries import QueryTask, TableQuestions
+from tests.commands import call, fails
+from tests.tiny import write_checkpoint, write_drop, write_triviaqa, write_wikisql
+
+LOOP = ("--loop.num-steps", 2, "--loop.eval-every", 1, "--loop.no-progress", "--num-devices", 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    id: str
+
+
+def view(probabilities, predicted, prediction="", true=-1):
+    texts = [f"z{z}" for z in range(len(probabilities))]
+    prediction = prediction or texts[predicted]
+    return View("q", "Who?", "Ann", texts, probabilities, true, prediction, 0.5, predicted)
+
+
+def test_rows_are_likely_predicted_or_true():
+    views = [view([0.0, 0.3, 0.1, 0.2], 1, true=0), view([0.0, 0.1, 0.5, 0.2], -1, "other")]
+    assert _rows(views, most=1, outside=2) == ([2, 1, 0], ["other"])
+    assert _rows(views, most=4, outside=0) == ([2, 1, 3, 0], [])
+
+
+def test_an_unknown_question_is_named():
+    data = Questions(questions=[Asked("a"), Asked("b")], left_out={"c": "why"})
+    chosen = watched(data, ["b"])
+    assert chosen.questions == [Asked("b")] and not chosen.left_out
+    with pytest.raises(InputError, match=r"--watched: expected ids of questions \(a, b, ...\)"):
+        watched(data, ["b", "c"])
+
+
+def test_records_are_read_in_the_order_of_steps_and_drawn(tmp_path):
+    for step, chance in ((900, 0.1), (1000, 0.7)):
+        (tmp_path / "run" / "watched").mkdir(parents=True, exist_ok=True)
+        record = [dataclasses.asdict(view([chance, 0.2], 0))]
+        (tmp_path / "run" / "watched" / f"{step}.json").write_text(json.dumps(record))
+    found = recorded_views(tmp_path / "run")
+    assert {step: one.probabilities[0] for step, one in found["q"].items()} == {900: 0.1, 1000: 0.7}
+    assert list(found["q"]) == [900, 1000]
+    draw_watched({"MML": tmp_path / "run", "none": tmp_path / "other"}, ["q", "r"], tmp_path)
+    assert [file.name for file in tmp_path.glob("*.png")] == ["watched-q.png"]
+
+
+def test_selected_windows_are_those_of_the_questions(prepared):
+    data = ReadingQuestions.open(prepared)
+    chosen = data.select([5, 2])
+    assert [question.id for question in chosen.questions] == [
+        data.questions[5].id, data.questions[2].id,
+    ]  # fmt: skip
+    owners = [chosen.questions[number].id for number in chosen.places[:, 0]]
+    assert owners == [window.example_id for window in chosen.windows]
+    assert sorted(set(owners)) == sorted(question.id for question in chosen.questions)
+    few = data.first(3)
+    assert {window.example_id for window in few.windows} == {q.id for q in data.questions[:3]}
+    np.testing.assert_array_equal(few.places, data.places[data.places[:, 0] < 3])
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    root = tmp_path_factory.mktemp("watched")
+    bert, qa_file = write_checkpoint(root / "bert"), write_triviaqa(root)
+    call(
+        *(triviaqa, "prepare", "--qa-file", qa_file, "--evidence", root / "evidence"),
+        *("--tokenizer", bert, "--out", root / "data", "--windows.max-tokens", 20),
+        *("--windows.stride", 4, "--windows.max-question-tokens", 8),
+    )
+    return root / "data"
+
+
+@pytest.mark.slow
+def test_mentions(prepared, capsys):
+    root, data = prepared.parent, ReadingQuestions.open(prepared)
+    ids = [question.id for question in data.questions[:2]]
+    flags = [
+        *("train", "--data", prepared, "--dev", prepared, "--model.encoder", root / "bert"),
+        *("--model.num-layers", 1, "--batches.batch-size", 4, "--batches.buckets", 32, *LOOP),
+    ]
+    call(triviaqa, *flags, "--out", root / "run", "--watched", *ids, "objective:mml")
+    views = recorded_views(root / "run")
+    assert {id: list(steps) for id, steps in views.items()} == {id: [1, 2] for id in ids}
+    # The last parameters, asked in another batch.
+    trained = Trained(SpanTask, root / "run", "last", batch_size=3)
+    _, answers = trained.evaluate(data)
+    pad, best = trained.model.pad(data.windows, 8), {}
+    for window in data.windows:
+        batch = pad([window], 32)
+        found = nnx.merge(trained.model.graphdef, trained.params)(batch)
+        log_probs = found.spans.log_prob(batch["solutions"])[0]
+        for z, (first, last) in enumerate(window.solutions):
+            start = window.text_start + window.offsets[first - window.context_start, 0]
+            key = (window.document, int(start), window.span_text(first, last))
+            chances = best.setdefault(window.example_id, {})
+            chances[key] = max(chances.get(key, 0.0), float(np.exp(log_probs[z])))
+    windows = [window for window in data.windows if window.example_id in ids]
+    mentions = sum(len(best[id]) for id in ids)
+    assert mentions < sum(len(window.solutions) for window in windows)  # some are in two of them
+    for id in ids:
+        last = views[id][2]
+        np.testing.assert_allclose(last.probabilities, list(best[id].values()), rtol=1e-4)
+        for text, (_, _, mention) in zip(last.solutions, best[id], strict=True):
+            assert f"[{mention}]" in text
+        assert last.prediction == answers[id].text
+        assert last.probability == pytest.approx(answers[id].probability, rel=1e-4)
+    line = fails(triviaqa, capsys, *flags, "--out", root / "new", "--watched", "x", "objective:mml")
+    assert "--watched" in line and ids[0] in line
+
+
+@pytest.mark.slow
+def test_queries_in_a_comparison(tmp_path):
+    bert, official = write_checkpoint(tmp_path / "bert"), write_wikisql(tmp_path / "official")
+    call(wikisql, "prepare", "--folder", official, "--out", tmp_path / "built")
+    call(
+        *(wikisql, "compare", "--data", tmp_path / "built", "--dev", tmp_path / "built"),
+        *("--dev-split", "train", "--gold", official, "--gold-split", "train"),
+        *("--batches.batch-size", 4, "--batches.buckets", 32, "--model.encoder", bert),
+        *("--model.num-layers", 1, "--model.num-target-layers", 1, "--model.num-lstm-layers", 1),
+        *("--model.hidden-size", 8, "--model.max-tokens", 32, "--model.max-header-tokens", 3),
+        *LOOP,
+        *("--out", tmp_path / "runs", "--seeds", 0, "--objectives", "mml", "--shown", 0),
+        *("--watched", "train-3", "train-1"),
+    )
+    assert {file.name for file in (tmp_path / "runs").glob("watched-*")} == {
+        "watched-train-3.png", "watched-train-1.png",
+    }  # fmt: skip
+    views = recorded_views(tmp_path / "runs" / "mml-0")
+    trained = Trained(QueryTask, tmp_path / "runs" / "mml-0", "last", batch_size=5)
+    data = TableQuestions.open(tmp_path / "built", "train").with_golds(official, "train")
+    readings = dict(trained.reader.read(trained.params, trained.model.inputs(data)))
+    for index in (1, 3):
+        question, last = data.questions[index], views[f"train-{index}"][2]
+        np.testing.assert_allclose(last.probabilities, np.exp(readings[index].solutions), rtol=1e-4)
+        assert len(last.solutions) == len(question.queries)
+        header = data.tables[question.table_id].header
+        gold = (data.golds or {})[question.id]
+        assert last.solutions[last.true].lower() == gold.text(header).lower()
+        assert last.predicted < 0 or last.solutions[last.predicted] == last.prediction
+        assert last.question == question.question
+
+
+@pytest.mark.slow
+def test_equations(tmp_path):
+    bert = write_checkpoint(tmp_path / "bert")
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    write_drop(folder / "drop_dataset_train.json")
+    call(drop, "prepare", "--folder", folder, "--out", tmp_path / "built")
+    built = ("--data", tmp_path / "built", "--dev", tmp_path / "built", "--dev-split", "train")
+    data = NumericQuestions.open(tmp_path / "built", "train")
+    id = data.questions[1].id
+    call(
+        *(drop, "train", *built, "--out", tmp_path / "run", "--watched", id, *LOOP),
+        *("--batches.batch-size", 4, "--batches.buckets", 32, "objective:mml", "model:tagger"),
+        *("--model.encoder", bert, "--model.num-layers", 1, "--model.max-tokens", 32),
+        *("--model.max-question-tokens", 16),
+    )
+    last = recorded_views(tmp_path / "run")[id][2]
+    trained = Trained(EquationTask, tmp_path / "run", "last", batch_size=5)
+    reading = dict(trained.reader.read(trained.params, trained.model.inputs(data)))[1]
+    np.testing.assert_allclose(last.probabilities, np.exp(reading.solutions), rtol=1e-4)
+    assert len(last.solutions) == len(reading.solutions)
+    assert last.probability == pytest.approx(float(np.exp(reading.log_probs[0])), rel=1e-4)

@@ -1,0 +1,154 @@
+"""Comparisons in cells: which questions are in a subset, what is repeated, what is drawn."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import wikisql
+from experiments.paper import cells
+from experiments.paper.latent_scope import LatentScope
+from experiments.paper.set_sizes import SetSizes, largest_count, neighbours
+from hardem_jax.cli.command import flags, parse, run_command
+from hardem_jax.cli.compare import CompareCommand
+from tests import commands
+from tests.tiny import write_checkpoint, write_wikisql
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_subset_has_the_nearest_mean_of_all_runs_of_neighbours(seed):
+    rng = np.random.default_rng(seed)
+    sizes = rng.zipf(1.5, 60).clip(max=500)
+    ordered = sorted(sizes.tolist())
+    for target, count in ((1, 10), (3, 7), (40, 20), (500, 1), (9, 60)):
+        found = neighbours(sizes, target, count, seed=seed)
+        assert len(set(found)) == count and (np.diff(found) > 0).all()
+        windows = [ordered[first : first + count] for first in range(61 - count)]
+        assert sorted(sizes[found].tolist()) in windows
+        nearest = min(abs(sum(window) / count - target) for window in windows)
+        assert abs(sizes[found].mean() - target) == pytest.approx(nearest)
+
+
+def test_only_questions_of_equal_size_are_drawn():
+    sizes = np.array([5, 3, 3, 3, 3, 3, 1, 9])
+    drawn = {tuple(neighbours(sizes, 3, 2, seed=seed)) for seed in range(20)}
+    assert len(drawn) > 3 and all(set(sizes[[*pair]]) == {3} for pair in drawn)
+    assert tuple(neighbours(sizes, 3, 2, seed=4)) == tuple(neighbours(sizes, 3, 2, seed=4))
+    assert {tuple(neighbours(sizes, 7, 2, seed=seed)) for seed in range(20)} == {(0, 7)}
+
+
+def test_the_largest_subset_whose_mean_reaches_the_target():
+    rng = np.random.default_rng(0)
+    sizes = rng.zipf(1.6, 200).clip(max=4000)
+    ordered = sorted(sizes.tolist(), reverse=True)
+    for target in (1, 10, 100, 4001):
+        fits = [n for n in range(1, 201) if sum(ordered[:n]) / n >= target]
+        assert largest_count(sizes, target) == max(fits, default=0)
+
+
+def scope(out, *more):
+    needed = ["--data", "d", "--dev", "d", "--out", str(out), "--objectives", "mml", "hard-em"]
+    return parse(LatentScope, prog="test", argv=[*needed, *more])
+
+
+def test_every_cell_is_the_comparison_of_its_scope(tmp_path):
+    found = scope(tmp_path, "--latent.group-size", "3", "--seeds", "4").cells()
+    assert list(found) == [
+        f"{scope}, {likelihood}"
+        for likelihood in ("span", "position")
+        for scope in ("window", "document", "question")
+    ]
+    cell = found["document, position"]
+    assert (cell.latent.scope, cell.latent.likelihood, cell.latent.group_size) == (
+        "document", "position", 3,
+    )  # fmt: skip
+    assert cell.inference.scope == "document" and cell.out == tmp_path / "document-position"
+    assert cell.seeds == (4,) and cell.loop.patience is None
+
+
+def test_seeds_come_in_turn_and_nothing_is_repeated(tmp_path, monkeypatch):
+    made = []
+
+    def run(self):
+        made.append((self.out.name, self.seeds))
+        score = 10.0 * len(made)
+        content = {"flags": flags(self), "intervals": {"MML": {"em": [score, 0.0, 100.0]}}}
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / "comparison.json").write_text(json.dumps(content | {"differences": {}}))
+
+    monkeypatch.setattr(CompareCommand, "run", run)
+    more = ["--seeds", "0", "1", "--scopes", "window", "question", "--likelihoods", "span"]
+    scope(tmp_path, *more).run()
+    assert made == [
+        ("window-span", (0,)), ("question-span", (0,)),
+        ("window-span", (0, 1)), ("question-span", (0, 1)),
+    ]  # fmt: skip
+    table = (tmp_path / "cells.md").read_text().splitlines()
+    assert table[2:] == [
+        "| window, span | 30.0 [0.0, 100.0] |",
+        "| question, span | 40.0 [0.0, 100.0] |",
+    ]
+    assert (tmp_path / "latent_scope.png").stat().st_size > 5_000
+    scope(tmp_path, *more).run()
+    assert len(made) == 4
+    # Other flags are other comparisons, one that was killed did not end.
+    scope(tmp_path, *more, "--minutes", "0").run()
+    scope(tmp_path, *more, "--minutes", "0", "--dev-questions", "5").run()
+    assert len(made) == 4 and json.loads((tmp_path / "cells.json").read_text())["cells"] == {}
+    file = tmp_path / "window-span" / "comparison.json"
+    content = json.loads(file.read_text())
+    del content["differences"]
+    file.write_text(json.dumps(content))
+    scope(tmp_path, *more).run()
+    assert made[4:] == [("window-span", (0,)), ("window-span", (0, 1))]
+
+
+def test_no_time_is_for_no_comparison(tmp_path, monkeypatch):
+    clock = iter([0.0, 59.0, 61.0, 61.0])
+    monkeypatch.setattr(cells.time, "monotonic", lambda: next(clock))
+    made = []
+    monkeypatch.setattr(CompareCommand, "run", lambda self: made.append(self.out.name))
+    scope(tmp_path, "--minutes", "1").run()
+    assert made == ["window-span"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (["--scopes"], "scopes"),
+        (["--minutes", "-1"], "--minutes: expected at least 0"),
+        (["--scopes", "page"], "--scopes"),
+    ],
+)
+def test_what_a_person_got_wrong_is_one_line(wrong, named, capsys, tmp_path):
+    needed = ["--data", "d", "--dev", "d", "--out", str(tmp_path)]
+    with pytest.raises(SystemExit) as stop:
+        run_command(LatentScope, prog="test", argv=[*needed, *wrong])
+    assert stop.value.code == 2 and named in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_subsets_of_a_build_from_end_to_end(tmp_path, capsys):
+    bert, official = write_checkpoint(tmp_path / "bert"), write_wikisql(tmp_path / "official")
+    commands.call(wikisql, "prepare", "--folder", official, "--out", tmp_path / "built")
+    arguments = [
+        *("--data", tmp_path / "built", "--dev", tmp_path / "built", "--dev-split", "train"),
+        *("--out", tmp_path / "runs", "--gold", official, "--gold-split", "train"),
+        *("--batches.batch-size", 2, "--batches.buckets", 32, "--model.encoder", bert),
+        *("--model.num-layers", 1, "--model.num-target-layers", 1, "--model.num-lstm-layers", 1),
+        *("--model.hidden-size", 8, "--model.max-tokens", 32, "--model.max-header-tokens", 3),
+        *("--loop.num-steps", 1, "--loop.no-progress", "--seeds", 0, "--num-devices", 1),
+        *("--shown", 0, "--objectives", "mml", "--targets", 4, "--subset-questions", 5),
+    ]
+    run_command(SetSizes, prog="test", argv=[str(argument) for argument in arguments])
+    assert "5 questions" in capsys.readouterr().out
+    [cell] = json.loads((tmp_path / "runs" / "cells.json").read_text())["cells"].values()
+    assert {"accuracy", "logical form"} <= cell["MML"].keys()
+    config = json.loads((tmp_path / "runs" / "4" / "mml-0" / "config.json").read_text())
+    settings = config["settings"]
+    assert settings["target"] == "4.0" and settings["subset_questions"] == "5"
+    assert (tmp_path / "runs" / "set_sizes.png").stat().st_size > 5_000
+    with pytest.raises(SystemExit, match="2"):
+        wrong = [*arguments, "--subset-questions", 1000]
+        run_command(SetSizes, prog="test", argv=[str(argument) for argument in wrong])
+    assert "expected 1000 questions" in capsys.readouterr().err
