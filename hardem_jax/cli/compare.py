@@ -197,7 +197,8 @@ class CompareCommand(Setting):
         scores = last_evaluation(train.out) | dict(self.more_scores(train.out))
         scores["minutes"] = (time.monotonic() - began) / 60
         # A list keeps the order of the scores.
-        write_json(final, {"settings": settings, "scores": list(scores.items())})
+        content = {"objective": label(train.objective), "settings": settings}
+        write_json(final, content | {"scores": list(scores.items())})
         return scores
 
     def _by_question(self, run_dir: Path, settings: Mapping[str, str]) -> dict[str, list[float]]:

@@ -76,7 +76,7 @@ def check_same(stored: Mapping[str, str], ours: Mapping[str, str], where: Path) 
         hardem_jax.errors.InputError: run: cannot resume with different settings (tau: 2 \
 originally, 3 now); use the same settings or another folder
     """
-    before, now = _flatten(stored), _flatten(ours)
+    before, now = flatten(stored), flatten(ours)
     differing = [
         f"{name}: {_shown(before.get(name))} originally, {_shown(now.get(name))} now"
         for name in now | before
@@ -90,8 +90,13 @@ originally, 3 now); use the same settings or another folder
         )
 
 
-def _flatten(settings: Mapping[str, str]) -> dict[str, str]:
-    """Splits settings whose text is a JSON object, or a list of objects, into their fields."""
+def flatten(settings: Mapping[str, str]) -> dict[str, str]:
+    """Splits settings whose text is a JSON object, or a list of objects, into their fields.
+
+    Example:
+        >>> flatten({"tau": "2.0", "rules": '{"cap": 8, "numbers": "whole"}'})
+        {'tau': '2.0', 'rules.cap': '8', 'rules.numbers': 'whole'}
+    """
 
     def fields(name: str, value: Any) -> dict[str, str]:
         if isinstance(value, dict) and value:

@@ -30,6 +30,7 @@ from experiments.solution_sets.equations import Equations
 from experiments.solution_sets.programs import Programs
 from experiments.solution_sets.rouge import Rouge
 from experiments.solution_sets.sql import Sql
+from experiments.tabulate import Tabulate
 
 _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "experiments."))
 #: The modules with several commands, by name.
@@ -38,7 +39,8 @@ COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
     *(DiagnosticsCost, Equations, GradientVariance, History, InputPipeline, LatentScope, LossCost),
     *(Measure, Packing, Programs, Quickstart, RationaleTraining, Reconstruction, Regimes),
-    *(Retrieval, Rouge, SearchCost, SetSizes, SolutionSets, Sql, StepProfile, Tpu, TrainStep),
+    *(Retrieval, Rouge, SearchCost, SetSizes, SolutionSets, Sql, StepProfile, Tabulate, Tpu),
+    TrainStep,
 ]
 
 

@@ -1,0 +1,251 @@
+"""Finished runs of ``compare``, gathered from folders and files, and one table of all of them.
+
+A run has a name, its seed, its scores after the last step, and those of every question. A file of
+them has a run a line, so that runs of several machines and days are one comparison. Which settings
+differ between runs becomes part of their names: nothing is averaged that was not trained alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardem_jax.analysis.statistics import Difference, difference, interval
+from hardem_jax.errors import InputError, found_by
+from hardem_jax.training.fingerprint import flatten
+
+#: Settings that do not name a row: the objective does already, or they follow from others.
+_UNNAMED = re.compile(r"loop\.seed|objective(\..*)?|contents of (?!.*\.(rules\.|supervised)).*")
+
+
+@dataclasses.dataclass(frozen=True)
+class FinishedRun:
+    """What a run that has ended leaves for tables.
+
+    Attributes:
+        objective: its label, from `hardem_jax.objectives.label`.
+        seed: of training.
+        settings: all that decides on its scores, dotted name -> text.
+        scores: metric -> score after the last step.
+        by_question: metric -> ``[N]`` score of each question, in the order of the data.
+    """
+
+    objective: str
+    seed: int
+    settings: Mapping[str, str]
+    scores: Mapping[str, float]
+    by_question: Mapping[str, Sequence[float]]
+
+    def line(self) -> str:
+        """The run as a line of JSON, without folders of the machine it was made on.
+
+        Example:
+            >>> FinishedRun("MML", 0, {"model.encoder": "/home/ada/bert"}, {"step": 9.0},
+            ...             {"em": [100.0, 0.0]}).line()
+            '{"objective": "MML", "seed": 0, "settings": {"model.encoder": "bert"}, \
+"scores": {"step": 9.0}, "by_question": {"em": "10"}}'
+        """
+        settings = {
+            name: Path(text).name if os.path.isabs(text) else text
+            for name, text in self.settings.items()
+        }
+        content = dataclasses.asdict(self) | {"settings": settings}
+        content["by_question"] = {name: _packed(x) for name, x in self.by_question.items()}
+        return json.dumps(content)
+
+
+def read_runs(source: Path) -> list[FinishedRun]:
+    """Reads runs from a run's folder, from a folder of such folders, or from a file of lines.
+
+    Runs that have not ended are left out.
+
+    Raises:
+        InputError: the source cannot be read, or holds no run that has ended.
+    """
+    if source.is_dir():
+        folders = [source, *sorted(folder for folder in source.iterdir() if folder.is_dir())]
+        runs = [_of_folder(folder) for folder in folders if (folder / "by_question.json").is_file()]
+    else:
+        try:
+            lines = source.read_text("utf-8").splitlines()
+        except OSError as error:
+            raise InputError(f"{source}: expected runs, found {found_by(error)}") from error
+        except ValueError as error:
+            raise InputError(f"{source}: expected runs as text, found {error}") from error
+        runs = [_of_line(line, f"{source}:{number}") for number, line in enumerate(lines, start=1)]
+    if not runs:
+        raise InputError(f"{source}: expected runs that have ended, found none")
+    return runs
+
+
+def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
+    """Name -> seed -> run, of runs that differ in nothing but their seed.
+
+    The name is the objective's, with the settings in which runs differ: those of most runs go
+    without saying. The same run from two sources counts once; the later one is kept.
+
+    Raises:
+        InputError: runs of one name were trained or scored on different data.
+
+    Example:
+        >>> mml = FinishedRun("MML", 0, {"conditions": "sum", "loop.seed": "0"}, {}, {})
+        >>> mean = dataclasses.replace(mml, settings={"conditions": "mean", "loop.seed": "0"})
+        >>> again = dataclasses.replace(mml, seed=1, settings=mml.settings | {"loop.seed": "1"})
+        >>> {name: list(seeds) for name, seeds in rows([mml, again, mean]).items()}
+        {'MML': [0, 1], 'MML, conditions mean': [0]}
+    """
+    runs = list(runs)
+    settings = [flatten(run.settings) for run in runs]
+    usual = _usual(settings)
+    found: dict[str, dict[int, FinishedRun]] = {}
+    first: dict[str, dict[str, str]] = {}
+    for run, own in zip(runs, settings, strict=True):
+        texts = {name: own.get(name, "not set") for name in usual}
+        unusual = [f"{name} {text}" for name, text in texts.items() if text != usual[name]]
+        row = ", ".join([run.objective, *unusual])
+        found.setdefault(row, {})[run.seed] = run
+        of_first = first.setdefault(row, own)
+        for name in own.keys() | of_first.keys():
+            if name != "loop.seed" and own.get(name) != of_first.get(name):
+                values = f"{of_first.get(name)} and {own.get(name)}"
+                raise InputError(f"runs: {row}: expected one value of {name}, found {values}")
+    return found
+
+
+def table(
+    found: Mapping[str, Mapping[int, FinishedRun]],
+    metrics: Sequence[str] = (),
+    against: str | None = None,
+) -> str:
+    """A Markdown table: rows of `rows`, and of each metric the mean with its interval of 95 %.
+
+    Args:
+        found: from `rows`.
+        metrics: columns; by default those that are known of every question. Others have the
+            standard deviation over seeds instead of an interval.
+        against: a name in ``found``, from which differences are taken, with p, over the seeds that
+            both have.
+
+    Raises:
+        InputError: a metric or name is not found, or runs were not scored on the same questions.
+
+    Example:
+        >>> mml = FinishedRun("MML", 0, {}, {"em": 50.0}, {"em": [100.0, 0.0]})
+        >>> print(table(rows([mml]), ["em"]), end="")
+        | | seeds | em |
+        |---|---|---|
+        | MML | 0 | 50.0 [0.0, 100.0] |
+    """
+    if against is not None and against not in found:
+        raise InputError(f"against: expected one of {', '.join(found)}, found {against!r}")
+    first = next(iter(next(iter(found.values())).values()))
+    metrics = metrics or list(first.by_question)
+    header = ["", "seeds"]
+    for metric in metrics:
+        header.append(metric)
+        if against is not None and metric in first.by_question:
+            header += [f"{metric} - {against}", "p"]
+    lines = [header, ["---"] * len(header)]
+    for name, runs in found.items():
+        cells = [name, " ".join(map(str, sorted(runs)))]
+        for metric in metrics:
+            cells.append(_cell(name, runs, metric))
+            if against is not None and metric in first.by_question:
+                cells += _compared(runs, found[against], metric) if name != against else ["", ""]
+        lines.append(cells)
+    return "".join(f"|{'|'.join(_spaced(cell) for cell in line)}|\n" for line in lines)
+
+
+def _spaced(cell: str) -> str:
+    return cell if cell == "---" else f" {cell} " if cell else " "
+
+
+def _cell(name: str, runs: Mapping[int, FinishedRun], metric: str) -> str:
+    if all(metric in run.by_question for run in runs.values()):
+        mean, low, high = interval(_by_question(runs, sorted(runs), metric))
+        return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+    if missing := next((run for run in runs.values() if metric not in run.scores), None):
+        known = ", ".join(missing.scores)
+        raise InputError(f"metrics: {name}: expected one of {known}, found {metric!r}")
+    scores = [run.scores[metric] for run in runs.values()]
+    return f"{np.mean(scores):.1f}" + (f" ± {np.std(scores, ddof=1):.1f}" if scores[1:] else "")
+
+
+def _compared(
+    runs: Mapping[int, FinishedRun], others: Mapping[int, FinishedRun], metric: str
+) -> list[str]:
+    """The cells of a difference and of its p; a dash if no seed is common."""
+    if not (common := sorted(runs.keys() & others.keys())):
+        return ["-", "-"]
+    ours, theirs = (_by_question(x, common, metric) for x in (runs, others))
+    if ours.shape != theirs.shape:
+        raise InputError(
+            f"{metric}: expected scores of the same questions, "
+            f"found {ours.shape[1]} and {theirs.shape[1]}"
+        )
+    found: Difference = difference(ours, theirs)
+    return [f"{found.mean:+.1f} [{found.low:.1f}, {found.high:.1f}]", f"{found.p:.2g}"]
+
+
+def _by_question(runs: Mapping[int, FinishedRun], seeds: Sequence[int], metric: str) -> np.ndarray:
+    """``[S, N]`` float."""
+    scores = [runs[seed].by_question[metric] for seed in seeds]
+    if len(sizes := sorted({len(x) for x in scores})) > 1:
+        found = " and ".join(map(str, sizes))
+        raise InputError(f"{metric}: expected scores of the same questions, found {found}")
+    return np.asarray(scores, float)
+
+
+def _usual(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The most frequent text of each setting that names rows, of those in which runs differ."""
+    usual = {}
+    for name in dict.fromkeys(name for own in settings for name in own):
+        texts = [own.get(name, "not set") for own in settings]
+        if len(set(texts)) > 1 and not _UNNAMED.fullmatch(name):
+            usual[name] = max(dict.fromkeys(texts), key=texts.count)
+    return usual
+
+
+def _of_folder(folder: Path) -> FinishedRun:
+    try:
+        final = json.loads((folder / "final.json").read_text("utf-8"))
+        by_question = json.loads((folder / "by_question.json").read_text("utf-8"))
+        settings = final["settings"]
+        return FinishedRun(
+            objective=final["objective"],
+            seed=int(settings["loop.seed"]),
+            settings=settings,
+            scores=dict(final["scores"]),
+            by_question=by_question["scores"],
+        )
+    except OSError as error:
+        raise InputError(f"{folder}: expected a run of compare, found {found_by(error)}") from error
+    except (ValueError, KeyError) as error:
+        raise InputError(f"{folder}: expected a run of compare, found {error!r}") from error
+
+
+def _of_line(line: str, where: str) -> FinishedRun:
+    try:
+        content: dict[str, Any] = json.loads(line)
+        by_question = {name: _unpacked(x) for name, x in content.pop("by_question").items()}
+        return FinishedRun(**content, by_question=by_question)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"{where}: expected a run, found {error!r}") from error
+
+
+def _packed(scores: Sequence[float]) -> str | list[float]:
+    """A digit for each question if all scores are 0 or 100."""
+    if not set(scores) <= {0.0, 100.0}:
+        return list(scores)
+    return "".join("1" if score else "0" for score in scores)
+
+
+def _unpacked(scores: str | list[float]) -> list[float]:
+    return [100.0 * int(x) for x in scores] if isinstance(scores, str) else scores

@@ -1,0 +1,104 @@
+"""Runs of several folders and files become one table."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from hardem_jax.analysis.finished_runs import FinishedRun, read_runs, rows, table
+from hardem_jax.analysis.statistics import difference, interval
+from hardem_jax.errors import InputError
+
+RNG = np.random.default_rng(0)
+SETTINGS = {"conditions": "sum", "contents of data": '{"content": "a", "supervised": false}'}
+
+
+def finished(objective="MML", seed=0, share=0.5, **settings):
+    right = 100.0 * (RNG.random(50) < share)
+    return FinishedRun(
+        objective,
+        seed,
+        SETTINGS | {"loop.seed": str(seed), "objective": objective} | settings,
+        {"em": float(right.mean()), "hit@1": 7.0 + seed},
+        {"em": right.tolist(), "f1": RNG.random(50).tolist()},
+    )
+
+
+def write_folder(folder, run):
+    folder.mkdir(parents=True)
+    content = {"objective": run.objective, "settings": run.settings}
+    scores = list(run.scores.items())
+    (folder / "final.json").write_text(json.dumps(content | {"scores": scores}))
+    content = {"settings": run.settings, "scores": run.by_question}
+    (folder / "by_question.json").write_text(json.dumps(content))
+
+
+def test_folders_and_files_hold_the_same_runs(tmp_path):
+    runs = [finished(), finished("Hard EM", seed=1)]
+    for run in runs:
+        write_folder(tmp_path / "out" / f"{run.objective}-{run.seed}", run)
+    (tmp_path / "out" / "figures").mkdir()  # not a run
+    found = read_runs(tmp_path / "out")
+    assert sorted(found, key=lambda run: run.seed) == runs
+    assert read_runs(tmp_path / "out" / "MML-0") == runs[:1]
+    file = tmp_path / "runs.jsonl"
+    file.write_text("".join(f"{run.line()}\n" for run in runs))
+    assert read_runs(file) == runs
+
+
+def test_lines_name_no_folder_of_the_machine():
+    line = finished(**{"model.encoder": "/home/ada/bert"}).line()
+    assert "ada" not in line and '"model.encoder": "bert"' in line
+
+
+def test_rows_are_named_after_what_differs_beyond_objective_and_seed():
+    supervised = {"contents of data": '{"content": "b", "supervised": true}'}
+    runs = [finished(), finished(seed=1), finished(conditions="mean"), finished(**supervised)]
+    found = rows([*runs, finished("Hard EM")])
+    data = "contents of data.supervised true"
+    names = ["MML", "MML, conditions mean", f"MML, {data}", "Hard EM"]
+    assert list(found) == names
+    assert found["MML"] == dict(enumerate(runs[:2]))
+
+
+def test_runs_on_other_data_are_not_averaged():
+    other = finished(seed=1, **{"contents of data": '{"content": "b", "supervised": false}'})
+    with pytest.raises(InputError, match="MML: expected one value of contents of data.content"):
+        rows([finished(), other])
+
+
+def test_differences_are_over_the_seeds_that_both_have():
+    mml = [finished(seed=seed) for seed in (0, 1, 2)]
+    hard = [finished("Hard EM", seed=seed, share=0.9) for seed in (1, 2, 3)]
+    lines = table(rows([*mml, *hard]), ["em", "hit@1"], against="MML").splitlines()
+    ours, theirs = ([run.by_question["em"] for run in runs] for runs in (hard[:2], mml[1:]))
+    expected = difference(np.array(ours), np.array(theirs))
+    cells = [cell.strip() for cell in lines[3].split("|")]
+    mean, low, high = interval(np.array([run.by_question["em"] for run in hard]))
+    assert cells[1:4] == ["Hard EM", "1 2 3", f"{mean:.1f} [{low:.1f}, {high:.1f}]"]
+    bounds = f"[{expected.low:.1f}, {expected.high:.1f}]"
+    assert cells[4:7] == [f"{expected.mean:+.1f} {bounds}", f"{expected.p:.2g}", "9.0 ± 1.0"]
+    assert lines[2].split("|")[4:6] == [" ", " "]
+
+
+def test_objectives_without_a_common_seed_are_not_compared():
+    runs = rows([finished(), finished("Hard EM", seed=1)])
+    assert table(runs, ["em"], against="MML").splitlines()[3].endswith("| - | - |")
+
+
+def test_what_cannot_be_tabulated_is_refused(tmp_path):
+    short = dataclasses.replace(finished("Hard EM"), by_question={"em": [0.0, 100.0]})
+    with pytest.raises(InputError, match="same questions, found 2 and 50"):
+        table(rows([finished(), short]), ["em"], against="MML")
+    with pytest.raises(InputError, match=r"expected one of em, hit@1, found 'rouge'"):
+        table(rows([finished()]), ["rouge"])
+    with pytest.raises(InputError, match="against: expected one of MML, found 'mml'"):
+        table(rows([finished()]), against="mml")
+    with pytest.raises(InputError, match="runs that have ended, found none"):
+        read_runs(tmp_path)
+    with pytest.raises(InputError, match="expected runs, found"):
+        read_runs(tmp_path / "absent.jsonl")
+    (tmp_path / "runs.jsonl").write_text(f"{finished().line()}\n[]\n")
+    with pytest.raises(InputError, match=r"runs.jsonl:2: expected a run"):
+        read_runs(tmp_path / "runs.jsonl")
