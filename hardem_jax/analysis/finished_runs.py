@@ -47,7 +47,7 @@ class FinishedRun:
         """The run as a line of JSON, without folders of the machine it was made on.
 
         Example:
-            >>> FinishedRun("MML", 0, {"model.encoder": "/home/ada/bert"}, {"step": 9.0},
+            >>> FinishedRun("MML", 0, {"model.encoder": "/models/ada/bert"}, {"step": 9.0},
             ...             {"em": [100.0, 0.0]}).line()
             '{"objective": "MML", "seed": 0, "settings": {"model.encoder": "bert"}, \
 "scores": {"step": 9.0}, "by_question": {"em": "10"}}'

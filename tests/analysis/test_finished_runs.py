@@ -48,7 +48,7 @@ def test_folders_and_files_hold_the_same_runs(tmp_path):
 
 
 def test_lines_name_no_folder_of_the_machine():
-    line = finished(**{"model.encoder": "/home/ada/bert"}).line()
+    line = finished(**{"model.encoder": "/models/ada/bert"}).line()
     assert "ada" not in line and '"model.encoder": "bert"' in line
 
 

@@ -1,0 +1,1 @@
+"""Getting the data sets from their official addresses."""
