@@ -52,16 +52,16 @@ class Download:
         mirror: address of a folder that holds all files under their own names, to read them from.
     """
 
-    datasets: Annotated[tuple[str, ...], tyro.conf.Positional]
+    datasets: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME ...")]
     out: Path = Path("data")
     keep_archives: bool = False
     mirror: str | None = None
 
     def run(self) -> None:
-        for name in self.datasets:
+        for name in self.datasets or ("none",):
             if name not in DATASETS:
                 expected = ", ".join(DATASETS)
-                raise InputError(f"datasets: expected one of {expected}, found {name!r}")
+                raise InputError(f"datasets: expected some of {expected}, found {name}")
         for name in dict.fromkeys(self.datasets):
             folder = self.out / name
             try:

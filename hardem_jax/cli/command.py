@@ -53,6 +53,7 @@ def run_command(
     with exit_with_one_line():
         command = parse(commands, prog=prog, argv=argv)
         command.run()
+        sys.stdout.flush()  # here, where a pipe that is closed ends the program quietly
 
 
 def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any:
@@ -84,13 +85,18 @@ def exit_with_one_line():
     """Turn an error that a person can act on into its line on stderr.
 
     The exit code is 2 for an `InputError`; 1 for a loss that is not finite and for what the
-    machine refuses, a full disk, say; 130 after Ctrl-C and 143 after SIGTERM.
+    machine refuses, a full disk, say; 130 after Ctrl-C, 143 after SIGTERM, and 141, without a line,
+    after whoever reads the output has gone.
     """
     with _raising_sigterm(), _quiet_loops():
         try:
             yield
         except (InputError, FloatingPointError) as error:
             _exit(str(error), 2 if isinstance(error, InputError) else 1)
+        except BrokenPipeError:
+            # `head` has enough. What is still in the buffer must not be written at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(128 + signal.SIGPIPE) from None
         except OSError as error:
             if error.errno not in _REFUSALS:
                 raise

@@ -2,7 +2,10 @@
 
 import dataclasses
 import errno
+import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -114,3 +117,29 @@ class Quoting:
 
     def run(self) -> None:
         raise InputError(f"file.json: expected 'id', found '{self.data}' at line 3")
+
+
+TALKATIVE = """
+import dataclasses
+from hardem_jax.cli.command import run_command
+
+@dataclasses.dataclass(frozen=True)
+class Talkative:
+    lines: int = 100_000
+
+    def run(self):
+        for number in range(self.lines):
+            print(number)
+
+run_command(Talkative, prog="talkative")
+"""
+
+
+@pytest.mark.parametrize("lines", [100_000, 1], ids=["while it writes", "at the end"])
+def test_a_reader_that_has_enough_ends_the_program_quietly(lines):
+    command = [sys.executable, "-c", TALKATIVE, "--lines", str(lines)]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")

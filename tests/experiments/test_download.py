@@ -212,8 +212,10 @@ def test_a_file_that_differs_from_the_published_one_is_refused(toy, tmp_path, mo
 
 
 def test_an_unknown_data_set_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(InputError, match="expected one of triviaqa, .*, found 'bert'"):
-        Download(("bert",), tmp_path / "out").run()
+    with pytest.raises(InputError, match="expected some of triviaqa, .*, found bert"):
+        Download(("wikisql", "bert"), tmp_path / "out").run()
+    with pytest.raises(InputError, match="found none"):
+        Download((), tmp_path / "out").run()
     assert not (tmp_path / "out").exists()
 
 
