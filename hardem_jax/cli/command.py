@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import difflib
 import errno
 import io
 import os
@@ -10,7 +11,7 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import tyro
@@ -28,6 +29,9 @@ _NAMELESS = re.compile(r"(__tyro-dummy-inner__\.?)+")
 # A value that the `__post_init__` of a configuration refused, by the name of its field; a command
 # itself goes by the name of its class.
 _REFUSED = re.compile(r"Error parsing (?:[A-Z]\w*|([\w.-]*)): (\w+): (expected .*)")
+_UNRECOGNIZED = re.compile(r"Unrecognized options: ([^\s=]+)")
+# A flag or a subcommand in the help.
+_WORD = re.compile(r"--[a-z][\w.-]*|\b[a-z]+:[a-z][\w-]*")
 _MALFORMED = re.compile(r"Error parsing (\S+): (.*)")
 # Refusals of the machine that a person can act on; other system errors are defects.
 _REFUSALS = {
@@ -68,16 +72,47 @@ def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any
         SystemExit: code 0, for ``--help``.
     """
     said = io.StringIO()
+    argv = sys.argv[1:] if argv is None else argv
+    if isinstance(commands, Mapping) and argv[:1] and not argv[0].startswith("-"):
+        _check_command(argv[0], commands)
     try:
         with contextlib.redirect_stderr(said):
-            options: dict[str, Any] = {"prog": prog, "args": argv, "config": _TYRO_OPTIONS}
-            if isinstance(commands, Mapping):
-                return tyro.extras.subcommand_cli_from_dict(dict(commands), **options)
-            return tyro.cli(commands, **options)
+            return _parse(commands, prog, argv)
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise InputError(_one_line(said.getvalue())) from None
+        line = _one_line(said.getvalue())
+        raise InputError(line + _suggestion(line, commands, prog, argv)) from None
+
+
+def _parse(commands: Any, prog: str, argv: Sequence[str]) -> Any:
+    options: dict[str, Any] = {"prog": prog, "args": argv, "config": _TYRO_OPTIONS}
+    if isinstance(commands, Mapping):
+        return tyro.extras.subcommand_cli_from_dict(dict(commands), **options)
+    return tyro.cli(commands, **options)
+
+
+def _check_command(name: str, commands: Mapping[str, type]) -> None:
+    if name not in commands:
+        expected = f"expected one of {', '.join(commands)}"
+        raise InputError(f"{expected}, found {name!r}{_nearest(name, commands)}")
+
+
+def _suggestion(line: str, commands: Any, prog: str, argv: Sequence[str]) -> str:
+    """What may have been meant by the first word that was not recognized."""
+    unknown = _UNRECOGNIZED.search(line)
+    if unknown is None or "perhaps you meant" in line:
+        return ""
+    # tyro compares with nothing if a flag is missing, too, and not with the names of subcommands.
+    command = argv[:1] if isinstance(commands, Mapping) else []
+    with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
+        _parse(commands, prog, [*command, "--help"])
+    return _nearest(unknown.group(1), set(_WORD.findall(text.getvalue())))
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
+    return f" (perhaps you meant {found[0]})" if found else ""
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from hardem_jax.cli.command import run_command
+from experiments import triviaqa
+from hardem_jax.cli.command import parse, run_command
 from hardem_jax.errors import InputError, Stopped
 from hardem_jax.training.loop import NonFiniteLossError
 
@@ -121,7 +122,8 @@ class Quoting:
 
 TALKATIVE = """
 import dataclasses
-from hardem_jax.cli.command import run_command
+from experiments import triviaqa
+from hardem_jax.cli.command import parse, run_command
 
 @dataclasses.dataclass(frozen=True)
 class Talkative:
@@ -143,3 +145,22 @@ def test_a_reader_that_has_enough_ends_the_program_quietly(lines):
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("tran --out x", "train"),
+        ("train --data x --devv y --out z", "--dev"),
+        ("train --data x --dev y --out z objective:hardem", "objective:hard-em"),
+    ],
+    ids=["command", "flag while another is missing", "subcommand"],
+)
+def test_what_is_mistyped_gets_a_suggestion(line, meant):
+    with pytest.raises(InputError, match=rf"\(perhaps you meant {meant}\)$"):
+        parse(triviaqa.COMMANDS, prog="x", argv=line.split())
+
+
+def test_what_is_like_nothing_gets_no_suggestion():
+    with pytest.raises(InputError, match=r"evaluate, predict, found 'zzz'$"):
+        parse(triviaqa.COMMANDS, prog="x", argv=["zzz"])
