@@ -11,13 +11,18 @@ import resource
 import signal
 import sys
 import threading
+import typing
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import tyro
 
+from hardem_jax.data.files import read_json
 from hardem_jax.errors import InputError, Stopped, one_line
 
+#: Takes a file with flags, ``config.json`` of a run or ``comparison.json``; others override them.
+CONFIG = "--config"
 # Flags of an outer command may follow those of its objective.
 _TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
 # Box-drawing characters, in UTF-8 and in ASCII.
@@ -44,6 +49,8 @@ def run_command(
     commands: Mapping[str, type] | type, *, prog: str, argv: Sequence[str] | None = None
 ) -> None:
     """Parse a command line such as ``train --data DIR`` and run it.
+
+    ``train --config runs/mml/config.json --out runs/again`` takes all other flags from a file.
 
     Args:
         commands: name -> frozen dataclass whose fields are the flags and whose method ``run``
@@ -87,9 +94,38 @@ def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any
 
 def _parse(commands: Any, prog: str, argv: Sequence[str]) -> Any:
     options: dict[str, Any] = {"prog": prog, "args": argv, "config": _TYRO_OPTIONS}
+    file, rest = _without(CONFIG, argv)
+    if file is not None:
+        kind = commands
+        if isinstance(commands, Mapping):
+            kind, prog, rest = commands[rest[0]], f"{prog} {rest[0]}", rest[1:]
+        options |= {"prog": prog, "args": rest}
+        return tyro.cli(kind, **options, default=_of_file(kind, Path(file)))
     if isinstance(commands, Mapping):
         return tyro.extras.subcommand_cli_from_dict(dict(commands), **options)
     return tyro.cli(commands, **options)
+
+
+def _without(flag: str, argv: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The value of a flag that tyro does not know, and all other words."""
+    for n, word in enumerate(argv):
+        if word == flag:
+            if not argv[n + 1 :] or argv[n + 1].startswith("-"):
+                raise InputError(f"{flag}: expected a file, found none")
+            return argv[n + 1], [*argv[:n], *argv[n + 2 :]]
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2], [*argv[:n], *argv[n + 1 :]]
+    return None, list(argv)
+
+
+def _of_file(kind: type, file: Path) -> Any:
+    """The command whose flags a run or a comparison has saved."""
+    content = read_json(file)
+    content = content.get("flags") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or content.get("type") != kind.__name__:
+        found = f"those of {content.get('type')!r}" if isinstance(content, dict) else "none"
+        raise InputError(f"{file}: expected flags of {kind.__name__!r}, found {found}")
+    return from_flags(kind, content, str(file))
 
 
 def _check_command(name: str, commands: Mapping[str, type]) -> None:
@@ -203,6 +239,49 @@ def flags(config: Any) -> Any:
     if isinstance(config, tuple):
         return [flags(item) for item in config]
     return config if isinstance(config, (int, float, str, bool, type(None))) else str(config)
+
+
+def from_flags(hint: Any, content: Any, place: str) -> Any:
+    """The configuration that `flags` has turned into plain values.
+
+    Fields that the content lacks have their defaults: it may be of an older version.
+
+    Args:
+        hint: the type of the configuration, or the annotation of a field.
+        content: from `flags`, perhaps by way of JSON.
+        place: where the content is from, for messages.
+
+    Raises:
+        InputError: the content has a field or a type that this version does not know.
+
+    Example:
+        >>> from hardem_jax.objectives import HardEM
+        >>> from_flags(HardEM, flags(HardEM(tau=8.0)), "config.json")
+        HardEM(tau=8.0, cap=1.0, schedule='linear')
+    """
+    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
+    if isinstance(content, dict):
+        named = {kind.__name__: kind for kind in kinds if dataclasses.is_dataclass(kind)}
+        if (kind := named.get(content.get("type", ""))) is None:
+            raise InputError(
+                f"{place}: expected one of {', '.join(named)}, found {content.get('type')!r}"
+            )
+        hints = typing.get_type_hints(kind)
+        fields = {name: value for name, value in content.items() if name != "type"}
+        if unknown := fields.keys() - {field.name for field in dataclasses.fields(kind)}:
+            raise InputError(
+                f"{place}: expected fields of {kind.__name__}, found {', '.join(sorted(unknown))}"
+            )
+        return kind(**{n: from_flags(hints[n], x, f"{place}: {n}") for n, x in fields.items()})
+    if isinstance(content, list):
+        if typing.get_origin(hint) is not tuple:  # one of several kinds: "tuple[int, ...] | None"
+            kinds = [kind for kind in kinds if typing.get_origin(kind) is tuple]
+            return from_flags(kinds[0], content, place) if kinds else tuple(content)
+        inner = typing.get_args(hint)
+        inner = inner[:1] * len(content) if inner[-1:] == (...,) else inner
+        pairs = zip(inner, content, strict=True)
+        return tuple(from_flags(kind, item, place) for kind, item in pairs)
+    return Path(content) if isinstance(content, str) and Path in kinds else content
 
 
 def peak_mib() -> float:

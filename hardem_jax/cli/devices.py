@@ -1,16 +1,29 @@
-"""Flags that choose devices: those of this machine, or of all machines of a job."""
+"""Flags that choose devices, of this machine or of all of a job; and what a run was made by."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import platform
+import shlex
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import hardem_jax
 from hardem_jax.errors import require
 from hardem_jax.training.config import DistributedMode
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
+
+#: Packages whose version may change what a run computes.
+_PACKAGES = (
+    *("hardem-jax", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy"),
+    *("tensorflow-datasets", "tokenizers", "transformers"),
+)
 
 # Commands are parsed with this module: jax is imported by what asks for devices.
 
@@ -55,3 +68,52 @@ def say(text: str) -> None:
 
     if is_primary():
         print(text)
+
+
+def made_by(num_devices: int) -> dict[str, Any]:
+    """What a run is made by: command line, commit, versions and devices, for ``config.json``.
+
+    Args:
+        num_devices: how many of the devices the run uses.
+
+    Returns:
+        ``command`` as a shell takes it, ``commit`` of a checkout of this project, None without one
+        and with "+" if files differ from it, ``packages`` with the version of those installed,
+        ``python``, ``platform``, ``devices`` and ``processes``.
+    """
+    import jax
+
+    return {
+        "command": shlex.join(sys.orig_argv),
+        "commit": _commit(Path(hardem_jax.__file__).parent),
+        "packages": {name: found for name in _PACKAGES if (found := _version(name))},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "devices": f"{num_devices} x {jax.devices()[0].device_kind}",
+        "processes": jax.process_count(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(folder: Path) -> str | None:
+    """The commit of the repository that holds the package, if it is tracked there."""
+
+    def git(*words: str) -> str | None:
+        try:
+            command = ["git", "-C", str(folder), *words]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        except (OSError, subprocess.SubprocessError):  # no git, or no repository
+            return None
+        return done.stdout.strip()
+
+    # An installed package may lie in an environment inside of somebody else's repository.
+    if git("ls-files", "--error-unmatch", "__init__.py") is None:
+        return None
+    commit = git("rev-parse", "HEAD")
+    return f"{commit}+" if commit and git("status", "--porcelain", "-uno", ".") else commit

@@ -1,7 +1,9 @@
 """The command ``train`` of every task.
 
-A run folder holds ``config.json`` (every flag, and what the task needs to find its model again),
-the files of the model's vocabulary, ``metrics.jsonl`` and the checkpoints ``best`` and ``last``.
+A run folder holds ``config.json`` (every flag, what made the run, and what the task needs to find
+its model again), the files of the vocabulary, ``metrics.jsonl`` and the checkpoints ``best`` and
+``last``. ``train --config RUN/config.json --out ANOTHER --loop.seed 1`` repeats a run with other
+flags.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hardem_jax import __version__
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.command import flags
-from hardem_jax.cli.devices import OnDevices, say
+from hardem_jax.cli.devices import OnDevices, made_by, say
 from hardem_jax.cli.watching import observer
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import write_json
@@ -147,6 +149,7 @@ class TrainCommand(Setting):
 
         def describe() -> None:
             content = {"version": __version__, "flags": flags(self), "settings": settings}
+            content["made by"] = made_by(mesh.size)
             write_json(self.out / "config.json", content | run.save(self.out))
             # For files that no longer change; checkpoints have their own checksums.
             changing = (LOCK_FILE, METRICS_FILE)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import json
 import os
 import signal
 import subprocess
@@ -11,9 +12,11 @@ import time
 import pytest
 
 from experiments import triviaqa
-from hardem_jax.cli.command import parse, run_command
+from hardem_jax.cli.command import flags, from_flags, parse, run_command
 from hardem_jax.errors import InputError, Stopped
+from hardem_jax.objectives import MML
 from hardem_jax.training.loop import NonFiniteLossError
+from tests.robustness.flags import COMMANDS, valid_instance
 
 NAN = NonFiniteLossError(7, ["q1", "q2"], {"loss": float("nan"), "grad_norm": float("inf")})
 
@@ -123,7 +126,7 @@ class Quoting:
 TALKATIVE = """
 import dataclasses
 from experiments import triviaqa
-from hardem_jax.cli.command import parse, run_command
+from hardem_jax.cli.command import flags, from_flags, parse, run_command
 
 @dataclasses.dataclass(frozen=True)
 class Talkative:
@@ -164,3 +167,49 @@ def test_what_is_mistyped_gets_a_suggestion(line, meant):
 def test_what_is_like_nothing_gets_no_suggestion():
     with pytest.raises(InputError, match=r"evaluate, predict, found 'zzz'$"):
         parse(triviaqa.COMMANDS, prog="x", argv=["zzz"])
+
+
+@pytest.mark.parametrize("kind", COMMANDS)
+def test_every_command_comes_back_from_the_flags_that_it_saves(kind):
+    command = valid_instance(kind)
+    saved = json.loads(json.dumps(flags(command)))
+    assert from_flags(kind, saved, "config.json") == command
+
+
+def saved_run(tmp_path, command="train --data x --dev y --out z objective:hard-em"):
+    file = tmp_path / "config.json"
+    train = parse(triviaqa.COMMANDS, prog="x", argv=[*command.split(), "--objective.tau", "7"])
+    file.write_text(json.dumps({"version": "0.2.0", "flags": flags(train)}))
+    return file, train
+
+
+def test_a_run_is_repeated_from_its_file_with_other_flags(tmp_path):
+    file, train = saved_run(tmp_path)
+
+    def again(*argv):
+        return parse(triviaqa.COMMANDS, prog="x", argv=["train", *argv])
+
+    assert again("--config", str(file)) == train
+    found = again(f"--config={file}", "--loop.seed", "4", "--data", str(file))
+    loop = dataclasses.replace(train.loop, seed=4)
+    assert found == dataclasses.replace(train, loop=loop, data=(file,))
+    assert again("--out", "a", "--config", str(file), "objective:mml").objective == MML()
+
+
+def test_a_file_that_holds_no_flags_of_the_command_is_refused(tmp_path):
+    file, _ = saved_run(tmp_path)
+    with pytest.raises(InputError, match="expected flags of 'Evaluate', found those of 'Train'"):
+        parse(triviaqa.COMMANDS, prog="x", argv=["evaluate", "--config", str(file)])
+    content = json.loads(file.read_text())
+    content["flags"]["objective"]["temperature"] = 1
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="objective: expected fields of HardEM, found temperature"):
+        parse(triviaqa.COMMANDS, prog="x", argv=["train", "--config", str(file)])
+    content["flags"]["objective"]["type"] = "SoftEM"
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="objective: expected one of .*HardEM.*found 'SoftEM'"):
+        parse(triviaqa.COMMANDS, prog="x", argv=["train", "--config", str(file)])
+    with pytest.raises(InputError, match="--config: expected a file, found none"):
+        parse(triviaqa.COMMANDS, prog="x", argv=["train", "--config", "--out", "z"])
+    with pytest.raises(InputError, match="absent.json: cannot be read"):
+        parse(triviaqa.COMMANDS, prog="x", argv=["train", "--config", "absent.json"])

@@ -1,13 +1,17 @@
 """What commands compute on."""
 
 import dataclasses
+import json
+import shlex
+import subprocess
+import sys
 
 import jax
 import numpy as np
 import pytest
 
 from hardem_jax.cli.command import parse
-from hardem_jax.cli.devices import OnDevices
+from hardem_jax.cli.devices import OnDevices, _commit, made_by
 from hardem_jax.errors import InputError
 from hardem_jax.training.devices.mesh import (
     data_mesh,
@@ -46,3 +50,34 @@ def test_parameters_are_loaded_to_where_they_are_used():
     assert with_shardings(shapes, None) is shapes
     placed = with_shardings(shapes, data_mesh(4, fsdp=2))["kernel"]
     assert placed.shape == (256, 128) and tuple(placed.sharding.spec) == ("fsdp",)
+
+
+def test_a_run_says_what_made_it():
+    made = made_by(3)
+    json.dumps(made)
+    assert made["devices"] == f"3 x {jax.devices()[0].device_kind}"
+    assert made["packages"]["jax"] == jax.__version__
+    assert shlex.split(made["command"])[0] == sys.orig_argv[0]
+
+
+def git(folder, *words):
+    name = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    done = subprocess.run(["git", *name, *words], cwd=folder, check=True, capture_output=True)
+    return done.stdout.decode().strip()
+
+
+def test_the_commit_is_that_of_this_project_only(tmp_path):
+    package = tmp_path / "venv" / "package"
+    package.mkdir(parents=True)
+    assert _commit(package) is None  # no repository
+    git(tmp_path, "init", "-q")
+    (tmp_path / "own.txt").write_text("")
+    git(tmp_path, "add", "own.txt")
+    git(tmp_path, "commit", "-qm", "own")
+    (package / "__init__.py").write_text("")
+    assert _commit(package) is None  # installed inside of another repository
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "package")
+    assert _commit(package) == git(tmp_path, "rev-parse", "HEAD")
+    (package / "__init__.py").write_text("changed")
+    assert _commit(package) == git(tmp_path, "rev-parse", "HEAD") + "+"
