@@ -27,6 +27,7 @@ from experiments.quickstart.run import Quickstart
 from experiments.rationales.command import GradientVariance, RationaleTraining
 from experiments.reconstruction.command import Measure, Reconstruction
 from experiments.regimes.command import Regimes
+from experiments.reproduce.command import Reproduce
 from experiments.solution_sets.equations import Equations
 from experiments.solution_sets.programs import Programs
 from experiments.solution_sets.rouge import Rouge
@@ -38,19 +39,10 @@ _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "expe
 MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMANDS")]
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
-    *(
-        DiagnosticsCost,
-        Download,
-        Equations,
-        GradientVariance,
-        History,
-        InputPipeline,
-        LatentScope,
-        LossCost,
-    ),
-    *(Measure, Packing, Programs, Quickstart, RationaleTraining, Reconstruction, Regimes),
-    *(Retrieval, Rouge, SearchCost, SetSizes, SolutionSets, Sql, StepProfile, Tabulate, Tpu),
-    TrainStep,
+    *(DiagnosticsCost, Download, Equations, GradientVariance, History, InputPipeline),
+    *(LatentScope, LossCost, Measure, Packing, Programs, Quickstart, RationaleTraining),
+    *(Reconstruction, Regimes, Reproduce, Retrieval, Rouge, SearchCost, SetSizes),
+    *(SolutionSets, Sql, StepProfile, Tabulate, Tpu, TrainStep),
 ]
 
 
@@ -117,6 +109,8 @@ def _placeholder(hint: Any) -> Any:
     if hint in (Path, str, int, float):
         return hint(1) if hint in (int, float) else hint("x")
     first = typing.get_args(hint)[0]
+    if typing.get_origin(hint) is typing.Literal:
+        return first
     return (_placeholder(first),) if typing.get_origin(hint) is tuple else _placeholder(first)
 
 

@@ -1,0 +1,1 @@
+"""From the official downloads to a table of the paper, by one command."""

@@ -1,0 +1,179 @@
+"""Make a table or figure of the paper, from the official downloads to the scores.
+
+Look at the plan first: its commands, what they download, and an estimate of the hours::
+
+    python -m experiments.reproduce table3 --tasks nq-open --out full --dry-run
+    python -m experiments.reproduce table3 --tasks nq-open --out full --minutes 600
+
+Stages that have ended are recorded in ``stages.json`` of ``out`` and not run again. One that was
+stopped, by ``--minutes``, Ctrl-C or a machine that went away, continues where it was, as each of
+its commands does. Every command can be typed as the plan prints it.
+
+The full size takes accelerators. A smaller size of the same plan, here on a CPU::
+
+    python -m experiments.reproduce table4 --tasks wikisql --out small --encoder MINILM \\
+        --seeds 0 --compare "--loop.num-steps 500 --model.dtype float32"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from experiments.reproduce.plans import MACHINES, PLANS, UTILIZATION, Settings, Stage
+from hardem_jax.data.files import read_json, write_json
+from hardem_jax.errors import InputError, found_by, require
+from hardem_jax.locks import locked
+
+RECORD = "stages.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reproduce:
+    """Make a table or figure of the paper, from the official downloads to the scores.
+
+    Attributes:
+        table: which.
+        tasks: its rows; all by default.
+        out: folder for everything, some of which is large.
+        encoder: a hub name, or a folder.
+        seeds: of every comparison.
+        processes: of ``prepare``.
+        compare: more flags for the trainings, in quotes; they override those of the plan.
+        minutes: stop after this time; None for no limit.
+        dry_run: only print the plan.
+    """
+
+    table: Annotated[Literal["table3", "table4", "table6", "figure3"], tyro.conf.Positional]
+    tasks: tuple[str, ...] = ()
+    out: Path = Path("full")
+    encoder: str = "bert-base-uncased"
+    seeds: tuple[int, ...] = (0, 1, 2)
+    processes: int = 1
+    compare: str = ""
+    minutes: float | None = None
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        require(self, "seeds", at_least=0, below=2**32)
+        require(self, "processes", at_least=1)
+        require(self, "minutes", at_least=0)
+        for task in self.tasks:
+            if task not in PLANS[self.table]:
+                expected = ", ".join(PLANS[self.table])
+                raise InputError(f"tasks: expected some of {expected}, found {task!r}")
+
+    def stages(self) -> list[Stage]:
+        """All stages, each once."""
+        settings = Settings(
+            self.out, self.encoder, self.seeds, self.processes, tuple(shlex.split(self.compare))
+        )
+        plans = PLANS[self.table]
+        found = (stage for task in self.tasks or plans for stage in plans[task](settings))
+        return list(dict.fromkeys(found))
+
+    def run(self) -> None:
+        if self.dry_run:
+            print(plan(self.stages()), end="")
+            return
+        try:
+            self.out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"--out: {self.out}: expected a folder to write to, found {found_by(error)}"
+            ) from error
+        until = None if self.minutes is None else time.monotonic() + 60 * self.minutes
+        with locked(self.out):
+            run_stages(self.stages(), self.out / RECORD, until)
+
+
+def plan(stages: list[Stage]) -> str:
+    """The commands in order, each after what is known of its cost, and their sums.
+
+    Example:
+        >>> print(plan([Stage("data/drop", ("experiments.download", "drop"), bytes=2_000_000)]))
+        # data/drop: downloads 2 MB
+        python -m experiments.download drop
+        <BLANKLINE>
+        # in all: downloads 2 MB
+        <BLANKLINE>
+    """
+    lines = []
+    for stage in stages:
+        lines += [f"# {stage.name}{_costs([stage])}", stage.shell, ""]
+    lines.append(f"# in all{_costs(stages)}")
+    if any(stage.tokens for stage in stages):
+        lines.append(
+            "# (hours of training alone, not measured: 6 FLOPs for each parameter and token of the"
+            f" longest inputs, at {UTILIZATION:.0%} of the data sheet; small batches and LSTMs take longer)"
+        )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _costs(stages: list[Stage]) -> str:
+    costs = []
+    if known := sum(stage.bytes or 0 for stage in stages):
+        costs.append(f"downloads {known / 1e6:,.0f} MB")
+    if unknown := sum(stage.bytes is None for stage in stages):
+        costs.append(f"{unknown} downloads of unknown size")
+    for machine in MACHINES if any(stage.tokens for stage in stages) else ():
+        hours = sum(stage.hours(machine) for stage in stages)
+        costs.append(f"{hours:.1f} h on {machine}")
+    return f": {', '.join(costs)}" if costs else ""
+
+
+def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
+    """Runs the stages that have not ended, in order.
+
+    Args:
+        stages: see `Stage`.
+        record: file with the commands that have ended.
+        until: `time.monotonic` at which to stop; None to go on.
+
+    Raises:
+        InputError: a stage has failed; those after it are not run.
+    """
+    ended: dict[str, Any] = read_json(record) if record.exists() else {}
+    for number, stage in enumerate(stages, start=1):
+        done = ended.setdefault(stage.name, [])
+        about = f"{number} of {len(stages)}: {stage.name}"
+        # A table is printed again; it costs nothing.
+        if list(stage.command) in done and not stage.name.startswith("table/"):
+            print(f"{about}: has ended", flush=True)
+            continue
+        print(f"{about}\n$ {stage.shell}", flush=True)
+        code = _run(stage, until)
+        if code is None:
+            print("stopped after the given minutes; the same command continues")
+            return
+        if code:
+            raise InputError(f"{stage.name}: expected the command to end well, found code {code}")
+        done.append(list(stage.command))
+        write_json(record, ended)
+
+
+def _run(stage: Stage, until: float | None) -> int | None:
+    """The exit code of a stage; None if it was stopped because its time is over."""
+    left = None if until is None else until - time.monotonic()
+    if left is not None and left <= 0:
+        return None
+    process = subprocess.Popen([sys.executable, "-m", *stage.command])
+    try:
+        return process.wait(left)
+    except subprocess.TimeoutExpired:
+        # Training saves its last step, a download what has arrived.
+        process.send_signal(signal.SIGTERM)
+        code = process.wait()
+        return None if code == 128 + signal.SIGTERM else code
+    except BaseException:
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        raise
