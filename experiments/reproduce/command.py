@@ -113,7 +113,7 @@ def plan(stages: list[Stage]) -> str:
     if any(stage.tokens for stage in stages):
         lines.append(
             "# (hours of training alone, not measured: 6 FLOPs for each parameter and token of the"
-            f" longest inputs, at {UTILIZATION:.0%} of the data sheet; small batches and LSTMs take longer)"
+            f" longest inputs, at {UTILIZATION:.0%} of the data sheet; small batches take longer)"
         )
     return "".join(f"{line}\n" for line in lines)
 
