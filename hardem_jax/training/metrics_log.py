@@ -1,20 +1,23 @@
-"""The log of a run: averages and timings in `metrics.jsonl`, TensorBoard and on the terminal."""
+"""The log of a run: averages and timings in `metrics.jsonl`, trackers and on the terminal."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import jax
 import rich.console
 import rich.progress
 
+from hardem_jax.errors import InputError
 from hardem_jax.training.config import METRICS_FILE, LoopConfig
-from hardem_jax.training.grad_accumulation import Mean
+from hardem_jax.training.grad_accumulation import ITEMS, Mean
 from hardem_jax.training.run_progress import RunProgress
 
 
@@ -42,9 +45,7 @@ class RunLog:
         primary = jax.process_index() == 0
         self._config, self._progress, self._began, self._clock = config, progress, began, clock
         evaluated = progress.evaluated(start)
-        self._writer = None
-        if primary:
-            self._writer = MetricsWriter(directory, start, evaluated, config.tensorboard)
+        self._writers = _writers(directory, config, start, evaluated) if primary else []
         self._display = Display(config.num_steps, start, config.shown, config.progress and primary)
         self._restart_clock()
         if start:
@@ -69,8 +70,7 @@ class RunLog:
             f"first step {first:.1f} s)"
         )
         times = {"time_to_first_step": total, "compiled_ahead": compiling, "first_step": first}
-        if self._writer is not None:
-            self._writer.write(step, "start", times)
+        self._write(step, "start", times)
         self._restart_clock()
 
     def step(self, step: int, metrics: Mapping[str, float | Mean]) -> None:
@@ -82,20 +82,25 @@ class RunLog:
         if step % self._config.log_every and step != self._config.num_steps:
             return
         seconds = max(self._clock() - self._since, 1e-9)
-        rates = {"steps_per_second": self._steps / seconds, "input_wait": self._waited / seconds}
-        means = {**averager.means(), **rates}
+        means = averager.means()
+        means["steps_per_second"] = self._steps / seconds
+        if ITEMS in means:
+            means["items_per_second"] = means[ITEMS] * self._steps / seconds
+        means["input_wait"] = self._waited / seconds
         self._restart_clock()
         averager.reset()
         self._display.averages(step, means)
-        if self._writer is not None:
-            self._writer.write(step, "train", means)
+        self._write(step, "train", means)
 
     def evaluation(self, step: int, metrics: Mapping[str, float], gained: bool) -> None:
         """Logs one evaluation; `gained` marks it as the best so far."""
         best = "  (best so far)" if gained else ""
         self._display.print(f"step {step} evaluation  {format_metrics(metrics)}{best}")
-        if self._writer is not None:
-            self._writer.write(step, "eval", metrics)
+        self._write(step, "eval", metrics)
+
+    def _write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
+        for writer in self._writers:
+            writer.write(step, kind, metrics)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -114,8 +119,8 @@ class RunLog:
     def close(self) -> None:
         """Closes the files and the display."""
         self._display.close()
-        if self._writer is not None:
-            self._writer.close()
+        for writer in self._writers:
+            writer.close()
 
 
 def truncate_metrics(path: Path, step: int, evaluated: bool = True) -> None:
@@ -145,35 +150,55 @@ def truncate_metrics(path: Path, step: int, evaluated: bool = True) -> None:
         file.truncate(keep)
 
 
-class MetricsWriter:
-    """Appends JSON lines to `metrics.jsonl` and, on request, writes TensorBoard curves.
+class Writer(Protocol):
+    """Where the metrics of a run go, such as an experiment tracker.
 
-    Each line has `step` (updates made), `kind` (`train`: means over the steps since the
-    previous such line; `eval`; `start`: timings of this process's first step) and the metrics.
+    ``--loop.writers tracking:Wandb`` calls ``Wandb`` of ``tracking.py`` with the run's folder and
+    the step it continues from. All it takes for Weights and Biases::
+
+        import wandb
+
+        class Wandb:
+            def __init__(self, directory, step):
+                self.run = wandb.init(dir=directory, id=directory.name, resume="allow")
+
+            def write(self, step, kind, metrics):
+                named = {f"{kind}/{name}": value for name, value in metrics.items()}
+                self.run.log(named, step=step)
+
+            def close(self):
+                self.run.finish()
+    """
+
+    def write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
+        """Writes the metrics of a step.
+
+        Args:
+            step: updates made.
+            kind: ``train``: means over the steps since the previous such call; ``eval``: of an
+                evaluation; ``start``: timings of this process's first step.
+            metrics: name -> value; NaN is possible.
+        """
+        ...
+
+    def close(self) -> None:
+        """Called once, also if training fails."""
+        ...
+
+
+class JsonLines:
+    """Appends to ``metrics.jsonl``: `step`, `kind` and the metrics, a call of `write` a line.
 
     Args:
         directory: the run's folder; must exist.
         resume_step: step the run continues from; later lines are removed.
         evaluated: see `truncate_metrics`.
-        tensorboard: also write event files under `<directory>/tensorboard`.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        resume_step: int = 0,
-        evaluated: bool = True,
-        tensorboard: bool = False,
-    ) -> None:
+    def __init__(self, directory: Path, resume_step: int = 0, evaluated: bool = True) -> None:
         path = directory / METRICS_FILE
         truncate_metrics(path, resume_step, evaluated)
         self._file = path.open("a", encoding="utf-8")
-        self._board = None
-        if tensorboard:
-            # Imported here because it is slow and most runs need no curves.
-            from tensorboardX import SummaryWriter
-
-            self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_step + 1)
 
     def write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
         """Writes and flushes one line, so that a killed process loses none.
@@ -186,16 +211,55 @@ class MetricsWriter:
             self._file.flush()
         except OSError as error:
             raise OSError(error.errno, error.strerror, self._file.name) from error
-        if self._board is not None:
-            for name, value in metrics.items():
-                self._board.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
         # `write` has already raised anything that could not be written.
         with contextlib.suppress(OSError):
             self._file.close()
-        if self._board is not None:
-            self._board.close()
+
+
+class TensorBoard:
+    """Writes event files below ``tensorboard`` of the run's folder.
+
+    Args:
+        directory: the run's folder.
+        resume_step: step the run continues from; TensorBoard hides what was written after it.
+    """
+
+    def __init__(self, directory: Path, resume_step: int = 0) -> None:
+        # Imported here because it is slow and most runs need no curves.
+        from tensorboardX import SummaryWriter
+
+        self._board = SummaryWriter(str(directory / "tensorboard"), purge_step=resume_step + 1)
+
+    def write(self, step: int, kind: str, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            self._board.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        self._board.close()
+
+
+def _writers(directory: Path, config: LoopConfig, step: int, evaluated: bool) -> list[Writer]:
+    writers: list[Writer] = [make(directory, step) for make in map(_factory, config.writers)]
+    if config.tensorboard:
+        writers.append(TensorBoard(directory, step))
+    return [JsonLines(directory, step, evaluated), *writers]
+
+
+def _factory(name: str) -> Callable[[Path, int], Writer]:
+    """What ``module:name`` names.
+
+    Raises:
+        InputError: there is no such module or name.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"loop.writers: expected MODULE:NAME of a writer, found {name!r} ({error})"
+        ) from error
 
 
 def format_metrics(metrics: Mapping[str, float]) -> str:

@@ -40,7 +40,8 @@ def test_of_the_loop_and_the_optimiser_these_may_change():
     fields = {field.name for field in dataclasses.fields(LoopConfig)}
     left_out = fields - set(named_settings(LoopConfig(1, monitor="em")))
     assert left_out == {
-        *("patience", "checkpoint_every", "log_every", "progress", "tensorboard", "shown")
+        *("patience", "checkpoint_every", "log_every", "progress", "tensorboard", "writers"),
+        "shown",
     }
     names = {field.name for field in dataclasses.fields(OptimizerConfig)}
     assert set(named_settings(OptimizerConfig())) == names

@@ -1,11 +1,14 @@
 """What lands in metrics.jsonl and on the terminal."""
 
+import importlib
 import json
 
 import pytest
 
-from hardem_jax.training.metrics_log import Display, MetricsWriter, truncate_metrics
-from hardem_jax.training.run_progress import Averager
+from hardem_jax.errors import InputError
+from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.metrics_log import Display, JsonLines, RunLog, truncate_metrics
+from hardem_jax.training.run_progress import Averager, RunProgress
 
 
 def lines(path):
@@ -23,7 +26,7 @@ def test_averages_are_means_since_the_reset():
 
 
 def test_one_flushed_line_per_write(tmp_path):
-    writer = MetricsWriter(tmp_path)
+    writer = JsonLines(tmp_path)
     writer.write(1, "train", {"loss": 0.5})
     writer.write(1, "eval", {"EM": 50.0})
     # Read before closing: a killed process never closes.
@@ -57,12 +60,59 @@ def test_cutting_a_file_that_is_not_there(tmp_path):
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
+def run_log(directory, *, start=0, **options):
+    options = {"progress": False, "log_every": 2, **options}
+    config = LoopConfig(num_steps=4, monitor="em", **options)
+    seconds = iter(range(0, 1000, 10))
+    return RunLog(directory, config, start, RunProgress(), 0.0, clock=lambda: next(seconds))
+
+
 def test_tensorboard_files_are_written_on_request(tmp_path):
     for tensorboard in (False, True):
-        writer = MetricsWriter(tmp_path, tensorboard=tensorboard)
-        writer.write(1, "train", {"loss": 0.5})
-        writer.close()
+        log = run_log(tmp_path, tensorboard=tensorboard)
+        log.evaluation(1, {"em": 0.5}, gained=True)
+        log.close()
         assert bool(list(tmp_path.glob("tensorboard/events.*"))) is tensorboard
+
+
+TRACKER = """
+made = []
+
+class Tracker:
+    def __init__(self, directory, step):
+        self.said = [(directory.name, step)]
+        made.append(self)
+
+    def write(self, step, kind, metrics):
+        self.said.append((step, kind, metrics))
+
+    def close(self):
+        self.said.append("closed")
+"""
+
+
+def test_a_tracker_gets_what_the_file_gets(tmp_path, monkeypatch):
+    (tmp_path / "own_tracker.py").write_text(TRACKER)
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    log = run_log(folder, start=1, writers=("own_tracker:Tracker",))
+    log.step(2, {"loss": 0.5, "items": 8.0})
+    log.evaluation(2, {"em": 50.0}, gained=True)
+    log.close()
+    (tracker,) = importlib.import_module("own_tracker").made
+    place, *written, end = tracker.said
+    assert (place, end) == (("run", 1), "closed")
+    assert [{"step": s, "kind": k, **m} for s, k, m in written] == lines(folder / "metrics.jsonl")
+    means = written[0][2]
+    # The clock above advances by 10 seconds whenever it is read: once at the start, once here.
+    assert (means["steps_per_second"], means["items_per_second"]) == (0.1, 0.8)
+
+
+@pytest.mark.parametrize("name", ["json", "json:Tracker", "no_such_module:Tracker", ":x"])
+def test_a_tracker_that_is_not_there_is_refused(tmp_path, name):
+    with pytest.raises(InputError, match=f"loop.writers: expected MODULE:NAME .*, found '{name}'"):
+        run_log(tmp_path, writers=(name,))
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys):
