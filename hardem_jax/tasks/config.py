@@ -15,6 +15,7 @@ from hardem_jax.models.config import (
     Remat,
     ValueUnits,
 )
+from hardem_jax.training.fingerprint import may_change
 
 #: What the probabilities of a question add up to 1 over.
 Normalize = Literal["tags", "equations"]
@@ -37,6 +38,7 @@ class EncoderConfig:
             device if there is no attention dropout, else XLA.
         attention_dropout: on attention probabilities; None for the checkpoint's rate. Kernels need
             0 in training.
+        ignore: heads of a fine-tuned checkpoint to leave out, such as "qa_outputs" or "classifier".
     """
 
     encoder: str = "bert-base-uncased"
@@ -46,6 +48,7 @@ class EncoderConfig:
     scan_layers: bool = False
     attention: Implementation = "auto"
     attention_dropout: float | None = None
+    ignore: tuple[str, ...] = may_change("what is left out is not read", default=())
 
     def __post_init__(self) -> None:
         if isinstance(self.remat, bool):  # as runs of version 0.1 have it in their config.json

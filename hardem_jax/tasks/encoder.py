@@ -78,6 +78,7 @@ def load_encoder(config: configs.EncoderConfig, tokenizer: Tokenizer) -> Encoder
         attention=config.attention,
         scan_layers=config.scan_layers,
         attention_dropout=config.attention_dropout,
+        ignore=config.ignore,
     )
     check_vocabulary(config.encoder, encoder.config, tokenizer)
     return encoder

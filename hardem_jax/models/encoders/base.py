@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 import jax
+import numpy as np
 from flax import nnx
 from jax.typing import DTypeLike
 
@@ -126,6 +127,8 @@ class Architecture:
         optional: fields whose key a ``config.json`` may lack.
         required_values: key of ``config.json`` -> the only value that is supported, and assumed if
             the key is absent.
+        reader_class_name: class in transformers that has span scores on top.
+        adapt: what has to change in parameters by path, once they are read.
     """
 
     class_name: str
@@ -135,3 +138,5 @@ class Architecture:
     config_keys: Mapping[str, str]
     optional: frozenset[str]
     required_values: Mapping[str, Any]
+    reader_class_name: str
+    adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = lambda params: params

@@ -294,4 +294,5 @@ ARCHITECTURE = Architecture(
         | {"hidden_dropout", "attention_dropout"}
     ),
     required_values={"position_embedding_type": "absolute", "is_decoder": False},
+    reader_class_name="BertForQuestionAnswering",
 )

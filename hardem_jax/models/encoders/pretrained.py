@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,15 @@ from hardem_jax.models.encoders.checkpoint_files import (
     read_weights,
     write_checkpoint,
 )
-from hardem_jax.models.encoders.weights import stack_layers, unstack_layers
+from hardem_jax.models.encoders.weights import check_heads, stack_layers, unstack_layers
+
+#: For AutoTokenizer: whatever `tokenizer.json` says, for any ``model_type``.
+TOKENIZER_CLASS = "PreTrainedTokenizerFast"
 
 #: ``model_type`` of ``config.json`` -> the module of this folder with its ``ARCHITECTURE``.
 _MODULES = {
     "bert": "bert",
+    "dpr": "dpr",
     "roberta": "roberta",
     "xlm-roberta": "roberta",
 }
@@ -44,27 +48,32 @@ def load_encoder(
     scan_layers: bool = False,
     hidden_dropout: float | None = None,
     attention_dropout: float | None = None,
+    ignore: Collection[str] = (),
 ) -> Encoder:
     """Loads a pretrained encoder from a local folder or the Hugging Face hub.
 
     Reads `model.safetensors`, its sharded form with an index, or `pytorch_model.bin` (sharded or
     not; needs torch), in float32, float16 or bfloat16, with or without the name of the encoder
-    before the names of its tensors (`bert.`). Poolers and pre-training heads are ignored; any other
-    unknown tensor is an error.
+    before the names of its tensors (`bert.`). Poolers and pre-training heads are ignored. The heads
+    of a fine-tuned model are an error unless they are named in `ignore`, and so is any unknown
+    tensor.
 
     Args:
         name_or_path: a folder with `config.json` and weights, or a model name on the hub.
         num_layers: keep only the first `num_layers` layers; `None` keeps all.
         dtype, remat, attention, scan_layers: see `TransformerEncoder`.
         hidden_dropout, attention_dropout: replace the rates of `config.json`.
+        ignore: heads to leave out, keys of `HEADS`: `qa_outputs`, `qa_classifier`, `classifier`. A
+            checkpoint need not have them. To keep the first two, see `load_reader`.
 
     Returns:
-        The encoder that `model_type` of `config.json` names, with parameters in float32.
+        The encoder that `model_type` of `config.json` names (`Bert` for `dpr`), with parameters in
+        float32.
 
     Raises:
         InputError: the checkpoint cannot be found or read, its architecture is not supported, or
-            its weights and its config disagree; one message lists all missing, unused, doubled and
-            misshapen weights.
+            its weights and its config disagree, or it has a head that is not ignored; one message
+            lists all missing, unused, doubled and misshapen weights.
 
     Example:
         >>> import tempfile
@@ -77,10 +86,56 @@ def load_encoder(
         (1, 0.0)
     """
     folder = checkpoint_folder(name_or_path, weights=True)
-    full = read_config(folder)
+    kind, config = read_architecture(folder)
+    try:
+        return encoder_from(
+            read_weights(folder),
+            kind,
+            config,
+            num_layers=num_layers,
+            dtype=dtype,
+            remat=remat,
+            attention=attention,
+            scan_layers=scan_layers,
+            hidden_dropout=hidden_dropout,
+            attention_dropout=attention_dropout,
+            ignore=ignore,
+        )
+    except InputError as error:
+        named = str(error).startswith(str(folder))
+        raise error if named else InputError(f"{folder}: {error}") from error
+
+
+def encoder_from(
+    tensors: Mapping[str, np.ndarray],
+    kind: Architecture,
+    full: EncoderConfig,
+    *,
+    num_layers: int | None = None,
+    dtype: DTypeLike = jnp.float32,
+    remat: Remat = "none",
+    attention: Implementation = "auto",
+    scan_layers: bool = False,
+    hidden_dropout: float | None = None,
+    attention_dropout: float | None = None,
+    ignore: Collection[str] = (),
+) -> Encoder:
+    """The encoder in the tensors of a checkpoint.
+
+    Args:
+        tensors: by name.
+        kind: architecture of the checkpoint.
+        full: its sizes.
+        num_layers, dtype, remat, attention, scan_layers, hidden_dropout, attention_dropout, ignore:
+            see `load_encoder`.
+
+    Raises:
+        InputError: the tensors do not fit, see `load_encoder`.
+    """
+    check_heads(ignore)
     depth = full.num_hidden_layers
     if num_layers is not None and not 1 <= num_layers <= depth:
-        raise InputError(f"{name_or_path}: num_layers: expected 1 to {depth}, found {num_layers}")
+        raise InputError(f"num_layers: expected 1 to {depth}, found {num_layers}")
     changes = {
         "num_hidden_layers": num_layers,
         "hidden_dropout": hidden_dropout,
@@ -94,11 +149,8 @@ def load_encoder(
         )
 
     shapes = flat_params(nnx.eval_shape(lambda: build(False)))
-    table = architecture(config.model_type).weights
-    try:
-        params = table.read(read_weights(folder), shapes, num_layers=depth)
-    except InputError as error:
-        raise InputError(f"{folder}: {error}") from error
+    params = kind.weights.read(tensors, shapes, num_layers=depth, ignore=ignore)
+    params = kind.adapt(params)
     abstract = nnx.eval_shape(lambda: build(scan_layers))
     return fill(abstract, stack_layers(params) if scan_layers else params)
 
@@ -107,7 +159,8 @@ def save_encoder(encoder: Encoder, folder: str | os.PathLike[str]) -> None:
     """Writes `config.json` and `model.safetensors` for Hugging Face transformers to load.
 
     Weights are float32. There is no pooler: PyTorch users pass `add_pooling_layer=False`, or get a
-    freshly initialised one.
+    freshly initialised one. Nor is there a tokenizer, and AutoTokenizer fails, until
+    `hardem_jax.data.tokenizer.Tokenizer.save_pretrained` writes one into the folder.
 
     Args:
         encoder: its layers may be stacked.
@@ -122,14 +175,29 @@ def save_encoder(encoder: Encoder, folder: str | os.PathLike[str]) -> None:
         ...     sorted(path.name for path in Path(folder).iterdir())
         ['config.json', 'model.safetensors']
     """
-    config = encoder.config
+    kind = architecture(encoder.config.model_type)
+    content = {"architectures": [kind.class_name], **config_content(encoder.config)}
+    write_checkpoint(Path(folder), content, encoder_tensors(encoder))
+
+
+def config_content(config: EncoderConfig) -> dict[str, Any]:
+    """What `config.json` says about an encoder.
+
+    It has AutoTokenizer read `tokenizer.json`. By default transformers makes a tokenizer by the
+    `model_type`: without complaint one of five words if there are no files, and one with the
+    casing of `tokenizer_config.json` if there are.
+    """
     kind = architecture(config.model_type)
+    content = {"model_type": config.model_type, "tokenizer_class": TOKENIZER_CLASS}
+    return content | {key: getattr(config, field) for field, key in kind.config_keys.items()}
+
+
+def encoder_tensors(encoder: Encoder) -> dict[str, np.ndarray]:
+    """The weights of an encoder in float32, by their names in a checkpoint, without prefix."""
     params = {path: np.asarray(value, np.float32) for path, value in flat_params(encoder).items()}
     if not any(path.startswith("layers.0.") for path in params):
         params = unstack_layers(params)
-    content = {"architectures": [kind.class_name], "model_type": config.model_type}
-    content |= {key: getattr(config, field) for field, key in kind.config_keys.items()}
-    write_checkpoint(Path(folder), content, kind.weights.write(params))
+    return architecture(encoder.config.model_type).weights.write(params)
 
 
 def load_config(name_or_path: str | os.PathLike[str]) -> EncoderConfig:
@@ -151,6 +219,15 @@ def read_config(folder: Path) -> EncoderConfig:
         InputError: the file is missing or broken, lacks keys, or describes an encoder that is not
             supported.
     """
+    return read_architecture(folder)[1]
+
+
+def read_architecture(folder: Path) -> tuple[Architecture, EncoderConfig]:
+    """The architecture of the checkpoint in a folder, and its configuration.
+
+    Raises:
+        InputError: see `read_config`.
+    """
     path = folder / "config.json"
     raw = read_json(path)
     try:
@@ -168,7 +245,7 @@ def read_config(folder: Path) -> EncoderConfig:
         raise InputError(f"{path}: {'; '.join(faults)}")
     fields = {field: raw[key] for field, key in kind.config_keys.items() if key in raw}
     try:
-        return kind.config(**fields)
+        return kind, kind.config(**fields)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
@@ -184,7 +261,7 @@ def architecture(model_type: Any) -> Architecture:
         'RobertaModel'
         >>> architecture("gpt2")
         Traceback (most recent call last):
-        hardem_jax.errors.InputError: model_type: expected one of bert, roberta, xlm-roberta, \
+        hardem_jax.errors.InputError: model_type: expected one of bert, dpr, roberta, xlm-roberta, \
 found 'gpt2'
     """
     if not isinstance(model_type, str) or model_type not in _MODULES:

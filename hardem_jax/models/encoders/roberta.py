@@ -78,4 +78,5 @@ ARCHITECTURE = Architecture(
     # Hugging Face has other defaults for the rest than published checkpoints.
     optional=frozenset({"hidden_act", "hidden_dropout", "attention_dropout", "pad_token_id"}),
     required_values={"position_embedding_type": "absolute", "is_decoder": False},
+    reader_class_name="RobertaForQuestionAnswering",
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,14 @@ import numpy as np
 from hardem_jax.errors import InputError
 
 _LAYER = re.compile(r"^layers\.(\d+)\.")
+
+#: Heads of fine-tuned checkpoints, by the name of their layer, and what they score.
+HEADS = {
+    "qa_outputs": "first and last tokens of an answer",
+    "qa_classifier": "whether a passage holds the answer (DPR, qa-hard-em)",
+    "classifier": "classes of a text or of its tokens",
+}
+_HEAD = re.compile(rf"(?:span_predictor\.)?({'|'.join(HEADS)})\..*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +84,12 @@ class WeightTable:
     old_endings: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def read(
-        self, tensors: Mapping[str, np.ndarray], shapes: Mapping[str, Any], *, num_layers: int
+        self,
+        tensors: Mapping[str, np.ndarray],
+        shapes: Mapping[str, Any],
+        *,
+        num_layers: int,
+        ignore: Collection[str] = (),
     ) -> dict[str, np.ndarray]:
         """Parameters in float32, by path.
 
@@ -84,10 +97,11 @@ class WeightTable:
             tensors: of the checkpoint.
             shapes: of the parameters, by path; those of the first layers if not all are wanted.
             num_layers: layers that the checkpoint should have.
+            ignore: keys of `HEADS` whose tensors are left out, if there are any.
 
         Raises:
-            InputError: tensors are missing, doubled, of the wrong shape or unknown; one message
-                lists them all.
+            InputError: tensors are missing, doubled, of the wrong shape, unknown, or of a head that
+                is not ignored; one message lists them all.
 
         Example:
             >>> table = WeightTable(dense("qkv", "q", "k", bias=False), prefix="", ignored="")
@@ -106,7 +120,7 @@ not used: qkv.bias; missing: qkv.weight
         for name, value in sorted(tensors.items()):
             target = self._target(name)
             if target is None:
-                if not re.fullmatch(self.ignored, name.removeprefix(self.prefix)):
+                if head_of(name) not in ignore and not self._is_ignored(name):
                     faults.append(f"not used: {name}")
                 continue
             first = target.paths[0]
@@ -131,10 +145,15 @@ not used: qkv.bias; missing: qkv.weight
         missing = {self._name(path)[0] for path in set(shapes) - set(origin)}
         faults += [f"missing: {name}" for name in sorted(missing)]
         if faults:
+            heads = sorted({head_of(name) for name in tensors} - {None, *ignore})
             raise InputError(
                 f"weights do not fit the config in {len(faults)} places: {'; '.join(faults)}"
+                + (f" ({_how_to_ignore(heads)})" if heads else "")
             )
         return params
+
+    def _is_ignored(self, name: str) -> bool:
+        return re.fullmatch(self.ignored, name.removeprefix(self.prefix)) is not None
 
     def write(self, params: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The tensors of a checkpoint, the inverse of `read`."""
@@ -171,6 +190,31 @@ not used: qkv.bias; missing: qkv.weight
         number = _layer_number(path)
         name = self._names[_LAYER.sub("layers.#.", path)]
         return name.replace("#", number), _numbered(self.targets[name], number)
+
+
+def head_of(name: str) -> str | None:
+    """The head of `HEADS` that a tensor belongs to, or `None`.
+
+    Example:
+        >>> head_of("span_predictor.qa_outputs.weight"), head_of("bert.pooler.dense.weight")
+        ('qa_outputs', None)
+    """
+    match = _HEAD.fullmatch(name)
+    return match.group(1) if match else None
+
+
+def check_heads(ignore: Collection[str]) -> None:
+    """Raises `InputError` if one of these names is not in `HEADS`."""
+    if unknown := sorted(set(ignore) - set(HEADS)):
+        raise InputError(f"ignore: expected some of {', '.join(HEADS)}, found {unknown[0]!r}")
+
+
+def _how_to_ignore(heads: Collection[str]) -> str:
+    names = ", ".join(f"{name}: {HEADS[name]}" for name in heads)
+    return (
+        f"heads of a fine-tuned model: {names}; to read the encoder without them, "
+        f"ignore={(*heads,)!r}, or --model.ignore {' '.join(heads)}"
+    )
 
 
 def _numbered(target: Target, number: str) -> Target:

@@ -196,3 +196,9 @@ def test_all_faults_in_one_message(folder):
         "not used: classifier.weight",
     ]:
         assert part in message
+
+
+def test_a_checkpoint_without_tokenizer_gives_none(torch_bert, folder):
+    _, transformers = torch_bert
+    with pytest.raises(ValueError, match="backend tokenizer"):
+        transformers.AutoTokenizer.from_pretrained(folder)
