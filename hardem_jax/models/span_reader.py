@@ -19,6 +19,10 @@ from hardem_jax.models.encoders.packing import encode
 from hardem_jax.models.layers import masked_max
 
 Array = jax.Array
+#: Positions at which a span may begin or end, see `SpanReader`.
+SoftmaxOver = Literal["context", "tokens"]
+#: What the selector reads, see `SpanReader`.
+SelectorInput = Literal["max", "first"]
 
 
 @functools.partial(
@@ -46,6 +50,8 @@ class SpanReader(nnx.Module):
         softmax_over: positions at which a span may begin or end. "context" excludes
             question, special tokens and padding; "tokens" excludes only padding,
             as in the paper's formula.
+        selector_input: what the selector reads of the last layer: its maximum over all real tokens
+            ("max", the paper), or the activations of the first token ("first", DPR).
 
     Calling it takes a batch with ``token_ids`` ``[B, T]`` int32, ``token_type_ids``
     ``[B, T]`` int32, ``where`` ``[B, T]`` bool (real tokens) and ``context`` ``[B, T]``
@@ -69,10 +75,13 @@ class SpanReader(nnx.Module):
         encoder: Encoder,
         *,
         rngs: nnx.Rngs,
-        softmax_over: Literal["context", "tokens"] = "context",
+        softmax_over: SoftmaxOver = "context",
+        selector_input: SelectorInput = "max",
     ):
         if softmax_over not in ("context", "tokens"):
             raise ValueError(f"softmax_over must be 'context' or 'tokens', got {softmax_over!r}")
+        if selector_input not in ("max", "first"):
+            raise ValueError(f"selector_input must be 'max' or 'first', got {selector_input!r}")
         width = encoder.config.hidden_size
         head = functools.partial(
             nnx.Linear, width, 2, kernel_init=nnx.initializers.normal(0.02), rngs=rngs
@@ -80,13 +89,14 @@ class SpanReader(nnx.Module):
         self.encoder = encoder
         self.span_scores = head()
         self.selector = head()
-        self.softmax_over = softmax_over
+        self.softmax_over: SoftmaxOver = softmax_over
+        self.selector_input: SelectorInput = selector_input
 
     def __call__(self, batch: Mapping[str, Array], *, rngs: nnx.Rngs | None = None) -> Reading:
         where = batch["where"]
         hidden = encode(self.encoder, batch, rngs=rngs).astype(jnp.float32)
         scores = self.span_scores(hidden)
-        pooled = masked_max(hidden, where)
+        pooled = masked_max(hidden, where) if self.selector_input == "max" else hidden[:, 0]
         positions = batch["context"] if self.softmax_over == "context" else where
         return Reading(
             SpanDistribution.from_logits(scores[..., 0], scores[..., 1], where=positions),

@@ -17,8 +17,8 @@ from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.readers.wikisql import read_answers
 from hardem_jax.data.scores import write_scores
+from hardem_jax.models.checkpoints.sqlova import load_sqlova
 from hardem_jax.models.encoders.pretrained import flat_params, read_config
-from hardem_jax.models.sqlova_checkpoint import load_sqlova
 from hardem_jax.objectives import HardEM, ReleasedMML
 from hardem_jax.search.objectives import (
     MAPO,

@@ -16,6 +16,9 @@ import safetensors.numpy
 from hardem_jax.errors import InputError
 from hardem_jax.hub import download
 
+#: Head of a span reader that Hugging Face's classes have no place for, see `write_checkpoint`.
+SELECTOR_FILE = "selector.safetensors"
+
 # --- finding ------------------------------------------------------------------------------------
 
 
@@ -40,7 +43,8 @@ def checkpoint_folder(name_or_path: str | os.PathLike[str], *, weights: bool) ->
         raise InputError(f"{name_or_path}: expected a folder with a checkpoint, found none")
     if not weights:
         return _download(name_or_path, ["config.json"])
-    folder = _download(name_or_path, ["config.json", "model*.safetensors", "model*.index.json"])
+    patterns = ["config.json", "model*.safetensors", "model*.index.json", SELECTOR_FILE]
+    folder = _download(name_or_path, patterns)
     if not _weight_files(folder):
         # Only now: most repositories hold both formats, and one is enough.
         folder = _download(name_or_path, ["config.json", "pytorch_model*"])
@@ -74,7 +78,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_checkpoint(
-    folder: Path, config: Mapping[str, Any], tensors: Mapping[str, np.ndarray]
+    folder: Path,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray],
+    selector: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Writes `config.json` and `model.safetensors`; files of an earlier checkpoint are replaced.
 
@@ -82,6 +89,8 @@ def write_checkpoint(
         folder: created if absent.
         config: content of `config.json`.
         tensors: weights by name.
+        selector: weights that go to a file of their own, `SELECTOR_FILE`, so that transformers
+            finds none in `model.safetensors` that its class does not have.
 
     Example:
         >>> import tempfile
@@ -92,9 +101,13 @@ def write_checkpoint(
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    # safetensors writes the memory of an array: a transposed view would be written wrong.
-    tensors = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-    safetensors.numpy.save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    for name, part in ("model.safetensors", tensors), (SELECTOR_FILE, selector):
+        if part is None:
+            (folder / name).unlink(missing_ok=True)
+            continue
+        # safetensors writes the memory of an array: a transposed view would be written wrong.
+        part = {name: np.ascontiguousarray(value) for name, value in part.items()}
+        safetensors.numpy.save_file(part, folder / name, metadata={"format": "pt"})
 
 
 # --- weights -------------------------------------------------------------------------------------
@@ -136,6 +149,12 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
     for path in files:
         weights |= read_torch(path) if path.suffix == ".bin" else _read_safetensors(path)
     return weights
+
+
+def read_selector(folder: Path) -> dict[str, np.ndarray]:
+    """The tensors of `SELECTOR_FILE`, by name; none if there is no such file."""
+    path = folder / SELECTOR_FILE
+    return _read_safetensors(path) if path.is_file() else {}
 
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:

@@ -28,10 +28,10 @@ from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikisql import execution_match, logical_form_match
 from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.models.checkpoints.sqlova import load_sqlova
 from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.pretrained import load_config
 from hardem_jax.models.sqlova import SQLova
-from hardem_jax.models.sqlova_checkpoint import load_sqlova
 from hardem_jax.objectives import Objective
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.solutions.sql.engine import statement

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.models.sqlova_checkpoint import load_sqlova
+from hardem_jax.models.checkpoints.sqlova import load_sqlova
 from tests.models.sqlova_files import LAYERS, SIZE, state_dicts, write
 from tests.models.test_sqlova import CONFIG, HEADERS, QUESTIONS, WORDS, make_batch
 

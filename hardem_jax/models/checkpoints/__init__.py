@@ -1,0 +1,1 @@
+"""Trained models in the layouts of others, read and written."""
