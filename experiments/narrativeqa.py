@@ -24,6 +24,7 @@ from typing import Literal
 
 from hardem_jax.cli import spans
 from hardem_jax.cli.command import run_command
+from hardem_jax.cli.export.command import Export
 from hardem_jax.cli.preparing import determined_by
 from hardem_jax.cli.spans import Predict, prepare
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -120,6 +121,7 @@ COMMANDS = {
     "compare": Compare,
     "evaluate": spans.Evaluate,
     "predict": Predict,
+    "export": Export,
 }
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from typing import Any
 from experiments import open_qa
 from experiments.open_qa import Compare, Prepare, Train
 from hardem_jax.cli.command import run_command
+from hardem_jax.cli.export.command import Export
 from hardem_jax.cli.spans import Predict
 
 
@@ -59,6 +60,7 @@ COMMANDS = {
     "compare": Compare,
     "evaluate": Evaluate,
     "predict": Predict,
+    "export": Export,
 }
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from hardem_jax.cli.command import run_command
+from hardem_jax.cli.export.command import Export
 from hardem_jax.cli.preparing import determined_by
 from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train, prepare
 from hardem_jax.data.examples import ReadingExample
@@ -74,6 +75,7 @@ COMMANDS = {
     "compare": Compare,
     "evaluate": Evaluate,
     "predict": Predict,
+    "export": Export,
 }
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ as they are.
 
 from experiments.open_qa import Compare, Evaluate, Prepare, Train
 from hardem_jax.cli.command import run_command
+from hardem_jax.cli.export.command import Export
 from hardem_jax.cli.spans import Predict
 
 COMMANDS = {
@@ -26,6 +27,7 @@ COMMANDS = {
     "compare": Compare,
     "evaluate": Evaluate,
     "predict": Predict,
+    "export": Export,
 }
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ import io
 import os
 import re
 import resource
+import shlex
 import signal
 import sys
 import threading
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,6 +38,8 @@ _REFUSED = re.compile(r"Error parsing (?:[A-Z]\w*|([\w.-]*)): (\w+): (expected .
 _UNRECOGNIZED = re.compile(r"Unrecognized options: ([^\s=]+)")
 # A flag or a subcommand in the help.
 _WORD = re.compile(r"--[a-z][\w.-]*|\b[a-z]+:[a-z][\w-]*")
+# Where a word begins in the name of a class.
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _MALFORMED = re.compile(r"Error parsing (\S+): (.*)")
 # Refusals of the machine that a person can act on; other system errors are defects.
 _REFUSALS = {
@@ -282,6 +285,61 @@ def from_flags(hint: Any, content: Any, place: str) -> Any:
         pairs = zip(inner, content, strict=True)
         return tuple(from_flags(kind, item, place) for kind, item in pairs)
     return Path(content) if isinstance(content, str) and Path in kinds else content
+
+
+def words_of(given: Mapping[str, Any], default: Mapping[str, Any]) -> list[str]:
+    """The words of a command line, where it differs from the defaults.
+
+    Args:
+        given: from `flags`. Of an absolute path, which means nothing elsewhere, the last part is
+            written.
+        default: likewise; flags that it lacks are all written.
+
+    Example:
+        >>> words_of({"loop": {"type": "L", "seed": 1, "quiet": True}, "objective": {
+        ...     "type": "HardEM", "tau": 2.0}}, {"loop": {"type": "L", "seed": 0, "quiet": False}})
+        ['--loop.seed', '1', '--loop.quiet', 'objective:hard-em', '--objective.tau', '2.0']
+    """
+    return [*_words(given, default, ""), *_objective_words(given, default)]
+
+
+def _words(given: Mapping[str, Any], default: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name, value in given.items():
+        other = default.get(name)
+        if name in ("type", "objective") or (name in default and value == other):
+            continue
+        flag = f"{prefix}{name}".replace("_", "-")
+        if isinstance(value, Mapping):
+            yield from _words(value, other if isinstance(other, Mapping) else {}, f"{flag}.")
+        elif isinstance(value, bool):
+            head, _, last = flag.rpartition(".")
+            yield f"--{head}{'.' if head else ''}{'' if value else 'no-'}{last}"
+        else:
+            parts = value if isinstance(value, list) else [value]
+            yield from (f"--{flag}", *(_shown(part) for part in parts))
+
+
+def _objective_words(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
+    objective = given.get("objective")
+    if isinstance(objective, Mapping):
+        yield f"objective:{_HUMP.sub('-', objective['type']).lower()}"
+        own = default.get("objective")
+        same = isinstance(own, Mapping) and own["type"] == objective["type"]
+        yield from _words(objective, own if same else {}, "objective.")
+
+
+def _shown(value: Any) -> str:
+    return shlex.quote(path_name(str(value)))
+
+
+def path_name(text: str) -> str:
+    """The last part of an absolute path, which means nothing elsewhere; any other text as it is.
+
+    Example:
+        >>> path_name("/home/me/prepared/train"), path_name("org/bert")
+        ('train', 'org/bert')
+    """
+    return os.path.basename(text.rstrip("/")) if os.path.isabs(text) else text
 
 
 def peak_mib() -> float:

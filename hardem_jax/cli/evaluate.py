@@ -146,7 +146,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         immaterial = self.IMMATERIAL | {"type"}
         return {
             "options": {n: value for n, value in flags(self).items() if n not in immaterial},
-            "checkpoint": {"name": self.checkpoint, "number": self._number()},
+            "checkpoint": checkpoint_identity(self.run_dir, self.checkpoint),
             "split": {"name": name, "digest": digest},
         }
 
@@ -158,7 +158,12 @@ class EvaluateCommand(OnDevices, abc.ABC):
         record = manifest if has_checksums(self.data) else meta
         return self.data.absolute().name, file_digest(record)
 
-    def _number(self) -> int | None:
-        """The number of the checkpoint; None if it is missing, which loading reports."""
-        entries = (self.run_dir / self.checkpoint).glob("*")
-        return max((int(entry.name) for entry in entries if entry.name.isdigit()), default=None)
+
+def checkpoint_identity(run_dir: Path, checkpoint: str) -> dict[str, Any]:
+    """What scores are told apart by: name and number of a checkpoint.
+
+    The number is the step; None if the checkpoint is missing, which loading reports.
+    """
+    entries = (run_dir / checkpoint).glob("*")
+    number = max((int(entry.name) for entry in entries if entry.name.isdigit()), default=None)
+    return {"name": checkpoint, "number": number}

@@ -2,14 +2,16 @@
 
 import dataclasses
 import hashlib
+import json
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers, processors
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from hardem_jax.data.json_stream import read_json_object, read_text
 from hardem_jax.errors import InputError
@@ -20,6 +22,7 @@ _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _ROBERTA_SPECIAL = ("<s>", "</s>", "<unk>", "<pad>", "<mask>")
 _PADDING = ("[PAD]", "<pad>")
 _UNKNOWN = ("[UNK]", "<unk>")
+_MASK = ("[MASK]", "<mask>")
 _BLANKS = np.array([code for code in range(0x3001) if chr(code).isspace()], np.uint32)
 
 #: Special tokens around a pair of texts, at least: those of BERT. For checks of a configuration
@@ -116,7 +119,9 @@ class Tokenizer:
         self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self.template = self._pair_template()
+        template = self._pair_template()
+        self._has_template = template is not None
+        self.template: PairTemplate = template or self._bert_template()
         self.pad_id = self._special(*_PADDING)
         self.unknown_id = self._special(*_UNKNOWN)
         self.vocab_size = self._tokenizer.get_vocab_size()
@@ -139,11 +144,50 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` into ``folder``, readable by `load_tokenizer`."""
-        text = self._tokenizer.to_str(pretty=True)
-        (folder / "tokenizer.json").write_text(text, encoding="utf-8")
+        _write(folder / "tokenizer.json", self._tokenizer.to_str(pretty=True))
 
-    def _pair_template(self) -> PairTemplate:
-        """What the post-processor puts around two texts, whatever kind of post-processor it is."""
+    def save_pretrained(self, folder: Path, *, max_tokens: int, token_types: bool) -> None:
+        """Writes the tokenizer for ``AutoTokenizer`` and for `load_tokenizer`.
+
+        Given a pair of texts, AutoTokenizer makes the inputs that readers are trained on: the same
+        ids, and type 1 for the second text. ``tokenizer.json`` holds all of it, vocabulary and
+        casing included; ``tokenizer_config.json`` names special tokens and lengths.
+
+        Args:
+            folder: that exists.
+            max_tokens: of the longest input of the encoder.
+            token_types: whether the encoder has two token types.
+        """
+        whole = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
+        first, last = self.template.before[:1], self.template.after[-1:]
+        special = {
+            **dict(zip(("cls_token", "sep_token"), (*first, *last), strict=False)),
+            **{"pad_token": self.pad_id, "unk_token": self.unknown_id},
+            "mask_token": next(filter(None, map(whole.token_to_id, _MASK)), None),
+        }
+        names = {kind: whole.id_to_token(id) for kind, id in special.items() if id is not None}
+        if not self._has_template:  # [CLS] and [SEP] are then the project's own choice
+            whole.post_processor = processors.BertProcessing(
+                (names["sep_token"], last[0]), (names["cls_token"], first[0])
+            )
+        if whole.decoder is None and isinstance(whole.model, models.WordPiece):
+            whole.decoder = decoders.WordPiece()
+        inputs = ["input_ids", *(["token_type_ids"] if token_types else []), "attention_mask"]
+        content = {
+            # Whatever tokenizer.json says. A class of an architecture has a casing of its own.
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": max_tokens,
+            "model_input_names": inputs,
+            "clean_up_tokenization_spaces": False,
+            **names,
+            **_casing(whole),
+        }
+        _write(folder / "tokenizer.json", whole.to_str(pretty=True))
+        _write(folder / "tokenizer_config.json", json.dumps(content, indent=2) + "\n")
+
+    def _pair_template(self) -> PairTemplate | None:
+        """What the post-processor puts around two texts, whatever kind of post-processor it is;
+        None if it puts nothing there."""
         if self._tokenizer.post_processor is not None:
             # A tokenizer that makes one token of each text, whatever the vocabulary.
             single = tokenizers.Tokenizer(models.WordLevel({"x": 0}, unk_token="x"))
@@ -154,6 +198,9 @@ class Tokenizer:
                 first, second = pair.sequence_ids.index(0), pair.sequence_ids.index(1)
                 ids = tuple(pair.ids)
                 return PairTemplate(ids[:first], ids[first + 1 : second], ids[second + 1 :])
+        return None
+
+    def _bert_template(self) -> PairTemplate:
         cls, sep = self._special("[CLS]"), self._special("[SEP]")
         return PairTemplate((cls,), (sep,), (sep,))
 
@@ -166,6 +213,22 @@ class Tokenizer:
             "tokenizer: expected a BERT vocabulary, or special tokens as RoBERTa has them; "
             f"found no {' or '.join(tokens)} in it"
         )
+
+
+def _casing(tokenizer: tokenizers.Tokenizer) -> dict[str, Any]:
+    """What BERT's normalizer does, by its names in ``tokenizer_config.json``; none for others."""
+    found = json.loads(tokenizer.to_str())["normalizer"] or {}
+    if found.get("type") != "BertNormalizer":
+        return {}
+    return {
+        "do_lower_case": found["lowercase"],
+        "strip_accents": found["strip_accents"],
+        "tokenize_chinese_chars": found["handle_chinese_chars"],
+    }
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
 
 
 def _without_blanks(text: str, offsets: np.ndarray) -> np.ndarray:

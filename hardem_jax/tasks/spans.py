@@ -27,6 +27,7 @@ from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
+from hardem_jax.models.checkpoints.span_reader import save_reader
 from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import real_token_share
 from hardem_jax.models.span_reader import Reading, SpanReader
@@ -140,6 +141,22 @@ class SpanModel(EncoderModel):
         pad_id = self.tokenizer.pad_id
         return lambda rows, num_tokens: pad_windows(
             rows, num_tokens, num_solutions=num_solutions, pad_id=pad_id
+        )
+
+    def export(self, params: Any, folder: Path, details: Mapping[str, Any]) -> None:
+        """Writes weights, configuration and tokenizer for Hugging Face transformers.
+
+        Args:
+            params: of the model.
+            folder: that exists.
+            details: see `save_reader`.
+        """
+        reader: SpanReader = nnx.merge(self.graphdef, params)
+        save_reader(reader, folder, details=details)
+        self.tokenizer.save_pretrained(
+            folder,
+            max_tokens=self.encoder.max_tokens,
+            token_types=getattr(self.encoder, "type_vocab_size", 1) > 1,
         )
 
     def check_lengths(self, buckets: Sequence[int]) -> None:

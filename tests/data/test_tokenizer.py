@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -247,3 +248,60 @@ def test_metaspace_tokens_lose_their_blank():
     found = Tokenizer(tokenizer).encode(["Who  lives in"])[0]
     assert found.ids.tolist() == [7, 4, 5, 6]
     assert found.offsets.tolist() == [[0, 3], [4, 4], [5, 10], [11, 13]]
+
+
+def written_for_transformers(tokenizer, folder, *, token_types=True):
+    """The tokenizer that AutoTokenizer makes of what is saved, beside the config of a BERT."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # transformers deprecates parts of itself at import
+        transformers = pytest.importorskip("transformers")
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    tokenizer.save_pretrained(folder, max_tokens=64, token_types=token_types)
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def pair_of(tokenizer, first, second):
+    """The ids of two texts as a model is trained on them."""
+    texts = (encoding.ids for encoding in tokenizer.encode([first, second]))
+    return tokenizer.template.join(*texts).tolist()
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_transformers_reads_the_same_vocabulary_and_casing(tmp_path, lower):
+    (tmp_path / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lower}))
+    tokenizer = load_tokenizer(tmp_path)
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    theirs = written_for_transformers(tokenizer, folder)
+    assert theirs.get_vocab() == {piece: number for number, piece in enumerate(PIECES)}
+    pair = theirs("Rome", "Romes rome")
+    assert pair.input_ids == pair_of(tokenizer, "Rome", "Romes rome")
+    assert pair.input_ids[1] == (4 if lower else 6)
+    assert pair.token_type_ids == [0] * 3 + [1] * (len(pair.input_ids) - 3)
+    names = ("pad", "unk", "cls", "sep")
+    assert [getattr(theirs, f"{name}_token_id") for name in names] == [0, 1, 2, 3]
+    assert theirs.mask_token is None and theirs.model_max_length == 64
+    assert theirs.decode([4, 5]) == "romes"
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    assert settings["do_lower_case"] is lower
+    again = load_tokenizer(folder)
+    assert pair_of(again, "Rome", "rome") == pair_of(tokenizer, "Rome", "rome")
+
+
+@pytest.mark.parametrize("kind", BYTE_LEVEL)
+def test_transformers_joins_byte_level_tokens_alike(tmp_path, kind):
+    tokenizer = Tokenizer(BYTE_LEVEL[kind])
+    theirs = written_for_transformers(tokenizer, tmp_path, token_types=False)
+    found = theirs("Ada lives", "in Zürich,  東京 😀", return_offsets_mapping=False)
+    assert found.input_ids == pair_of(tokenizer, "Ada lives", "in Zürich,  東京 😀")
+    assert "token_type_ids" not in found and theirs.mask_token == "<mask>"
+    assert (theirs.cls_token, theirs.sep_token, theirs.pad_token) == ("<s>", "</s>", "<pad>")
+
+
+def test_transformers_cuts_real_text_alike(minilm_dir, tmp_path):
+    tokenizer = load_tokenizer(minilm_dir)
+    theirs = written_for_transformers(tokenizer, tmp_path)
+    assert len(theirs) == tokenizer.vocab_size == 30522
+    text = "The Café of Zürich (est. 1866) [SEP] 東京 don't 😀\tunaffable"
+    assert theirs("Who?", text).input_ids == pair_of(tokenizer, "Who?", text)

@@ -1,0 +1,1 @@
+"""Trained models in the form that other programs and people use."""

@@ -1,0 +1,174 @@
+"""The command ``export`` of every task that answers with spans."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hardem_jax import __version__
+from hardem_jax.cli.command import flags, path_name, words_of
+from hardem_jax.cli.compare import history
+from hardem_jax.cli.evaluate import checkpoint_identity
+from hardem_jax.cli.export.model_card import Card, Scores
+from hardem_jax.cli.spans import Train
+from hardem_jax.data.files import read_json, work_folder, write_text
+from hardem_jax.errors import InputError
+from hardem_jax.lazy import LazyModule
+
+if TYPE_CHECKING:
+    from hardem_jax.tasks import base
+    from hardem_jax.tasks import spans as tasks
+else:  # imports jax, which help does not need
+    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.spans")
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """Write a trained reader as a Hugging Face folder, for PyTorch and for `load_reader`.
+
+    The folder holds ``config.json``, the weights, the whole tokenizer and a model card,
+    ``README.md``, with the code that answers a question in PyTorch.
+
+    Attributes:
+        run_dir: folder of the run.
+        out: folder to write, new or empty.
+        checkpoint: "best" or "last".
+        name: of the model in its card; None for the name of ``out``.
+    """
+
+    run_dir: Path
+    out: Path
+    checkpoint: Literal["best", "last"] = "best"
+    name: str | None = None
+
+    def run(self) -> None:
+        empty = os.path.isdir(self.out) and not os.listdir(self.out)
+        if os.path.lexists(self.out) and not empty:
+            raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")
+        trained = base.Trained(tasks.SpanTask, self.run_dir, self.checkpoint)
+        inference = trained.task.inference
+        details = {
+            "windows": dataclasses.asdict(trained.task.windows),
+            "inference": {
+                name: getattr(inference, name) for name in ("scope", "joint", "max_answer_tokens")
+            },
+        }
+        card = self._card(trained)
+        with work_folder(self.out) as work:
+            new = work / "new"
+            new.mkdir()
+            trained.model.export(trained.params, new, details)
+            write_text(new / "README.md", card.text())
+            if empty:
+                self.out.rmdir()
+            new.rename(self.out)
+        print(self.out)
+
+    def _card(self, trained: Any) -> Card:
+        content = read_json(self.run_dir / "config.json")
+        used = content["flags"]
+        checkpoint = checkpoint_identity(self.run_dir, self.checkpoint)
+        windows, model = trained.task.windows, trained.model
+        room = windows.max_tokens - windows.max_question_tokens
+        room -= model.tokenizer.template.num_special_tokens
+        return Card(
+            name=self.name or self.out.absolute().name,
+            training={
+                "objective": _objective(used),
+                "encoder": path_name(used["model"]["encoder"]),
+                "step": f"{checkpoint['number']} (the {self.checkpoint} checkpoint)",
+                "spans compete with": f"all spans of the {trained.task.inference.scope}",
+            },
+            command=" ".join(["train", *words_of(used, _defaults(Train))]),
+            data=dict(_data(content)),
+            scores=[*_scores_in_training(self.run_dir, used, checkpoint["number"])]
+            + [*_later_scores(self.run_dir, checkpoint)],
+            versions=_versions(content),
+            max_tokens=windows.max_tokens,
+            overlap=max(0, room - windows.stride),
+            max_answer_tokens=trained.task.inference.max_answer_tokens,
+            by_selector=trained.task.inference.scope == "window",
+        )
+
+
+def _objective(used: Mapping[str, Any]) -> str:
+    """The objective and its parameters, in words."""
+    kind, *words = words_of({"objective": used["objective"]}, {})
+    text = " ".join(words).replace("--objective.", ", ").replace(" ,", ",")
+    return kind.removeprefix("objective:") + text
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """The flags of a command that have a default, as `flags` gives them."""
+    defaults = {}
+    for field in dataclasses.fields(kind):
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = flags(field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = flags(field.default_factory())
+    return defaults
+
+
+def _data(content: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Name of each split -> what is known of it."""
+    used, settings = content["flags"], content.get("settings", {})
+    for name in ("data", "dev"):
+        folders = used[name] if isinstance(used[name], list) else [used[name]]
+        found = json.loads(settings.get(f"contents of {name}", "{}"))
+        metas: Sequence[Any] = found if isinstance(found, list) else [found]
+        for folder, meta in zip(folders, metas, strict=False):
+            role = "training" if name == "data" else "evaluation"
+            yield f"{path_name(folder)} ({role})", _facts(meta)
+
+
+def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
+    sources = meta.get("sources", {})
+    files = [
+        f"{file} ({digest})"
+        for value in sources.values()
+        if isinstance(value, Mapping) and "type" not in value
+        for file, digest in value.items()
+    ]
+    facts: dict[str, Any] = {"files (SHA-256 begins)": ", ".join(files)} if files else {}
+    facts |= meta.get("counts", {})
+    sizes = meta.get("solutions per question", {})
+    return facts | {f"{name} mentions per question": value for name, value in sizes.items()}
+
+
+def _scores_in_training(
+    run_dir: Path, used: Mapping[str, Any], step: int | None
+) -> Iterator[Scores]:
+    """The last evaluation of this step in training."""
+    found = [x for x in history(run_dir) if x["kind"] == "eval" and x["step"] == step]
+    if found:
+        count = used.get("dev_questions")
+        which = "in training" if count is None else f"in training, first {count} questions"
+        values = {name: x for name, x in found[-1].items() if name not in ("kind", "step")}
+        yield Scores(path_name(used["dev"]), which, values)
+
+
+def _later_scores(run_dir: Path, checkpoint: Mapping[str, Any]) -> Iterator[Scores]:
+    """What ``evaluate`` wrote about this checkpoint."""
+    for file in sorted(run_dir.glob("scores-*.json")):
+        content = read_json(file)
+        if content["checkpoint"] == checkpoint:
+            options = content["options"]
+            changed = [f"{name} {value}" for name, value in options.items() if value]
+            changed.remove(f"checkpoint {checkpoint['name']}")
+            yield Scores(content["split"]["name"], ", ".join(changed), content["scores"])
+
+
+def _versions(content: Mapping[str, Any]) -> dict[str, str]:
+    names = ("jax", "flax", "tokenizers")
+    return {
+        "hardem_jax, in training": content.get("version", "unknown"),
+        "hardem_jax": __version__,
+        **{name: version(name) for name in names},
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,260 @@
+"""A run that is exported answers in PyTorch as it does here."""
+
+import json
+import re
+import warnings
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from experiments import triviaqa
+from hardem_jax.cli.command import parse
+from hardem_jax.cli.spans import Train
+from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.prepared.windows import make_windows
+from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.models.checkpoints.span_reader import load_reader
+from hardem_jax.tasks.base import Trained
+from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs
+from tests.commands import call, fails
+from tests.tiny import write_checkpoint, write_triviaqa
+
+WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
+WINDOWS += ["--windows.max-question-tokens", "8"]
+MINILM_WINDOWS = ["--windows.max-tokens", "128", "--windows.stride", "64"]
+MINILM_WINDOWS += ["--windows.max-question-tokens", "32"]
+
+
+def train(root, *, encoder, qa_file, evidence, windows, buckets, train_flags):
+    """Prepares both splits of a data set and trains a reader on it."""
+    for split, file in zip(("train", "dev"), qa_file, strict=True):
+        call(
+            triviaqa,
+            *("prepare", "--qa-file", file, "--evidence", evidence, "--tokenizer", encoder),
+            *("--out", root / split, "--split", split, *windows),
+        )
+    call(
+        triviaqa,
+        *("train", "--data", root / "train", "--dev", root / "dev", "--out", root / "run"),
+        *("--model.encoder", encoder, "--batches.batch-size", 4, "--batches.buckets", *buckets),
+        *("--loop.no-progress", "--loop.log-every", 1, "--num-devices", 1, *train_flags),
+    )
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A finished run, and its export."""
+    root = tmp_path_factory.mktemp("export")
+    bert, qa_file = write_checkpoint(root / "bert"), write_triviaqa(root, questions=8)
+    train(
+        root,
+        encoder=bert,
+        qa_file=(qa_file, qa_file),
+        evidence=root / "evidence",
+        windows=WINDOWS,
+        buckets=(32,),
+        train_flags=[
+            *("--loop.num-steps", 2, "--loop.eval-every", 2, "--optimizer.learning-rate", "1e-2"),
+            *("objective:hard-em", "--objective.tau", 2),
+        ],
+    )
+    call(triviaqa, "export", "--run-dir", root / "run", "--out", root / "exported")
+    return root
+
+
+@pytest.fixture(scope="module")
+def torch_and_transformers():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they deprecate parts of themselves at import
+        torch = pytest.importorskip("torch")
+        import transformers
+
+        _ = transformers.AutoModelForQuestionAnswering
+    return torch, transformers
+
+
+def torch_logits(torch, model, head, batch):
+    """Start, end and selector logits of a batch, from what an exported folder holds."""
+    where = torch.from_numpy(np.asarray(batch["where"]))
+    with torch.no_grad():
+        out = model(
+            input_ids=torch.from_numpy(np.asarray(batch["token_ids"], np.int64)),
+            token_type_ids=torch.from_numpy(np.asarray(batch["token_type_ids"], np.int64)),
+            attention_mask=where.long(),
+            output_hidden_states=True,
+        )
+        hidden = out.hidden_states[-1].masked_fill(~where[..., None], -torch.inf)
+        weight, bias = head["qa_classifier.weight"], head["qa_classifier.bias"]
+        selector = hidden.amax(1) @ weight.T + bias
+    return out.start_logits.numpy(), out.end_logits.numpy(), selector.numpy()
+
+
+def best_span(window, start, end, max_answer_tokens):
+    """Score and text of the likeliest span of a window's document tokens."""
+    first, last = window.context_start, window.context_start + len(window.offsets)
+    found = [
+        (start[i] + end[j], window.span_text(i, j))
+        for i in range(first, last)
+        for j in range(i, min(i + max_answer_tokens, last))
+    ]
+    return max(found)
+
+
+def compare(torch, transformers, run, folder, split, *, count, rows=16):
+    """Answers the first questions of a split in PyTorch and here.
+
+    Returns:
+        The number of questions, of windows, of equal texts, and the largest difference of a logit.
+    """
+    from safetensors.torch import load_file
+
+    model = transformers.AutoModelForQuestionAnswering.from_pretrained(folder).eval()
+    head = load_file(folder / "selector.safetensors")
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    trained = Trained(SpanTask, run)
+    data = ReadingQuestions.open(split).first(count)
+    reader = jax.jit(lambda batch: nnx.merge(trained.model.graphdef, trained.params)(batch))
+    windows = [data.windows[i] for i in range(len(data.windows))]
+    windows.sort(key=lambda window: window.num_tokens)
+    assert theirs.get_vocab() == trained.model.tokenizer._tokenizer.get_vocab()
+    pad = trained.model.pad(data.windows, 1)
+    largest, scored = 0.0, {}
+    for begin in range(0, len(windows), rows):
+        part = windows[begin : begin + rows]
+        longest = -(-part[-1].num_tokens // 32) * 32
+        batch = pad([*part, *[None] * (rows - len(part))], longest)
+        reading = reader(batch)
+        start, end, selector = torch_logits(torch, model, head, batch)
+        context, partitions = batch["context"], np.asarray(reading.spans.log_partitions)
+        for mine, other, total in (
+            (reading.spans.start, start, partitions[:, :1]),
+            (reading.spans.end, end, partitions[:, 1:]),
+        ):
+            difference = np.abs(np.asarray(mine) + total - other)[context]
+            largest = max(largest, float(difference.max()))
+        difference = np.abs(np.asarray(reading.selector_logits) - selector)[: len(part)]
+        largest = max(largest, float(difference.max()))
+        for row, window in enumerate(part):
+            _, text = best_span(window, start[row], end[row], 10)
+            holds = float(selector[row, 1] - selector[row, 0])
+            scored.setdefault(window.id, []).append((holds, text))
+    texts = {id: max(found)[1] for id, found in scored.items()}
+    _, ours = trained.evaluate(data)
+    same = sum(ours[id].text == text for id, text in texts.items())
+    assert set(ours) == set(texts)
+    return len(texts), len(windows), same, largest
+
+
+def test_pytorch_gives_the_same_answers(root, torch_and_transformers):
+    run, exported = root / "run", root / "exported"
+    count, windows, same, largest = compare(
+        *torch_and_transformers, run, exported, root / "dev", count=None
+    )
+    assert (count, same) == (8, 8) and windows >= 8
+    assert largest <= 1e-4
+
+
+def test_the_folder_is_whole(root):
+    folder = root / "exported"
+    assert {file.name for file in folder.iterdir()} == {
+        *("config.json", "model.safetensors", "selector.safetensors"),
+        *("tokenizer.json", "tokenizer_config.json", "README.md"),
+    }
+    own = json.loads((folder / "config.json").read_text())["hardem_jax"]
+    assert own["windows"]["stride"] == 8 and own["inference"]["scope"] == "window"
+    assert (
+        load_tokenizer(folder).encode(["Ada saw Bo"])[0].ids.tolist()
+        == load_tokenizer(root / "run").encode(["ada saw bo"])[0].ids.tolist()
+    )
+    trained = Trained(SpanTask, root / "run")
+    again = load_reader(folder)
+    expected = nnx.merge(trained.model.graphdef, trained.params)
+    for x, y in zip(
+        jax.tree.leaves(nnx.state(again, nnx.Param)),
+        jax.tree.leaves(nnx.state(expected, nnx.Param)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_the_card_says_how_the_model_came_about(root):
+    card = (root / "exported" / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers\n") and "# exported\n" in card
+    assert "| objective | hard-em, cap 1.0, schedule linear, tau 2.0 |" in card
+    assert re.search(r"\| dev \| in training \| em \| [\d.]+ \|", card)
+    assert "wikipedia-train.json (" in card and "| train (training) | questions | 8 |" in card
+    assert re.search(r"\| hardem_jax \| \d", card) and re.search(r"\| jax \| \d", card)
+    # Folders of this machine are nobody's business.
+    assert str(root) not in card
+    [command] = re.findall(r"^train --.*$", card, flags=re.MULTILINE)
+    words = command.split()[1:]
+    again = parse({"train": Train}, prog="test", argv=["train", *words])
+    assert (*map(str, again.data), str(again.dev), str(again.out)) == ("train", "dev", "run")
+    assert (again.loop.num_steps, again.objective.tau, again.batches.buckets) == (2, 2.0, (32,))
+    assert not again.loop.progress and again.optimizer.learning_rate == 1e-2
+
+
+def test_the_code_of_the_card_answers(root, torch_and_transformers, capsys):
+    card = (root / "exported" / "README.md").read_text()
+    [code] = re.findall(r"^```python\n(.*?)^```$", card, flags=re.MULTILINE | re.DOTALL)
+    trained = Trained(SpanTask, root / "run")
+    question, document = "Who lives in Rome?", "Eve lives in Oslo and Bo lives in Rome. Ada ran."
+    for old, new in (
+        ('folder = "."', f"folder = {str(root / 'exported')!r}"),
+        ('question = "Who wrote it?"', f"question = {question!r}"),
+        ('document = "Nobody knows who wrote it."', f"document = {document!r}"),
+    ):
+        assert old in code
+        code = code.replace(old, new)
+    found = {}
+    exec(code, found)
+    documents = (Document("mine", document),)
+    example = ReadingExample("q", question, documents, aliases=(), golds=())
+    windows = make_windows(example, trained.model.tokenizer, trained.task.windows)
+    assert len(windows) == 1
+    readings = [r for _, r in trained.reader.read(trained.params, WindowInputs(windows))]
+    assert found["answer"] == trained.task.answers(readings)[0].text
+    assert capsys.readouterr().out.strip() == found["answer"]
+
+
+def test_files_are_not_replaced(root, capsys, tmp_path):
+    (tmp_path / "mine.txt").write_text("x")
+    line = fails(triviaqa, capsys, "export", "--run-dir", root / "run", "--out", tmp_path)
+    assert f"{tmp_path}: expected a new or an empty folder, found files in it" in line
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+    line = fails(triviaqa, capsys, "export", "--run-dir", tmp_path, "--out", tmp_path / "out")
+    assert "expected the folder of a run" in line and not (tmp_path / "out").exists()
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    call(triviaqa, "export", "--run-dir", root / "run", "--out", empty, "--checkpoint", "last")
+    assert "the last checkpoint" in (empty / "README.md").read_text()
+    assert not (tmp_path / "empty.partial").exists()
+
+
+@pytest.mark.slow
+def test_a_reader_on_minilm_answers_real_questions_alike(
+    shared_dir, minilm_dir, torch_and_transformers, tmp_path
+):
+    data = shared_dir / "data" / "triviaqa"
+    train(
+        tmp_path,
+        encoder=minilm_dir,
+        qa_file=(data / "qa" / "wikipedia-train.json", data / "qa" / "wikipedia-dev.json"),
+        evidence=data / "evidence",
+        windows=MINILM_WINDOWS,
+        buckets=(128,),
+        train_flags=[
+            *("--loop.num-steps", 4, "--loop.eval-every", 4, "--dev-questions", 2),
+            "objective:mml",
+        ],
+    )
+    call(triviaqa, "export", "--run-dir", tmp_path / "run", "--out", tmp_path / "exported")
+    count, windows, same, largest = compare(
+        *torch_and_transformers,
+        *(tmp_path / "run", tmp_path / "exported", tmp_path / "dev"),
+        count=20,
+    )
+    assert (count, same) == (20, 20) and windows > 40
+    assert largest <= 1e-4
