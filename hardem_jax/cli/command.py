@@ -336,7 +336,7 @@ def path_name(text: str) -> str:
     """The last part of an absolute path, which means nothing elsewhere; any other text as it is.
 
     Example:
-        >>> path_name("/home/me/prepared/train"), path_name("org/bert")
+        >>> path_name("/data/prepared/train"), path_name("org/bert")
         ('train', 'org/bert')
     """
     return os.path.basename(text.rstrip("/")) if os.path.isabs(text) else text
