@@ -1,4 +1,4 @@
-"""Downloads from the Hugging Face hub, with a one-line error when they fail."""
+"""Downloads from and uploads to the Hugging Face hub, with a one-line error when they fail."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,3 +40,30 @@ def download(name: str, patterns: Sequence[str], *, what: str) -> Path:
             f"{name}: found neither a local folder nor {what} to download "
             f"({type(cause).__name__}: {reason})"
         ) from error
+
+
+def upload(folder: Path, name: str, *, private: bool = True) -> str:
+    """Uploads the files of a folder to a model repository of the hub, and returns its address.
+
+    The token is that of ``hf auth login`` or the environment (``HF_TOKEN``).
+
+    Args:
+        folder: with the files; folders in it are uploaded too.
+        name: the repository, such as "me/reader"; created if absent.
+        private: whether a repository that is created can be seen by its owners only.
+
+    Raises:
+        InputError: there is no network, no token, or no right to write there.
+    """
+    from huggingface_hub import HfApi  # takes seconds to import
+
+    try:
+        api = HfApi()
+        address = api.create_repo(name, private=private, exist_ok=True)
+        api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a model")
+    except Exception as error:  # any type: the client lets those of its HTTP library through
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(
+            f"{name}: could not be uploaded ({type(error).__name__}: {reason})"
+        ) from error
+    return str(address)

@@ -233,6 +233,23 @@ def test_files_are_not_replaced(root, capsys, tmp_path):
     assert not (tmp_path / "empty.partial").exists()
 
 
+def test_the_folder_is_uploaded_when_it_is_whole(root, capsys, tmp_path, monkeypatch):
+    uploaded = []
+
+    def upload(folder, name, *, private):
+        uploaded.append((sorted(file.name for file in folder.iterdir()), name, private))
+        return f"https://hub/{name}"
+
+    monkeypatch.setattr("hardem_jax.cli.export.command.upload", upload)
+    flags = ("--run-dir", root / "run", "--out", tmp_path / "out", "--push-to-hub", "me/reader")
+    call(triviaqa, "export", *flags, "--no-private")
+    [(files, name, private)] = uploaded
+    assert {"README.md", "model.safetensors", "tokenizer.json"} <= set(files)
+    assert (name, private) == ("me/reader", False)
+    assert capsys.readouterr().out.splitlines()[-1] == "https://hub/me/reader"
+    assert "\n# me/reader\n" in (tmp_path / "out" / "README.md").read_text()
+
+
 @pytest.mark.slow
 def test_a_reader_on_minilm_answers_real_questions_alike(
     shared_dir, minilm_dir, torch_and_transformers, tmp_path

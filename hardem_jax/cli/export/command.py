@@ -19,6 +19,7 @@ from hardem_jax.cli.export.model_card import Card, Scores
 from hardem_jax.cli.spans import Train
 from hardem_jax.data.files import read_json, work_folder, write_text
 from hardem_jax.errors import InputError
+from hardem_jax.hub import upload
 from hardem_jax.lazy import LazyModule
 
 if TYPE_CHECKING:
@@ -39,13 +40,18 @@ class Export:
         run_dir: folder of the run.
         out: folder to write, new or empty.
         checkpoint: "best" or "last".
-        name: of the model in its card; None for the name of ``out``.
+        name: of the model in its card; None for that on the hub, or the name of ``out``.
+        push_to_hub: also upload the folder to this repository of the Hugging Face hub, such as
+            "me/reader", with the token of ``hf auth login``.
+        private: make a repository that does not exist yet a private one.
     """
 
     run_dir: Path
     out: Path
     checkpoint: Literal["best", "last"] = "best"
     name: str | None = None
+    push_to_hub: str | None = None
+    private: bool = True
 
     def run(self) -> None:
         empty = os.path.isdir(self.out) and not os.listdir(self.out)
@@ -69,6 +75,8 @@ class Export:
                 self.out.rmdir()
             new.rename(self.out)
         print(self.out)
+        if self.push_to_hub is not None:
+            print(upload(self.out, self.push_to_hub, private=self.private))
 
     def _card(self, trained: Any) -> Card:
         content = read_json(self.run_dir / "config.json")
@@ -78,7 +86,7 @@ class Export:
         room = windows.max_tokens - windows.max_question_tokens
         room -= model.tokenizer.template.num_special_tokens
         return Card(
-            name=self.name or self.out.absolute().name,
+            name=self.name or self.push_to_hub or self.out.absolute().name,
             training={
                 "objective": _objective(used),
                 "encoder": path_name(used["model"]["encoder"]),
