@@ -60,6 +60,7 @@ def root(tmp_path_factory):
             *("objective:hard-em", "--objective.tau", 2),
         ],
     )
+    call(triviaqa, "evaluate", "--run-dir", root / "run", "--data", root / "dev", "--sweep", 1)
     call(triviaqa, "export", "--run-dir", root / "run", "--out", root / "exported")
     return root
 
@@ -184,6 +185,7 @@ def test_the_card_says_how_the_model_came_about(root):
     assert card.startswith("---\nlibrary_name: transformers\n") and "# exported\n" in card
     assert "| objective | hard-em, cap 1.0, schedule linear, tau 2.0 |" in card
     assert re.search(r"\| dev \| in training \| em \| [\d.]+ \|", card)
+    assert re.search(r"\| dev \| sweep \[1\] \| em n=1 \| [\d.]+ \|", card)
     assert "wikipedia-train.json (" in card and "| train (training) | questions | 8 |" in card
     assert re.search(r"\| hardem_jax \| \d", card) and re.search(r"\| jax \| \d", card)
     # Folders of this machine are nobody's business.
