@@ -9,7 +9,9 @@ from flax import nnx
 
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
+from hardem_jax.models.checkpoints.span_reader import save_reader
 from hardem_jax.models.encoders.bert import BertConfig
+from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.config import EncoderConfig, ReaderConfig
 from hardem_jax.tasks.encoder import (
     check_lengths,
@@ -19,6 +21,7 @@ from hardem_jax.tasks.encoder import (
     untrained_encoder,
 )
 from hardem_jax.tasks.run_config import RunConfig
+from hardem_jax.training.fingerprint import named_settings
 from tests.tiny import write_checkpoint
 
 
@@ -44,6 +47,17 @@ def test_attention_is_chosen_with_its_dropout(checkpoint):
     for bert in trained, restored:
         assert (bert.attention, bert.config.attention_dropout) == ("splash", 0)
         assert bert.dtype == jnp.bfloat16
+
+
+def test_heads_are_left_out_by_a_flag_that_no_older_run_misses(checkpoint, tmp_path):
+    tokenizer, folder = load_tokenizer(checkpoint), tmp_path / "fine-tuned"
+    encoder = load_encoder(EncoderConfig(checkpoint), tokenizer)
+    save_reader(SpanReader(encoder, rngs=nnx.Rngs(0)), folder)
+    with pytest.raises(InputError, match="or --model.ignore qa_outputs"):
+        load_encoder(EncoderConfig(str(folder)), tokenizer)
+    config = EncoderConfig(str(folder), ignore=("qa_outputs",))
+    assert load_encoder(config, tokenizer).config == encoder.config
+    assert "ignore" not in named_settings(config)
 
 
 def test_buckets_beyond_the_encoders_positions_are_refused():
