@@ -324,8 +324,8 @@ def _objective_words(given: Mapping[str, Any], default: Mapping[str, Any]) -> It
     if isinstance(objective, Mapping):
         yield f"objective:{_HUMP.sub('-', objective['type']).lower()}"
         own = default.get("objective")
-        same = isinstance(own, Mapping) and own["type"] == objective["type"]
-        yield from _words(objective, own if same else {}, "objective.")
+        same = own if isinstance(own, Mapping) and own["type"] == objective["type"] else {}
+        yield from _words(objective, same, "objective.")
 
 
 def _shown(value: Any) -> str:

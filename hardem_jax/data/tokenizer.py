@@ -165,7 +165,7 @@ class Tokenizer:
             **{"pad_token": self.pad_id, "unk_token": self.unknown_id},
             "mask_token": next(filter(None, map(whole.token_to_id, _MASK)), None),
         }
-        names = {kind: whole.id_to_token(id) for kind, id in special.items() if id is not None}
+        names = {kind: str(whole.id_to_token(id)) for kind, id in special.items() if id is not None}
         if not self._has_template:  # [CLS] and [SEP] are then the project's own choice
             whole.post_processor = processors.BertProcessing(
                 (names["sep_token"], last[0]), (names["cls_token"], first[0])

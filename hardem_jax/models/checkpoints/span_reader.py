@@ -76,8 +76,8 @@ def load_reader(
             says nothing, as such models were trained.
         rngs: stream ``params`` initialises the selector if the checkpoint has none; None makes
             that an error.
-        **options: ``dtype``, ``remat``, ``attention``, ``scan_layers``, ``hidden_dropout`` and
-            ``attention_dropout`` of `load_encoder`.
+        **options: ``dtype``, ``remat``, ``attention``, ``scan_layers``, ``hidden_dropout``,
+            ``attention_dropout`` and ``ignore`` of `load_encoder`.
 
     Raises:
         InputError: the checkpoint cannot be found or read, or weights are missing, unknown or of
@@ -205,11 +205,9 @@ def _reader(
     num_classes = len(selector[0]) if selector else 2
     if num_classes not in (1, 2, 4):
         raise InputError(f"{_SELECTOR}: expected 1, 2 or 4 classes, found {num_classes}")
+    sizes = {"spans": 2} | ({"selector": num_classes} if has_selector else {})
     shapes = {}
-    for path, classes in {
-        "spans": 2,
-        **({"selector": num_classes} if has_selector else {}),
-    }.items():
+    for path, classes in sizes.items():
         shapes[f"{path}.kernel"] = jax.ShapeDtypeStruct((config.hidden_size, classes), np.float32)
         shapes[f"{path}.bias"] = jax.ShapeDtypeStruct((classes,), np.float32)
     found = _TABLE.read(heads, shapes, num_layers=0)

@@ -145,7 +145,8 @@ not used: qkv.bias; missing: qkv.weight
         missing = {self._name(path)[0] for path in set(shapes) - set(origin)}
         faults += [f"missing: {name}" for name in sorted(missing)]
         if faults:
-            heads = sorted({head_of(name) for name in tensors} - {None, *ignore})
+            found = {head_of(name) for name in tensors}
+            heads = [head for head in HEADS if head in found and head not in ignore]
             raise InputError(
                 f"weights do not fit the config in {len(faults)} places: {'; '.join(faults)}"
                 + (f" ({_how_to_ignore(heads)})" if heads else "")

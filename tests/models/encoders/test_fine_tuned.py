@@ -29,7 +29,7 @@ HEADS = {
     "BertForTokenClassification": ("classifier",),
     "RobertaForQuestionAnswering": ("qa_outputs",),
     "RobertaForSequenceClassification": ("classifier",),
-    "DPRReader": ("qa_classifier", "qa_outputs"),
+    "DPRReader": ("qa_outputs", "qa_classifier"),
 }
 
 
