@@ -1,8 +1,9 @@
 """Weakly supervised question answering with discrete latent solutions, in JAX.
 
-The top level exports the losses and objectives and needs only jax; models, data and training are
-subpackages to import by name. jax itself is imported when a loss or an objective is first used,
-so that commands that need neither start quickly.
+The top level exports the losses and objectives, which need only jax, and `find_spans`,
+`find_equations` and `find_queries`, which show all solutions of a question; models, data and
+training are subpackages to import by name. Each name is imported when it is first used, so that
+commands that need none of them start quickly.
 """
 
 import importlib
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
         mean_over,
         mml_loss,
     )
+    from hardem_jax.notebook.equations import find_equations
+    from hardem_jax.notebook.queries import find_queries
+    from hardem_jax.notebook.spans import find_spans
     from hardem_jax.objectives import EM, MML, FirstOnly, HardEM, Objective
 
 __version__ = "0.2.0"
@@ -32,6 +36,9 @@ __all__ = [
     "annealed_loss",
     "check_log_probs",
     "em_loss",
+    "find_equations",
+    "find_queries",
+    "find_spans",
     "first_only_loss",
     "hard_em_loss",
     "has_solution",
@@ -39,13 +46,15 @@ __all__ = [
     "mml_loss",
 ]
 
-_OBJECTIVES = {"EM", "MML", "FirstOnly", "HardEM", "Objective"}
+# Where each name is defined.
+_HOMES = dict.fromkeys(("EM", "MML", "FirstOnly", "HardEM", "Objective"), "objectives")
+_HOMES |= {f"find_{kind}": f"notebook.{kind}" for kind in ("spans", "equations", "queries")}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "objectives" if name in _OBJECTIVES else "losses"
+    home = _HOMES.get(name, "losses")
     value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), name)
     return value
 

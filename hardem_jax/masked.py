@@ -175,7 +175,9 @@ class Rows:
         """
         x = jnp.asarray(values).astype(jnp.float32)
         if x.shape != self.scores.shape:
-            raise ValueError(f"{name} must have log_probs' shape {self.scores.shape}, got {x.shape}")
+            raise ValueError(
+                f"{name} must have log_probs' shape {self.scores.shape}, got {x.shape}"
+            )
         return jnp.where(self.where, _replicate_last_axis(x), 0.0)
 
     # Per-solution values -> per-row values, and back.

@@ -8,18 +8,13 @@ import numpy as np
 from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.solutions.equations.enumeration import (
     COUNT,
-    MINUS,
     PASSAGE,
-    PERCENT,
     PLUS,
-    SPECIAL,
     EquationRules,
-    format_number,
 )
 from hardem_jax.solutions.equations.numbers import NumberConfig, has_overflow
+from hardem_jax.solutions.equations.text import formula, number_text
 
-# Numbers are shown in full, not rounded as answers are.
-_DIGITS = 15
 _END_OF_SENTENCE = re.compile(r"[.!?]\s+|\n")
 
 
@@ -42,18 +37,7 @@ def describe(equation: np.ndarray, question: NumericQuestion, rules: EquationRul
         >>> describe(np.array([0, 1, 12, 3]), question, rules)
         '{1} * 20 %'
     """
-    n1, o1, n2, o2 = (int(x) for x in equation)
-    if o1 == COUNT:
-        return f"count {n1}"
-    terms = [(n1, o1)] + ([(n2, o2)] if n2 >= 0 else [])
-    if rules.is_product(o1, o2):
-        text = " * ".join(_number(slot, operator, question) for slot, operator in terms)
-        return f"- {text}" if MINUS in (o1, o2) else text
-    # Positive terms first: "41 - 38" whichever number comes first in the text.
-    terms.sort(key=lambda term: term[1] == MINUS)
-    signs = ["- " if operator == MINUS else "+ " for _, operator in terms]
-    words = [sign + _number(*term, question) for sign, term in zip(signs, terms, strict=True)]
-    return " ".join(words).removeprefix("+ ")
+    return formula(equation, question.table, rules)
 
 
 def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
@@ -75,7 +59,7 @@ def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
     num_special = len(question.values) - len(question.spans)
     for slot in () if o1 == COUNT else sorted({n1, n2} - {-1}):
         if slot < num_special:
-            yield f"{_number(slot, PLUS, question)} is one of the special numbers"
+            yield f"{number_text(slot, PLUS, question.table)} is one of the special numbers"
             continue
         in_passage = question.kinds[slot] == PASSAGE
         text = question.passage if in_passage else question.question
@@ -107,9 +91,3 @@ def left_out(question: NumericQuestion, kinds: np.ndarray, numbers: NumberConfig
         yield f"text too long for the model; {cut} number{'s' * (cut > 1)} left out"
     if any(has_overflow(text, numbers) for text in (question.passage, question.question)):
         yield "numbers too large for float64 left out"
-
-
-def _number(slot: int, operator: int, question: NumericQuestion) -> str:
-    text = format_number(question.values[slot], _DIGITS)
-    text = f"{{{text}}}" if question.kinds[slot] == SPECIAL else text
-    return f"{text} %" if operator == PERCENT else text

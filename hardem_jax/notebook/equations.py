@@ -1,0 +1,189 @@
+"""Equations over the numbers of a passage, to look at."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+from xml.etree.ElementTree import Element
+
+from hardem_jax.data.build_options import DropNumOptions
+from hardem_jax.data.examples import NumericExample, NumericQuestion
+from hardem_jax.data.readers.drop import cut_after_words, parse_number
+from hardem_jax.data.solve import numeric_question
+from hardem_jax.errors import InputError
+from hardem_jax.notebook.base import Solution, Z, count
+from hardem_jax.notebook.marks import Look, Mark, marked_text
+from hardem_jax.notebook.page import element
+from hardem_jax.solutions.arguments import check_text
+from hardem_jax.solutions.equations.enumeration import format_number
+from hardem_jax.solutions.equations.rules import COUNT, MINUS, PASSAGE, PERCENT, PLUS, SPECIAL
+from hardem_jax.solutions.equations.text import formula
+
+Source = Literal["passage", "question", "special"]
+
+_SIGNS = {PLUS: "+", MINUS: "-", PERCENT: "%"}
+_DEFAULT = DropNumOptions()
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """A number of an equation.
+
+    Attributes:
+        value: as read from the text.
+        sign: "+" or "-"; "%" for one hundredth of it, where the rules allow percentages.
+        source: the text that it stands in; "special" for a constant such as 100.
+        start: its first character in that text; None for a constant.
+        end: the character behind its last; None for a constant.
+    """
+
+    value: float
+    sign: str
+    source: Source
+    start: int | None
+    end: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Equation(Solution):
+    """An equation that gives the answer.
+
+    Attributes:
+        numbers: one or two, special numbers first, then as the texts have them; none for a count.
+        row: ``(n1, o1, n2, o2)`` as in training, see `hardem_jax.solutions.equations`.
+    """
+
+    numbers: tuple[Number, ...]
+    row: tuple[int, int, int, int]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Equations(Z[Equation]):
+    """Z of a numeric question.
+
+    Attributes:
+        passage: the whole text.
+        question: the question.
+        answer: y.
+        read: how many characters of the passage were read.
+        candidates: every number that was found: source, start and exclusive end.
+    """
+
+    passage: str
+    question: str
+    answer: float
+    read: int
+    candidates: tuple[tuple[Source, int, int], ...]
+
+    def _title(self) -> str:
+        return f"{count(len(self), 'equation')} with the answer {format_number(self.answer)}"
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.read < len(self.passage):
+            rest = count(len(self.passage) - self.read, "character")
+            notes.append(f"The last {rest} of the passage are not read.")
+        if not len(self):
+            numbers = count(len(self.candidates), "number")
+            notes.append(f"No equation over the {numbers} of the texts gives it.")
+        return notes
+
+    def _place(self, solution: Equation) -> str:
+        found = [n for n in solution.numbers if n.source != "special"]
+        return ", ".join(f"{n.source} {n.start}-{n.end}" for n in found)
+
+    def _body(self) -> list[Element]:
+        blocks = []
+        for source, text in (("passage", self.passage), ("question", self.question)):
+            blocks.append(element("p", source.capitalize(), class_="label"))
+            blocks.append(marked_text(text, self._marks(source), self._listed()))
+        return blocks
+
+    def _marks(self, source: str) -> list[Mark]:
+        uses: dict[tuple[int, int], list[int]] = {}
+        for index, equation in enumerate(self):
+            for n in equation.numbers:
+                if n.source == source and n.start is not None and n.end is not None:
+                    uses.setdefault((n.start, n.end), []).append(index)
+        marks = [Mark(*span, tuple(used), self._strength(used)) for span, used in uses.items()]
+        others = [(a, b) for where, a, b in self.candidates if where == source]
+        look: Look = "candidate"
+        marks += [Mark(*span, look=look) for span in others if span not in uses]
+        if source == "passage" and self.read < len(self.passage):
+            marks.append(Mark(self.read, len(self.passage), look="unread"))
+        return marks
+
+
+def find_equations(
+    passage: str,
+    question: str,
+    answer: float | str,
+    options: DropNumOptions = _DEFAULT,
+) -> Equations:
+    """Finds every equation that gives the answer: Z of DROP (Min et al., 2019, section 4.2).
+
+    Args:
+        passage: its first 400 words are read, as in training.
+        question: its numbers may be used, too.
+        answer: a number or its text, as "83,000".
+        options: what counts as a number and as an equation, and how much of a passage is read.
+
+    Returns:
+        The equations in reading order.
+
+    Raises:
+        InputError: the answer is no finite number.
+        TypeError: passage or question is not a string.
+
+    Example:
+        >>> passage = "Longwell threw 41 yards, Favre 38 and Ryan 40."
+        >>> z = find_equations(passage, "How many yards was Longwell ahead of Favre?", 3)
+        >>> z
+        2 equations with the answer 3
+          [0]  41 - 38    passage 15-17, passage 31-33
+          [1]  {1} + {2}
+        >>> z[0].numbers[1].value, z[0].numbers[1].sign, z[0].numbers[1].start
+        (38.0, '-', 31)
+    """
+    check_text(passage, "passage")
+    check_text(question, "question")
+    value = parse_number(answer) if isinstance(answer, str) else float(answer)
+    if value is None:
+        raise InputError(f"answer: expected a number, found {answer!r}")
+    read = len(passage)
+    if options.max_words is not None:
+        read = cut_after_words(passage, options.max_words)
+    example = NumericExample("", "", passage[:read], question, value, ())
+    found = numeric_question(example, options.numbers, options.rules)
+    solutions = tuple(
+        Equation(
+            formula(row, found.table, options.rules),
+            tuple(_numbers(row.tolist(), found)),
+            tuple(row.tolist()),
+        )
+        for row in found.equations
+    )
+    num_special = len(found.values) - len(found.spans)
+    kinds = found.kinds[num_special:].tolist()
+    candidates = tuple(
+        ("passage" if kind == PASSAGE else "question", start, end)
+        for kind, (start, end) in zip(kinds, found.spans.tolist(), strict=True)
+    )
+    return Equations(solutions, passage, question, value, read, candidates)
+
+
+def _numbers(row: list[int], question: NumericQuestion) -> list[Number]:
+    n1, o1, n2, o2 = row
+    num_special = len(question.values) - len(question.spans)
+    numbers = []
+    for slot, operator in () if o1 == COUNT else ((n1, o1), (n2, o2)):
+        if slot < 0:
+            continue
+        value, kind = float(question.values[slot]), question.kinds[slot]
+        if kind == SPECIAL:
+            numbers.append(Number(value, _SIGNS[operator], "special", None, None))
+        else:
+            source = "passage" if kind == PASSAGE else "question"
+            start, end = question.spans[slot - num_special].tolist()
+            numbers.append(Number(value, _SIGNS[operator], source, start, end))
+    return numbers

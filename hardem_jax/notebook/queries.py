@@ -1,0 +1,253 @@
+"""Queries on a table, to look at."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import operator
+from collections.abc import Iterable
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from hardem_jax.data.build_options import WikiSQLOptions
+from hardem_jax.data.examples import Match, TableQuestion
+from hardem_jax.data.solve import query_question
+from hardem_jax.errors import InputError
+from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.notebook.base import Solution, Z, count
+from hardem_jax.notebook.marks import Mark, classes, marked_text
+from hardem_jax.notebook.page import element
+from hardem_jax.notebook.tables import to_table
+from hardem_jax.solutions.arguments import check_choice, check_text
+from hardem_jax.solutions.equations.enumeration import format_number
+from hardem_jax.solutions.sql.columns import mask_rows, typed_table
+from hardem_jax.solutions.sql.conditions import find_conditions
+from hardem_jax.solutions.sql.enumeration import SqlRules
+from hardem_jax.solutions.sql.types import AGGREGATORS, Cell, Query, Table, plain_cell
+
+_DEFAULT = WikiSQLOptions().rules
+# Larger tables show the rows that solutions use, up to this many.
+_ROWS = 40
+
+
+@dataclasses.dataclass(frozen=True)
+class TableQuery(Solution):
+    """A query that executes to the answer.
+
+    Attributes:
+        query: its columns, aggregator and conditions by index.
+        aggregator: "max", "min", "count", "sum" or "avg"; "" if it selects plain cells.
+        column: name of the selected column.
+        values: start and exclusive end, in the question, of the value of each condition.
+        rows: the rows that meet the conditions, from 0.
+        row: ``[15]`` numbers as in training, see `Query.from_row`.
+    """
+
+    query: Query
+    aggregator: str
+    column: str
+    values: tuple[tuple[int, int], ...]
+    rows: tuple[int, ...]
+    row: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Queries(Z[TableQuery]):
+    """Z of a question on a table.
+
+    Attributes:
+        table: with the types of its columns.
+        question: the question.
+        answer: y, a list of cells.
+        match: how results were compared with it.
+        size: |Z| before the rules' cap; more than `len` if Z was cut.
+        max_conditions: of the queries that were tried.
+        rules: Z_tot.
+    """
+
+    table: Table
+    question: str
+    answer: tuple[Cell, ...]
+    match: Match
+    size: int
+    max_conditions: int
+    rules: SqlRules
+
+    def _title(self) -> str:
+        answer = ", ".join(map(_cell_text, self.answer))
+        return f"{count(len(self), 'query', 'queries')} with the answer {answer}"
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.size > len(self) == self.rules.cap:
+            notes.append(f"The first of {count(self.size, 'query', 'queries')}.")
+        if self.max_conditions < self.rules.max_conditions:
+            most = count(self.max_conditions, "condition")
+            notes.append(f"Too many combinations: queries with more than {most} were not tried.")
+        if not len(self):
+            notes.append("No query over the words of the question gives it.")
+            if self.match == "execution" and any(isinstance(cell, str) for cell in self.answer):
+                notes.append('match="denotation" also accepts "7" for the number 7, and dates.')
+        return notes
+
+    def _place(self, solution: TableQuery) -> str:
+        if len(solution.rows) == len(self.table.rows) > 1:
+            return "every row"
+        few = ", ".join(map(str, solution.rows[:3])) + ", ..." * (len(solution.rows) > 3)
+        return f"row{'s' * (len(solution.rows) != 1)} {few}"
+
+    def _body(self) -> list[Element]:
+        uses: dict[tuple[int, int], list[int]] = {}
+        for index, z in enumerate(self):
+            for span in dict.fromkeys(z.values):
+                uses.setdefault(span, []).append(index)
+        marks = [Mark(*span, tuple(used), self._strength(used)) for span, used in uses.items()]
+        return [
+            element("p", "Question", class_="label"),
+            marked_text(self.question, marks, self._listed(), labelled=False),
+            element("p", f"Table of {count(len(self.table.rows), 'row')}", class_="label"),
+            element("div", self._rows(), class_="rows"),
+        ]
+
+    def _rows(self) -> Element:
+        # (row, column) -> queries that select the cell, and those that compare it.
+        selected: dict[tuple[int, int], list[int]] = {}
+        compared: dict[tuple[int, int], list[int]] = {}
+        for index, z in enumerate(self):
+            columns = {condition.column for condition in z.query.conditions}
+            for row in (-1, *z.rows):
+                selected.setdefault((row, z.query.select), []).append(index)
+                for column in columns:
+                    compared.setdefault((row, column), []).append(index)
+
+        def cell(tag: str, row: int, column: int, *content: Element | str) -> Element:
+            solved, asked = selected.get((row, column), ()), compared.get((row, column), ())
+            listed = sorted(self._listed().intersection((*solved, *asked)))
+            names = ["used"] * bool(solved) + ["asked"] * bool(asked)
+            names += ["number"] * (self.table.types[column] == "real")
+            found = element(tag, *content, class_=classes(listed, *names))
+            if solved:
+                found.set("style", f"--p:{self._strength(solved):.3f}")
+            return found
+
+        columns = range(len(self.table.header))
+        heads = [cell("th", -1, column, self.table.header[column]) for column in columns]
+        table = element("table", element("thead", element("tr", *heads)))
+        body = element("tbody")
+        previous = -1
+        for row in self._shown_rows({row for row, _ in (*selected, *compared)}):
+            _skip(body, row - previous - 1, len(columns))
+            values = [_shown(value) for value in self.table.rows[row]]
+            cells = [cell("td", row, column, values[column]) for column in columns]
+            body.append(element("tr", *cells))
+            previous = row
+        _skip(body, len(self.table.rows) - previous - 1, len(columns))
+        table.append(body)
+        return table
+
+    def _shown_rows(self, used: set[int]) -> list[int]:
+        rows = range(len(self.table.rows))
+        if len(rows) <= _ROWS:
+            return list(rows)
+        return [row for row in rows if row in used][:_ROWS] or list(rows[:_ROWS])
+
+
+def find_queries(
+    table: Any,
+    question: str,
+    answer: Cell | Iterable[Cell],
+    match: Match = "execution",
+    rules: SqlRules = _DEFAULT,
+) -> Queries:
+    """Finds every query that executes to the answer: Z of WikiSQL (Min et al., 2019, section 4.3).
+
+    A query selects a column, perhaps aggregated, where up to three conditions hold; the values of
+    conditions are words of the question.
+
+    Args:
+        table: a dict from column name to values, a pandas DataFrame, the path of a CSV file, or a
+            `hardem_jax.solutions.sql.Table`.
+        question: its words are the values of conditions.
+        answer: a cell, or the list of all cells that a query must return.
+        match: "execution" requires the same cells, apart from case, as WikiSQL does; "denotation"
+            compares as WikiTableQuestions does, where "7" is 7 and "12,467" is 12467.
+        rules: Z_tot.
+
+    Returns:
+        The queries, those with fewer conditions first; at most ``rules.cap``.
+
+    Raises:
+        InputError: the table has columns of different lengths, or one of the arguments is beyond
+            what Z can hold.
+        TypeError: an argument has the wrong type.
+
+    Example:
+        >>> table = {"Player": ["Ann", "Bo", "Cy"], "No.": [7, 9, 9], "Goals": [3, 1, 4]}
+        >>> z = find_queries(table, "How many goals did number 7 score?", 3)
+        >>> z
+        5 queries with the answer 3
+        >>> z[0].column, z[0].rows, z[0].values
+    """
+    check_text(question, "question")
+    if not question.strip():
+        raise InputError("question: expected a question, found only blanks")
+    check_choice(match, Match, "match")
+    read = to_table(table)
+    cells = _answer(answer, match)
+    asked = TableQuestion("question", question, read, cells, match)
+    found = query_question(asked, rules, Denotation)
+    typed = typed_table(read, rules.semantics)
+    conditions = find_conditions(typed, question, found.words, rules)
+    masks = {condition[:4]: condition.mask for condition in conditions}
+
+    @functools.cache
+    def rows_of(*conditions: tuple[int, int, int, int]) -> tuple[int, ...]:
+        each = (masks[condition] for condition in conditions)
+        return tuple(mask_rows(functools.reduce(operator.and_, each, typed.every_row)))
+
+    solutions = []
+    for row in found.queries:
+        query = Query.from_row(row, question, found.words)
+        numbers = tuple(row.tolist())
+        used = [numbers[3 + 4 * i : 7 + 4 * i] for i in range(numbers[2])]
+        words = found.words
+        solutions.append(
+            TableQuery(
+                query.text(read.header),
+                query,
+                AGGREGATORS[query.aggregator],
+                read.header[query.select],
+                tuple((int(words[a, 0]), int(words[b, 1])) for _, _, a, b in used),
+                rows_of(*used),
+                numbers,
+            )
+        )
+    size, most = found.num_queries, found.max_conditions
+    return Queries(tuple(solutions), read, question, cells, match, size, most, rules)
+
+
+def _answer(answer: Any, match: Match) -> tuple[Cell, ...]:
+    many = isinstance(answer, Iterable) and not isinstance(answer, (str, bytes))
+    cells = tuple(plain_cell(cell, "answer") for cell in (answer if many else (answer,)))
+    if match == "denotation":
+        return tuple(map(_cell_text, cells))
+    return cells
+
+
+def _cell_text(cell: Cell) -> str:
+    if cell is None:
+        return "NULL"
+    return cell if isinstance(cell, str) else format_number(cell, 15)
+
+
+def _shown(cell: Cell) -> Element | str:
+    if cell is None:
+        return element("span", "NULL", class_="null")
+    return _cell_text(cell)
+
+
+def _skip(body: Element, rows: int, columns: int) -> None:
+    """A line for the rows that are not shown."""
+    if rows:
+        text = f"… {count(rows, 'row')} …"
+        body.append(element("tr", element("td", text, class_="skipped", colspan=str(columns))))

@@ -1,0 +1,94 @@
+"""Tables of a notebook: columns by name, a DataFrame, a CSV file."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from hardem_jax.data.readers.csv_tables import make_table, read_csv_table
+from hardem_jax.errors import InputError
+from hardem_jax.solutions.arguments import check_many
+from hardem_jax.solutions.sql.types import Cell, Table, plain_cell
+
+
+def to_table(source: Any) -> Table:
+    """Makes a table of what people have.
+
+    A column of numbers stays as it is, with None for NaN. Any other column becomes texts, which are
+    read as those of a CSV file are: "12,467" and "72 km" throughout make a column of numbers.
+
+    Args:
+        source: a dict from column name to values, a pandas DataFrame (with its index, if that has
+            a name), the path of a CSV file, or a `Table`.
+
+    Raises:
+        InputError: columns of different lengths, no column at all, or a file that cannot be read.
+        TypeError: something else.
+
+    Example:
+        >>> table = to_table({"City": ["Oslo", "Bergen"], "Length": ["1,200 km", None]})
+        >>> table.types, table.rows
+        (('text', 'real'), (('Oslo', 1200.0), ('Bergen', None)))
+    """
+    if isinstance(source, Table):
+        table = source
+    elif isinstance(source, (str, os.PathLike)):
+        table = read_csv_table(source)
+    elif isinstance(source, Mapping):
+        table = _from_columns([(str(name), values) for name, values in source.items()])
+    elif hasattr(source, "iloc") and hasattr(source, "columns"):
+        table = _from_columns(_columns_of_frame(source))
+    else:
+        expected = "expected a dict of columns, a DataFrame or the path of a CSV file"
+        raise TypeError(f"table: {expected}, found {type(source).__name__}")
+    if not table.header:
+        raise InputError("table: expected columns to select from, found none")
+    return table
+
+
+def _columns_of_frame(frame: Any) -> list[tuple[str, Any]]:
+    if any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    # By position, since names may repeat; NaN, NaT and NA become None.
+    columns = [frame.iloc[:, index] for index in range(frame.shape[1])]
+    values = [column.astype(object).where(column.notna(), None).tolist() for column in columns]
+    return list(zip(map(str, frame.columns), values, strict=True))
+
+
+def _from_columns(columns: Iterable[tuple[str, Any]]) -> Table:
+    header, types, cells = [], [], []
+    for name, values in columns:
+        check_many(values, f"table: column {name!r}", "values")
+        column = [_cell(value, name) for value in values]
+        if cells and len(column) != len(cells[0]):
+            lengths = f"{len(cells[0])} in {header[0]!r} and {len(column)} in {name!r}"
+            raise InputError(f"table: expected columns of one length, found {lengths}")
+        real = any(cell is not None for cell in column) and not any(
+            isinstance(cell, str) for cell in column
+        )
+        if not real:
+            texts = [["" if cell is None else str(cell)] for cell in column]
+            read = make_table("table", [name], texts)
+            real, column = read.types[0] == "real", [row[0] for row in read.rows]
+        header.append(name)
+        types.append("real" if real else "text")
+        cells.append(column)
+    return Table("table", tuple(header), tuple(types), tuple(zip(*cells, strict=True)))
+
+
+def _cell(value: Any, column: str) -> Cell:
+    """A number, a text, or None."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        value = value.date()  # pandas has midnights for dates
+    if isinstance(value, (datetime.date, datetime.time, bool)):
+        return str(value)
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return cast(Cell, plain_cell(value, f"table: column {column!r}"))
