@@ -109,9 +109,12 @@ class Z(Sequence[S], abc.ABC, Generic[S]):
     def _repr_html_(self) -> str:
         """The page that a notebook shows."""
         order = self._best_first()
-        rows = [(i, self.solutions[i], self._place(self.solutions[i])) for i in order]
-        listed = page.solution_list(rows)
-        return page.page(self._title(), self._notes(), [*self._body(), listed], order)
+        rows = [(i, self.solutions[i], self._place(self.solutions[i])) for i in order[: page.SHOWN]]
+        listed = page.solution_list(rows, len(self) - len(rows))
+        notes = self._notes()
+        if any(z.probability is not None for z in self):
+            notes.append("The shade is the probability that the solution uses it.")
+        return page.page(self._title(), notes, [*self._body(), listed], order)
 
     def _best_first(self) -> list[int]:
         """Indices by probability, if there are any."""

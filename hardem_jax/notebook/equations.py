@@ -16,11 +16,21 @@ from hardem_jax.notebook.marks import Look, Mark, marked_text
 from hardem_jax.notebook.page import element
 from hardem_jax.solutions.arguments import check_text
 from hardem_jax.solutions.equations.enumeration import format_number
-from hardem_jax.solutions.equations.rules import COUNT, MINUS, PASSAGE, PERCENT, PLUS, SPECIAL
+from hardem_jax.solutions.equations.rules import (
+    COUNT,
+    MINUS,
+    PASSAGE,
+    PERCENT,
+    PLUS,
+    QUESTION,
+    SPECIAL,
+    EquationRules,
+)
 from hardem_jax.solutions.equations.text import formula
 
 Source = Literal["passage", "question", "special"]
 
+_SOURCES: dict[int, Source] = {PASSAGE: "passage", QUESTION: "question", SPECIAL: "special"}
 _SIGNS = {PLUS: "+", MINUS: "-", PERCENT: "%"}
 _DEFAULT = DropNumOptions()
 
@@ -49,7 +59,7 @@ class Equation(Solution):
     """An equation that gives the answer.
 
     Attributes:
-        numbers: one or two, special numbers first, then as the texts have them; none for a count.
+        numbers: one or two, as the formula has them; none for a count.
         row: ``(n1, o1, n2, o2)`` as in training, see `hardem_jax.solutions.equations`.
     """
 
@@ -89,8 +99,13 @@ class Equations(Z[Equation]):
         return notes
 
     def _place(self, solution: Equation) -> str:
-        found = [n for n in solution.numbers if n.source != "special"]
-        return ", ".join(f"{n.source} {n.start}-{n.end}" for n in found)
+        places, previous = [], ""
+        for n in solution.numbers:
+            if n.source != "special":
+                source = "" if n.source == previous else f"{n.source} "
+                places.append(f"{source}{n.start}-{n.end}")
+                previous = n.source
+        return ", ".join(places)
 
     def _body(self) -> list[Element]:
         blocks = []
@@ -139,9 +154,8 @@ def find_equations(
         >>> passage = "Longwell threw 41 yards, Favre 38 and Ryan 40."
         >>> z = find_equations(passage, "How many yards was Longwell ahead of Favre?", 3)
         >>> z
-        2 equations with the answer 3
-          [0]  41 - 38    passage 15-17, passage 31-33
-          [1]  {1} + {2}
+        1 equation with the answer 3
+          [0]  41 - 38  passage 15-17, 31-33
         >>> z[0].numbers[1].value, z[0].numbers[1].sign, z[0].numbers[1].start
         (38.0, '-', 31)
     """
@@ -155,10 +169,11 @@ def find_equations(
         read = cut_after_words(passage, options.max_words)
     example = NumericExample("", "", passage[:read], question, value, ())
     found = numeric_question(example, options.numbers, options.rules)
+    numbers = found.table
     solutions = tuple(
         Equation(
-            formula(row, found.table, options.rules),
-            tuple(_numbers(row.tolist(), found)),
+            formula(row, numbers, options.rules),
+            tuple(_numbers(row.tolist(), found, options.rules)),
             tuple(row.tolist()),
         )
         for row in found.equations
@@ -166,24 +181,25 @@ def find_equations(
     num_special = len(found.values) - len(found.spans)
     kinds = found.kinds[num_special:].tolist()
     candidates = tuple(
-        ("passage" if kind == PASSAGE else "question", start, end)
+        (_SOURCES[kind], start, end)
         for kind, (start, end) in zip(kinds, found.spans.tolist(), strict=True)
     )
     return Equations(solutions, passage, question, value, read, candidates)
 
 
-def _numbers(row: list[int], question: NumericQuestion) -> list[Number]:
+def _numbers(row: list[int], question: NumericQuestion, rules: EquationRules) -> list[Number]:
     n1, o1, n2, o2 = row
+    if o1 == COUNT:
+        return []
+    terms = [(slot, sign) for slot, sign in ((n1, o1), (n2, o2)) if slot >= 0]
+    if not rules.is_product(o1, o2):
+        terms.sort(key=lambda term: term[1] == MINUS)
     num_special = len(question.values) - len(question.spans)
     numbers = []
-    for slot, operator in () if o1 == COUNT else ((n1, o1), (n2, o2)):
-        if slot < 0:
-            continue
-        value, kind = float(question.values[slot]), question.kinds[slot]
-        if kind == SPECIAL:
-            numbers.append(Number(value, _SIGNS[operator], "special", None, None))
-        else:
-            source = "passage" if kind == PASSAGE else "question"
+    for slot, sign in terms:
+        source = _SOURCES[int(question.kinds[slot])]
+        start, end = None, None
+        if slot >= num_special:
             start, end = question.spans[slot - num_special].tolist()
-            numbers.append(Number(value, _SIGNS[operator], source, start, end))
+        numbers.append(Number(float(question.values[slot]), _SIGNS[sign], source, start, end))
     return numbers

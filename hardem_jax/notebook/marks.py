@@ -93,10 +93,9 @@ def labels(indices: Sequence[int]) -> str:
 
     Example:
         >>> labels([0, 4]), labels(range(9))
-        ('0,4', '0,1,2+6')
+        ('0,4', '0,1,2…')
     """
-    shown = ",".join(map(str, indices[:_LABELS]))
-    return shown + (f"+{len(indices) - _LABELS}" if len(indices) > _LABELS else "")
+    return ",".join(map(str, indices[:_LABELS])) + "…" * (len(indices) > _LABELS)
 
 
 def classes(indices: Sequence[int], *others: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import re
 import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 #: Solutions of the list that light up in the text; all others are there, too, but folded.
 LISTED = 40
-#: Beyond this many, a list says how many more there are.
-_FOLDED = 400
+#: Solutions of the list; beyond, it says how many more there are.
+SHOWN = 440
 
 # HTML has no characters for these: a picture of each control character, and "�" for half a pair.
 _PICTURES = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n\r"}
@@ -56,20 +57,20 @@ def append(parent: Element, child: Element | str) -> None:
         parent.text = (parent.text or "") + child.translate(_PICTURES)
 
 
-def solution_list(rows: Sequence[tuple[int, Solution, str]]) -> Element:
-    """The list of all solutions.
+def solution_list(rows: Sequence[tuple[int, Solution, str]], left_out: int) -> Element:
+    """The list of solutions.
 
     Args:
         rows: index in Z, solution and where it is, in the order to show.
+        left_out: how many more there are.
     """
     block = element("div", class_="list")
     if rows:
         block.append(_rows(rows[:LISTED]))
     if more := rows[LISTED:]:
-        summary = element("summary", f"{len(more):,} more")
-        block.append(element("details", summary, _rows(more[:_FOLDED])))
-    if len(more) > _FOLDED:
-        text = f"{len(more) - _FOLDED:,} more are not shown; iterate over Z for all."
+        block.append(element("details", element("summary", f"{len(more):,} more"), _rows(more)))
+    if left_out:
+        text = f"{left_out:,} more are not shown; iterate over Z for all."
         block.append(element("p", text, class_="note"))
     return block
 
@@ -100,7 +101,11 @@ def _rows(rows: Sequence[tuple[int, Solution, str]]) -> Element:
             chance = element("td", f"{p:.3f}", class_="chance", style=f"--p:{p:.3f}")
         text = element("td", element("code", solution.text), class_="z")
         index_cell = element("td", str(index), class_="index")
-        cells = index_cell, text, element("td", place, class_="place"), chance
+        # Lines break between places only.
+        chunks = [element("span", chunk) for chunk in re.split("(?<=,) ", place)]
+        for chunk in chunks[:-1]:
+            chunk.tail = " "
+        cells = index_cell, text, element("td", *chunks, class_="place"), chance
         body.append(element("tr", *cells, data_of=str(index), tabindex="0"))
     return element("table", body)
 

@@ -106,10 +106,10 @@ class Queries(Z[TableQuery]):
             element("p", "Question", class_="label"),
             marked_text(self.question, marks, self._listed(), labelled=False),
             element("p", f"Table of {count(len(self.table.rows), 'row')}", class_="label"),
-            element("div", self._rows(), class_="rows"),
+            element("div", self._rows(self._listed()), class_="rows"),
         ]
 
-    def _rows(self) -> Element:
+    def _rows(self, listed: frozenset[int]) -> Element:
         # (row, column) -> queries that select the cell, and those that compare it.
         selected: dict[tuple[int, int], list[int]] = {}
         compared: dict[tuple[int, int], list[int]] = {}
@@ -122,24 +122,24 @@ class Queries(Z[TableQuery]):
 
         def cell(tag: str, row: int, column: int, *content: Element | str) -> Element:
             solved, asked = selected.get((row, column), ()), compared.get((row, column), ())
-            listed = sorted(self._listed().intersection((*solved, *asked)))
+            pointed = sorted(listed.intersection((*solved, *asked)))
             names = ["used"] * bool(solved) + ["asked"] * bool(asked)
             names += ["number"] * (self.table.types[column] == "real")
-            found = element(tag, *content, class_=classes(listed, *names))
+            found = element(tag, *content, class_=classes(pointed, *names))
             if solved:
                 found.set("style", f"--p:{self._strength(solved):.3f}")
             return found
 
         columns = range(len(self.table.header))
         heads = [cell("th", -1, column, self.table.header[column]) for column in columns]
-        table = element("table", element("thead", element("tr", *heads)))
+        table = element("table", element("thead", element("tr", element("th"), *heads)))
         body = element("tbody")
         previous = -1
         for row in self._shown_rows({row for row, _ in (*selected, *compared)}):
             _skip(body, row - previous - 1, len(columns))
             values = [_shown(value) for value in self.table.rows[row]]
             cells = [cell("td", row, column, values[column]) for column in columns]
-            body.append(element("tr", *cells))
+            body.append(element("tr", element("th", str(row), class_="index"), *cells))
             previous = row
         _skip(body, len(self.table.rows) - previous - 1, len(columns))
         table.append(body)
@@ -182,11 +182,13 @@ def find_queries(
         TypeError: an argument has the wrong type.
 
     Example:
-        >>> table = {"Player": ["Ann", "Bo", "Cy"], "No.": [7, 9, 9], "Goals": [3, 1, 4]}
-        >>> z = find_queries(table, "How many goals did number 7 score?", 3)
+        >>> table = {"Player": ["Ann", "Bo", "Cy"], "No.": [7, 8, 9]}
+        >>> z = find_queries(table, "Who wears 8?", "Bo")
         >>> z
-        5 queries with the answer 3
-        >>> z[0].column, z[0].rows, z[0].values
+        1 query with the answer Bo
+          [0]  SELECT Player WHERE No. = '8'  row 1
+        >>> z[0].column, z[0].values, z[0].rows
+        ('Player', ((10, 11),), (1,))
     """
     check_text(question, "question")
     if not question.strip():
@@ -250,4 +252,4 @@ def _skip(body: Element, rows: int, columns: int) -> None:
     """A line for the rows that are not shown."""
     if rows:
         text = f"… {count(rows, 'row')} …"
-        body.append(element("tr", element("td", text, class_="skipped", colspan=str(columns))))
+        body.append(element("tr", element("td", text, class_="skipped", colspan=str(columns + 1))))

@@ -1,0 +1,184 @@
+"""Queries to look at: those of a build, with their columns, values and rows."""
+
+import itertools
+
+import pytest
+
+from hardem_jax import find_queries
+from hardem_jax.data.builders import WikiSQL, WikiTableQuestions
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.errors import InputError
+from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.solutions.sql.engine import execute_sql
+from hardem_jax.solutions.sql.rules import SqlRules
+from tests.notebook.html_pages import Page
+
+TABLE = {"Player": ["Ann", "Bo", "Cy"], "No.": [7, 8, 9], "Goals": [3, 1, 4]}
+
+
+def check_queries(builder, examples):
+    """Compares with the records that a build of these questions would hold."""
+    examples = list(examples)
+    total = 0
+    for example, record in zip(examples, builder.solver.records(examples), strict=True):
+        z = find_queries(example.table, example.question, example.answer, example.match)
+        assert [list(query.row) for query in z] == record["queries"].tolist()
+        assert (z.size, z.max_conditions) == (record["num_queries"], record["max_conditions"])
+        for query in itertools.islice(z, 20):
+            result = execute_sql(example.table, query.query)
+            matches = Denotation(tuple(map(str, example.answer))).matches(result)
+            assert matches or result == list(example.answer)
+        total += len(z)
+    return total
+
+
+def test_queries_of_wikisql_are_those_of_a_build(shared_dir, tmp_path):
+    folder = shared_dir / "data" / "wikisql"
+    builder = WikiSQL(data_dir=tmp_path, folder=folder, splits=("dev",))
+    examples = builder.read(folder, "dev", ExclusionCounts())
+    assert check_queries(builder, itertools.islice(examples, 60)) > 1000
+
+
+def test_queries_of_wikitablequestions_are_those_of_a_build(shared_dir, tmp_path):
+    folder = shared_dir / "data" / "wikitablequestions"
+    builder = WikiTableQuestions(
+        data_dir=tmp_path, folder=folder, splits=("dev",), denotation=Denotation
+    )
+    examples = builder.read(folder, "dev", ExclusionCounts())
+    assert check_queries(builder, itertools.islice(examples, 15)) > 10
+
+
+def test_queries_on_a_csv_file_are_those_of_wikitablequestions(shared_dir, tmp_path):
+    folder = shared_dir / "data" / "wikitablequestions"
+    builder = WikiTableQuestions(
+        data_dir=tmp_path, folder=folder, splits=("dev",), denotation=Denotation
+    )
+    for example in itertools.islice(builder.read(folder, "dev", ExclusionCounts()), 5):
+        found = find_queries(
+            folder / example.table.id, example.question, example.answer, "denotation"
+        )
+        expected = find_queries(example.table, example.question, example.answer, "denotation")
+        assert [query.row for query in found] == [query.row for query in expected]
+        # The table of a build is in lower case.
+        assert found.table.header == example.table.header
+        assert [query.rows for query in found] == [query.rows for query in expected]
+
+
+def test_queries_on_a_generated_table_execute_to_the_answer():
+    header = [f"c{i}" for i in range(4)]
+    table = {name: [(7 * row + 3 * i) % 10 for row in range(12)] for i, name in enumerate(header)}
+    z = find_queries(table, "which c1 has c0 7 and c2 over 3?", [0])
+    assert len(z) > 20
+    for query in z:
+        assert execute_sql(z.table, query.query) == [0]
+        assert query.text == query.query.text(z.table.header)
+        assert query.column == header[query.query.select]
+        for row in range(12):
+            cells = [z.table.rows[row][c.column] for c in query.query.conditions]
+            holds = [
+                {"=": cell == value, ">": cell > value, "<": cell < value}["=><"[c.operator]]
+                for cell, c in zip(cells, query.query.conditions, strict=True)
+                for value in [float(c.value)]
+            ]
+            assert all(holds) == (row in query.rows)
+
+
+def test_a_solution_says_what_it_selects_and_where_its_values_stand():
+    question = "How many goals of number 8?"
+    z = find_queries(TABLE, question, 1, rules=SqlRules(max_conditions=1))
+    query = next(query for query in z if query.text == "SELECT MAX(Goals) WHERE No. = '8'")
+    assert (query.column, query.aggregator, query.rows) == ("Goals", "max", (1,))
+    assert [question[a:b] for a, b in query.values] == ["8"]
+    assert query.row[:7] == (2, 1, 1, 1, 0, 5, 5)
+    assert query in z and z.match == "execution" and z.answer == (1,)
+
+
+def test_the_terminal_shows_rows_of_the_table():
+    z = find_queries(TABLE, "Who wears 8?", ["Bo"], rules=SqlRules(max_conditions=1))
+    assert str(z).splitlines() == [
+        "1 query with the answer Bo",
+        "  [0]  SELECT Player WHERE No. = '8'  row 1",
+    ]
+    every = find_queries({"n": [1, 2, 3, 4, 5]}, "Total?", 15).solutions[0]
+    assert every.rows == (0, 1, 2, 3, 4) and every.values == ()
+    assert "every row" in str(find_queries({"n": [1, 2, 3, 4, 5]}, "Total?", 15))
+
+
+@pytest.mark.parametrize("answer", ["Bo", "bo", ["Bo"], ("BO",), iter(["Bo"])])
+def test_an_answer_is_a_cell_or_a_list_of_cells(answer):
+    z = find_queries(TABLE, "Who wears 8?", answer)
+    assert z[0].text == "SELECT Player WHERE No. = '8'"
+
+
+def test_denotations_are_compared_as_people_write_them():
+    table = {"City": ["Oslo", "Bonn"], "People": ["709,037", "327,258"]}
+    asked = table, "How many people live in Oslo?"
+    assert len(find_queries(*asked, 709037.0, rules=SqlRules(max_conditions=1))) > 0
+    exact = find_queries(*asked, "709,037")
+    assert len(exact) == 0 and 'match="denotation"' in str(exact)
+    loose = find_queries(*asked, "709,037", "denotation")
+    assert "SELECT People WHERE City = 'Oslo'" in [query.text for query in loose]
+    again = find_queries(*asked, 709037, "denotation")
+    assert [query.row for query in again] == [query.row for query in loose]
+
+
+def test_the_page_marks_question_and_table():
+    question = "How many <goals> of number 8?"
+    z = find_queries(TABLE, question, 1, rules=SqlRules(max_conditions=1))
+    wanted = [query.text == "SELECT Goals WHERE No. = '8'" for query in z]
+    z = z.with_probabilities([0.75 if yes else 0.0 for yes in wanted])
+    page = Page(z._repr_html_())
+    assert page.texts("div", "text") == [question]
+    assert [(n.text, n.attributes["style"][:9]) for n in page.all("mark")] == [("8", "--p:0.750")]
+    shades = {n.text: n.attributes["style"] for n in page.nodes if "used" in n.classes}
+    assert shades["Goals"] == shades["1"] == "--p:0.750"
+    assert {n.text for n in page.all("td", "asked")} >= {"8"}
+    assert page.texts("th") == ["", "Player", "No.", "Goals", "0", "1", "2"]
+    assert page.texts("code")[0] == "SELECT Goals WHERE No. = '8'"
+
+
+def test_cells_are_escaped_and_null_is_no_text():
+    table = {"<i>": ["<script>x</script>", 'a"b', "&amp;"], "n": [1, None, 3]}
+    page = Page(find_queries(table, "n?", 3)._repr_html_())
+    cells = [n.text for n in page.all("td") if any(p.classes >= {"rows"} for p in n.parents)]
+    assert cells == ["<script>x</script>", "1", 'a"b', "NULL", "&amp;", "3"]
+    assert page.texts("th")[1] == "<i>" and not page.all("script") and not page.all("i")
+    assert page.texts("span", "null") == ["NULL"]
+
+
+def test_of_a_long_table_the_rows_in_use_are_shown():
+    table = {"name": [f"p{i}" for i in range(500)], "n": list(range(500))}
+    z = find_queries(table, "Who is 250?", "p250")
+    page = Page(z._repr_html_())
+    assert page.texts("td", "skipped") == ["… 250 rows …", "… 249 rows …"]
+    assert page.texts("td", "used") == ["p250"]
+    nothing = Page(find_queries(table, "Who?", "zed")._repr_html_())
+    assert nothing.texts("td", "skipped") == ["… 460 rows …"]
+
+
+def test_a_cut_z_says_so():
+    z = find_queries(TABLE, "How many goals of number 8 or 7?", 1, rules=SqlRules(cap=3))
+    assert len(z) == 3 < z.size
+    assert f"The first of {z.size} queries." in str(z)
+    assert "The first of" not in str(find_queries(TABLE, "Who wears 8?", "Bo"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((TABLE, " ", "Bo"), InputError, "question: expected a question"),
+        ((TABLE, None, "Bo"), TypeError, "question: expected a string"),
+        (({}, "Who?", "Bo"), InputError, "table: expected columns"),
+        ((7, "Who?", "Bo"), TypeError, "table: expected a dict of columns"),
+        (("no.csv", "Who?", "Bo"), InputError, "no.csv: "),
+        (({"a": [1], "b": [1, 2]}, "?", "B"), InputError, "1 in 'a' and 2 in 'b'"),
+        (({"a": "text"}, "?", "B"), TypeError, "table: column 'a': expected a list of values"),
+        (({"a": [object()]}, "?", "B"), TypeError, "table: column 'a'"),
+        ((TABLE, "Who?", "Bo", "exact"), InputError, "match: expected one of"),
+        ((TABLE, "Who?", 2**70), InputError, "answer: expected integers of 64 bits"),
+        ((TABLE, "Who?", [object()]), TypeError, "answer: expected strings, numbers or None"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        find_queries(*arguments)

@@ -1,0 +1,94 @@
+"""Tables of a notebook become those of a CSV file with the same cells."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hardem_jax import find_queries
+from hardem_jax.data.readers.csv_tables import read_csv_table
+from hardem_jax.notebook.tables import to_table
+from hardem_jax.solutions.sql.types import Table
+
+COLUMNS = {
+    "City": ["Oslo", "Bergen", "Bonn; am Rhein"],
+    "People": ["709,037", "n/a", "327,258"],
+    "Rank": ["1st", "2nd", ""],
+    "Year": [1048, 1070, 11],
+}
+
+
+def write_csv(path):
+    rows = zip(*COLUMNS.values(), strict=True)
+    lines = [COLUMNS, *rows]
+    path.write_text("\n".join(",".join(f'"{cell}"' for cell in line) for line in lines))
+    return path
+
+
+def test_columns_a_frame_and_a_file_give_one_table(tmp_path):
+    file = read_csv_table(write_csv(tmp_path / "cities.csv"))
+    assert file.types == ("text", "real", "text", "real")
+    for source in (COLUMNS, pd.DataFrame(COLUMNS), tmp_path / "cities.csv"):
+        table = to_table(source)
+        assert (table.header, table.types, table.rows) == (file.header, file.types, file.rows)
+
+
+def test_queries_are_the_same_on_each(tmp_path):
+    file = write_csv(tmp_path / "cities.csv")
+    asked = "Which city was founded in 1048?", "Oslo"
+    sets = [find_queries(source, *asked) for source in (COLUMNS, pd.DataFrame(COLUMNS), str(file))]
+    texts = [[query.text for query in z] for z in sets]
+    assert texts[0] == texts[1] == texts[2] and "SELECT City WHERE Year = '1048'" in texts[0]
+    assert [z._repr_html_() for z in sets[1:]] == [sets[0]._repr_html_()] * 2
+
+
+def test_numbers_keep_their_type_and_missing_ones_are_null():
+    frame = pd.DataFrame(
+        {
+            "whole": [1, 2, 3],
+            "broken": [0.5, None, np.nan],
+            "nullable": pd.array([1, None, 3], dtype="Int64"),
+            "mixed": [1, "two", None],
+            "none": [None, None, None],
+            "yes": [True, False, True],
+        }
+    )
+    table = to_table(frame)
+    assert table.types == ("real", "real", "real", "text", "text", "text")
+    assert table.rows == (
+        (1, 0.5, 1, "1", "", "True"),
+        (2, None, None, "two", "", "False"),
+        (3, None, 3, "", "", "True"),
+    )
+    columns = {name: list(frame[name]) for name in ("whole", "broken", "yes")}
+    again = to_table(columns)
+    assert again.rows == tuple((row[0], row[1], row[5]) for row in table.rows)
+    assert type(again.rows[0][0]) is int
+
+
+def test_dates_are_written_as_in_a_file():
+    days = [datetime.date(2010, 7, 6), datetime.date(2011, 1, 2)]
+    frame = pd.DataFrame({"day": pd.to_datetime(days)})
+    expected = (("2010-07-06",), ("2011-01-02",))
+    assert to_table(frame).rows == to_table({"day": days}).rows == expected
+    moment = datetime.datetime(2010, 7, 6, 12, 30)
+    assert to_table({"at": [moment]}).rows == (("2010-07-06 12:30:00",),)
+
+
+def test_a_named_index_is_a_column_and_names_may_repeat():
+    frame = pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"], index=pd.Index(["x", "y"], name="k"))
+    table = to_table(frame)
+    assert table.header == ("k", "a", "a") and table.rows == (("x", 1, 2), ("y", 3, 4))
+    assert to_table(pd.DataFrame({7: [1]})).header == ("7",)
+    assert to_table(pd.DataFrame({"a": []})).rows == ()
+
+
+@pytest.mark.parametrize("values", [[1, 2], (1, 2), np.array([1, 2]), range(1, 3)])
+def test_a_column_is_any_sequence(values):
+    assert to_table({"n": values}).rows == ((1,), (2,))
+
+
+def test_a_table_stays_what_it_is():
+    table = Table("1-1", ("n",), ("text",), (("7",),))
+    assert to_table(table) is table
