@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from hardem_jax.errors import InputError, printable
+from hardem_jax.errors import InputError, found_by, printable
 from hardem_jax.notebook import page
 
 _LINES = 12
@@ -115,6 +117,22 @@ class Z(Sequence[S], abc.ABC, Generic[S]):
         if any(z.probability is not None for z in self):
             notes.append("The shade is the probability that the solution uses it.")
         return page.page(self._title(), notes, [*self._body(), listed], order)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page to an HTML file, which needs nothing else.
+
+        Args:
+            path: replaced if it is there.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        whole = page.document(self._title(), self._repr_html_())
+        try:
+            Path(path).write_text(whole, encoding="utf-8")
+        except OSError as error:
+            expected = "expected a file to write to"
+            raise InputError(f"{path}: {expected}, found {found_by(error)}") from error
 
     def _best_first(self) -> list[int]:
         """Indices by probability, if there are any."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from hardem_jax.notebook.base import Solution
 
 #: Solutions of the list that light up in the text; all others are there, too, but folded.
-LISTED = 40
+LISTED = 20
 #: Solutions of the list; beyond, it says how many more there are.
-SHOWN = 440
+SHOWN = 400
 
 # HTML has no characters for these: a picture of each control character, and "�" for half a pair.
 _PICTURES = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n\r"}
@@ -91,6 +91,14 @@ def page(title: str, notes: Sequence[str], body: Sequence[Element], order: Seque
     root.set("id", f"hz-{zlib.crc32(_write(root).encode()):08x}")
     root.insert(0, element("style", _style() + _links(root.get("id", ""), order)))
     return _write(root)
+
+
+def document(title: str, fragment: str) -> str:
+    """A page as a file of its own."""
+    head = [element("meta", charset="utf-8"), element("title", title)]
+    head.append(element("meta", name="viewport", content="width=device-width, initial-scale=1"))
+    head.append(element("meta", name="color-scheme", content="light dark"))
+    return "<!doctype html>\n" + "".join(map(_write, head)) + "\n" + fragment + "\n"
 
 
 def _rows(rows: Sequence[tuple[int, Solution, str]]) -> Element:

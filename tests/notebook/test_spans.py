@@ -157,8 +157,8 @@ def test_a_long_list_is_folded_and_bounded():
     page = Page(html)
     rows = page.all("tr")
     folded = [row for row in rows if any(n.tag == "details" for n in row.parents)]
-    assert (len(rows), len(folded)) == (440, 400)
-    assert "2,560 more are not shown; iterate over Z for all." in page.texts("p", "note")
+    assert (len(rows), len(folded)) == (400, 380)
+    assert "2,600 more are not shown; iterate over Z for all." in page.texts("p", "note")
     assert len(page.all("mark")) == 3000
     assert len(html) < 1_000_000
 
@@ -169,3 +169,17 @@ def test_spans_need_nothing_but_numpy():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "numpy" in run.stdout.split()
     assert {"jax", "ijson", "grain", "tensorflow_datasets"}.isdisjoint(run.stdout.split())
+
+
+def test_a_saved_page_is_a_file_of_its_own(tmp_path):
+    z = find_spans("<Café> \ud800 Café", "café")
+    z.save(tmp_path / "z.html")
+    written = (tmp_path / "z.html").read_text(encoding="utf-8")
+    page = Page(written)
+    assert written.startswith("<!doctype html>\n") and page.texts("title") == [
+        "2 spans in 13 characters"
+    ]
+    assert page.nodes[0].attributes == {"charset": "utf-8"}
+    assert page.texts("div", "text") == ["<Café> \ufffd Café"]
+    with pytest.raises(InputError, match="expected a file to write to, found a folder"):
+        z.save(tmp_path)

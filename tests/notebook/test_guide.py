@@ -1,0 +1,28 @@
+"""The examples of the guide print what it says."""
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+from tests.notebook.html_pages import Page
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "notebook.md"
+
+
+def test_the_examples_of_the_guide_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = doctest.testfile(str(GUIDE), module_relative=False)
+    assert found.attempted > 20 and found.failed == 0
+    page = Page((tmp_path / "queries.html").read_text(encoding="utf-8"))
+    assert "SELECT Player WHERE No. = '8'" in page.texts("code")
+
+
+@pytest.mark.parametrize("limit", ["at most 4,096 queries", "first 400 words", "than 40 rows"])
+def test_the_guide_names_the_limits_of_the_code(limit):
+    from hardem_jax.data.build_options import DropNumOptions, WikiSQLOptions
+    from hardem_jax.notebook.queries import _ROWS
+
+    known = (f"at most {WikiSQLOptions().rules.cap:,} queries",)
+    known += (f"first {DropNumOptions().max_words} words", f"than {_ROWS} rows")
+    assert limit in known and limit in GUIDE.read_text(encoding="utf-8")
