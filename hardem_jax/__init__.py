@@ -47,7 +47,9 @@ __all__ = [
 ]
 
 # Where each name is defined.
-_HOMES = dict.fromkeys(("EM", "MML", "FirstOnly", "HardEM", "Objective"), "objectives")
+_HOMES: dict[str, str] = dict.fromkeys(
+    ("EM", "MML", "FirstOnly", "HardEM", "Objective"), "objectives"
+)
 _HOMES |= {f"find_{kind}": f"notebook.{kind}" for kind in ("spans", "equations", "queries")}
 
 

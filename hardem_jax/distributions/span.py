@@ -101,15 +101,20 @@ class SpanDistribution:
         end = jnp.take_along_axis(self.end, spans[..., 1], axis=-1)
         return start + end
 
-    def restrict_to(self, where: Array) -> "SpanDistribution":
-        """Sets log-probabilities outside ``where`` (``[B, T]`` bool) to -inf, unnormalised.
+    def restrict_to(self, starts: Array, ends: Array | None = None) -> "SpanDistribution":
+        """Sets log-probabilities of other starts and ends to -inf, unnormalised.
 
-        The rest keep their values under the model, which may also point outside ``where``.
+        The rest keep their values under the model, which may also point elsewhere.
+
+        Args:
+            starts: ``[B, T]`` bool, where a span may start.
+            ends: ``[B, T]`` bool, where it may end; None for the same.
         """
+        ends = starts if ends is None else ends
         return SpanDistribution(
-            jnp.where(where, self.start, -jnp.inf),
-            jnp.where(where, self.end, -jnp.inf),
-            self.where & where,
+            jnp.where(starts, self.start, -jnp.inf),
+            jnp.where(ends, self.end, -jnp.inf),
+            self.where & (starts | ends),
             self.log_partitions,
         )
 

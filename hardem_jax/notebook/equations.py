@@ -180,7 +180,7 @@ def find_equations(
     )
     num_special = len(found.values) - len(found.spans)
     kinds = found.kinds[num_special:].tolist()
-    candidates = tuple(
+    candidates: tuple[tuple[Source, int, int], ...] = tuple(
         (_SOURCES[kind], start, end)
         for kind, (start, end) in zip(kinds, found.spans.tolist(), strict=True)
     )

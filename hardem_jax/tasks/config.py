@@ -235,6 +235,8 @@ class SpanInference:
 
     Attributes:
         max_answer_tokens: longest answer, tokens (released code: 10).
+        whole_words: answer with whole words and numbers only, as every z is; otherwise a span may
+            begin and end at any token, also inside a word.
         top: spans kept per window.
         batch_size: windows read at once.
         scope: what spans compete in. "window" (the paper): the selector chooses a window, and the
@@ -251,6 +253,7 @@ class SpanInference:
     """
 
     max_answer_tokens: int = 10
+    whole_words: bool = True
     top: int = 5
     batch_size: int = 32
     scope: Scope = "window"

@@ -209,7 +209,9 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         return make_span_loss(graphdef, objective, self.latent, negatives=plan.negatives)
 
     def decode(self, found: Reading, batch: Mapping[str, Array]) -> dict[str, Array]:
-        spans, log_probs = found.spans.restrict_to(batch["context"]).top(
+        whole_words = self.inference.whole_words
+        starts, ends = ("word_starts", "word_ends") if whole_words else ("context", "context")
+        spans, log_probs = found.spans.restrict_to(batch[starts], batch[ends]).top(
             self.inference.top, max_length=self.inference.max_answer_tokens
         )
         in_z = found.spans.log_prob(batch["solutions"])

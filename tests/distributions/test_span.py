@@ -80,6 +80,16 @@ def test_within_keeps_scores_and_takes_the_rest_away(example):
     np.testing.assert_array_equal(wider.log_partitions, spans.log_partitions)
 
 
+def test_starts_and_ends_may_be_restricted_apart(example):
+    *_, where, spans = example
+    starts, ends = jnp.array(where & (np.arange(9) % 2 == 0)), jnp.array(where & (np.arange(9) > 3))
+    restricted = spans.restrict_to(starts, ends)
+    for name, allowed in (("start", starts), ("end", ends)):
+        kept = np.where(allowed, np.asarray(getattr(spans, name)), -np.inf)
+        np.testing.assert_array_equal(getattr(restricted, name), kept)
+    np.testing.assert_array_equal(restricted.where, starts | ends)
+
+
 def test_no_gradient_outside_the_allowed_positions_and_none_is_nan(example):
     start, end, where, _ = example
     candidates = jnp.array([[[4, 5], [0, 1]]] * 3)

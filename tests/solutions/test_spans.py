@@ -7,6 +7,7 @@ import pytest
 
 from hardem_jax.solutions.spans import (
     AliasMatcher,
+    cuts_word,
     enumerate_spans,
     execute_span,
     split_words,
@@ -150,3 +151,37 @@ def test_only_text_has_words():
 def test_a_span_lies_inside_its_text(start, end):
     with pytest.raises(ValueError, match="expected a part of 5 characters"):
         execute_span("Cher.", start, end)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("Le Corbusier", "Le| |Corbusier"),
+        ("it's", "it|'|s"),
+        ("foo_bar", "foo|_|bar"),
+        ("1,000.5, 7.", "1,000.5|,| |7|."),
+        ("v1.2a", "v1.2a"),
+        ("cafe\u0301s", "cafe\u0301s"),
+        ("\u0301x", "\u0301|x"),
+        ("東京x", "東|京|x"),
+        ("\U00020000\U00020001", "\U00020000|\U00020001"),
+        ("\ud800a", "\ud800|a"),
+        ("", ""),
+    ],
+)
+def test_a_text_may_be_cut_between_words_only(text, pieces):
+    cuts = cuts_word(text)
+    assert cuts.shape == (len(text) + 1,) and not cuts[[0, -1]].any()
+    free = [i for i in range(1, len(text)) if not cuts[i]]
+    assert "|".join(text[a:b] for a, b in itertools.pairwise([0, *free, len(text)])) == pieces
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_no_mention_is_ever_cut(seed):
+    rng = np.random.default_rng(seed)
+    text = "".join(rng.choice(list("ab12.,'_ \u0301\u0300é½東"), size=60))
+    cuts = cuts_word(text)
+    words = split_words(text)
+    aliases = [" ".join(words.forms[i : i + n]) for i in range(len(words.forms)) for n in (1, 2, 3)]
+    spans = enumerate_spans(words, AliasMatcher(aliases))
+    assert len(spans) and not cuts[spans].any()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +15,12 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import Window, WindowConfig
+from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.models.encoders.bert import Bert
-from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.models.span_reader import Reading, SpanReader
 from hardem_jax.tasks.base import Reader
 from hardem_jax.tasks.config import LatentConfig, SpanInference
-from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading
+from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading, window_reading
 from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs, make_span_loss
 from tests.tasks.toy import SMALL_BERT, compile_together
 
@@ -133,7 +135,62 @@ def test_annealing_draws_once_and_adds_no_compilation(reader):
 
 
 def task(**config):
-    return SpanTask(SpanInference(max_answer_tokens=3, batch_size=3, **config))
+    # The text of a window is one word, whose letters are the tokens.
+    inference = SpanInference(max_answer_tokens=3, whole_words=False, batch_size=3)
+    return SpanTask(dataclasses.replace(inference, **config))
+
+
+PIECES = "Le Corbusier built in Chandigarh, 1,000 km off."
+PIECE_OFFSETS = [(0, 2), (3, 6), (6, 9), (9, 12), (13, 18), (19, 21), (22, 27), (27, 32), (32, 33)]
+PIECE_OFFSETS += [(34, 35), (35, 36), (36, 39), (40, 42), (43, 46), (46, 47)]
+# Le, Corbusier, built, in, Chandigarh, the comma behind it, 1,000, km, off and the full stop.
+FIRST_PIECES = {0, 1, 4, 5, 6, 8, 9, 12, 13, 14}
+LAST_PIECES = {0, 3, 4, 5, 7, 8, 11, 12, 13, 14}
+
+
+def piece_window():
+    number = len(PIECE_OFFSETS)
+    return Window(
+        example_id="q",
+        document=0,
+        text=PIECES,
+        text_start=0,
+        token_ids=np.array([2, 5, 3, *range(5, 5 + number), 3]),
+        context_start=3,
+        offsets=np.array(PIECE_OFFSETS),
+        solutions=np.zeros((0, 2), int),
+    )
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_answers_are_whole_words_and_the_likeliest_of_them(whole):
+    """In one compiled step for any batch of a size, compared with every span there is."""
+    span_task = SpanTask(SpanInference(max_answer_tokens=4, whole_words=whole, top=80))
+    batch = arrays([piece_window(), WINDOWS[1], None], num_tokens=20)
+    assert batch["word_starts"].shape == (3, 20)
+    traced = []
+
+    @jax.jit
+    def decode(start, end, batch):
+        traced.append(True)
+        spans = SpanDistribution.from_logits(start, end, where=batch["context"])
+        return span_task.decode(Reading(spans, jnp.zeros((3, 2))), batch)
+
+    for seed in range(3):
+        start, end = np.random.default_rng(seed).normal(size=(2, 3, 20)).astype(np.float32)
+        out = decode(start, end, batch)
+        row = {name: np.asarray(value)[0] for name, value in out.items()}
+        found = window_reading(piece_window(), row)
+        expected = {}
+        for i, j in itertools.combinations_with_replacement(range(len(PIECE_OFFSETS)), 2):
+            text = PIECES[PIECE_OFFSETS[i][0] : PIECE_OFFSETS[j][1]]
+            if j - i < 4 and (not whole or (i in FIRST_PIECES and j in LAST_PIECES)):
+                score = start[0, i + 3] + end[0, j + 3]
+                expected[text] = max(expected.get(text, -np.inf), score)
+        assert set(found.texts) == set(expected)
+        assert list(found.texts) == sorted(expected, key=lambda text: -expected[text])
+        assert ("bus" in found.texts) == ("1" in found.texts) == (not whole)
+    assert len(traced) == 1
 
 
 def pad(inputs, num_solutions):

@@ -6,6 +6,7 @@ import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.prepared.windows import Window
+from hardem_jax.solutions.spans import cuts_word
 
 
 def pad_windows(
@@ -20,6 +21,8 @@ def pad_windows(
     ``token_type_ids``  ``[R, T]`` int32  1 from the context on
     ``where``           ``[R, T]`` bool   real tokens
     ``context``         ``[R, T]`` bool   tokens of the document that are not blank
+    ``word_starts``     ``[R, T]`` bool   tokens of ``context`` that begin no piece of a word
+    ``word_ends``       ``[R, T]`` bool   likewise, that end none
     ``solutions``       ``[R, Z, 2]``     int32 first and last token of each mention
     ``solutions_where`` ``[R, Z]`` bool   real mentions
     ``true_solution``   ``[R]`` int32     index of the annotated mention or -1; not trained on
@@ -45,11 +48,16 @@ def pad_windows(
         "token_type_ids": np.zeros((rows, num_tokens), np.int32),
         "where": np.zeros((rows, num_tokens), bool),
         "context": np.zeros((rows, num_tokens), bool),
+        "word_starts": np.zeros((rows, num_tokens), bool),
+        "word_ends": np.zeros((rows, num_tokens), bool),
         "solutions": np.zeros((rows, num_solutions, 2), np.int32),
         "solutions_where": np.zeros((rows, num_solutions), bool),
         "true_solution": np.full(rows, -1, np.int32),
         "row_where": np.array([window is not None for window in windows]),
     }
+    real = [window for window in windows if window is not None]
+    starts, ends = whole_words([w.text for w in real], [w.offsets for w in real])
+    begin = 0
     for row, window in enumerate(windows):
         if window is None:
             continue
@@ -59,9 +67,49 @@ def pad_windows(
         batch["token_ids"][row, :length] = window.token_ids
         batch["token_type_ids"][row, start:length] = 1
         batch["where"][row, :length] = True
-        batch["context"][row, start : start + len(not_blank)] = not_blank
+        inside, own = slice(start, start + len(not_blank)), slice(begin, begin + len(not_blank))
+        begin += len(not_blank)
+        batch["context"][row, inside] = not_blank
+        batch["word_starts"][row, inside] = starts[own] & not_blank
+        batch["word_ends"][row, inside] = ends[own] & not_blank
         batch["solutions"][row, : len(solutions)] = solutions
         batch["solutions_where"][row, : len(solutions)] = True
         if window.true_solution < num_solutions:
             batch["true_solution"][row] = window.true_solution
     return batch
+
+
+def whole_words(
+    texts: Sequence[str], offsets: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which tokens may begin, and which may end, a span of whole words and numbers.
+
+    Every token that begins or ends a mention of some Z is among them. At the edges of a text,
+    where nobody can see whether the word goes on, every token is.
+
+    Args:
+        texts: of windows, looked at together, which is ten times as fast as one by one.
+        offsets: ``[C, 2]`` int of each, characters of each token, ascending.
+
+    Returns:
+        ``[S]`` and ``[S]`` bool, for the S tokens of all texts, one text after the other.
+
+    Example:
+        >>> starts, ends = whole_words(["Corbusier", "x"], [np.array([[0, 2], [2, 9]]),
+        ...                                                 np.array([[0, 1]])])
+        >>> starts.tolist(), ends.tolist()
+        ([True, False, True], [False, True, True])
+    """
+    # A blank between them: no word goes on from one text to the next.
+    sizes = np.cumsum([0, *(len(text) + 1 for text in texts)])
+    places = [part + shift for part, shift in zip(offsets, sizes, strict=False)]
+    first, last = np.concatenate([np.zeros((0, 2), int), *places]).T
+    cuts = cuts_word(" ".join(texts))
+    # A token that is cut off may hold the boundary of another word, as "o_b" of "foo_bar" does.
+    # What a tokenizer drops belongs to the token behind it at a start, to that before it at an end.
+    free = np.append(0, np.cumsum(~cuts))
+    previous = np.append(0, last)[:-1]
+    following = np.append(first, len(cuts) - 1)[1:]
+    starts = ~cuts[first] | (free[np.maximum(last, previous)] > free[previous])
+    ends = ~cuts[last] | (free[following + 1] > free[np.minimum(first, following) + 1])
+    return starts, ends

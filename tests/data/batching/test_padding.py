@@ -45,7 +45,7 @@ def test_padding_table():
     for name, value in expected.items():
         np.testing.assert_array_equal(np.asarray(batch[name]), np.array(value), err_msg=name)
     np.testing.assert_array_equal(batch["solutions"][0], [[3, 3], [4, 4], [0, 0]])
-    masks = {"where", "context", "solutions_where", "row_where"}
+    masks = {"where", "context", "word_starts", "word_ends", "solutions_where", "row_where"}
     for name in batch:
         assert batch[name].dtype == (bool if name in masks else np.int32), name
 
