@@ -80,6 +80,13 @@ def test_constants_have_no_place_and_numbers_follow_the_formula():
     assert str(z).splitlines()[1] == "  [0]  {100} - 96  passage 11-13"
 
 
+def test_the_number_that_is_subtracted_comes_second():
+    passage = "38 yards, then 41"
+    (only,) = find_equations(passage, "How many more?", 3)
+    assert only.text == "41 - 38"
+    assert [(n.sign, passage[n.start : n.end]) for n in only.numbers] == [("+", "41"), ("-", "38")]
+
+
 def test_rules_may_be_others():
     options = DropNumOptions(rules=EquationRules(percent="factor", max_count=3))
     z = find_equations("20 of 10 here.", "?", 2, options)

@@ -93,6 +93,13 @@ def test_a_solution_says_what_it_selects_and_where_its_values_stand():
     assert query in z and z.match == "execution" and z.answer == (1,)
 
 
+def test_values_of_several_words_are_marked_as_a_whole():
+    question = "Who plays for New York City?"
+    z = find_queries({"Player": ["Ann", "Bo"], "Team": ["New York City", "York"]}, question, "Ann")
+    assert [question[a:b] for a, b in z[0].values] == ["New York City"]
+    assert "New York City" in Page(z._repr_html_()).texts("mark")
+
+
 def test_the_terminal_shows_rows_of_the_table():
     z = find_queries(TABLE, "Who wears 8?", ["Bo"], rules=SqlRules(max_conditions=1))
     assert str(z).splitlines() == [

@@ -158,6 +158,7 @@ def test_a_long_list_is_folded_and_bounded():
     rows = page.all("tr")
     folded = [row for row in rows if any(n.tag == "details" for n in row.parents)]
     assert (len(rows), len(folded)) == (400, 380)
+    assert html.count(":has(") == 20
     assert "2,600 more are not shown; iterate over Z for all." in page.texts("p", "note")
     assert len(page.all("mark")) == 3000
     assert len(html) < 1_000_000

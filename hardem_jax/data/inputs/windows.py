@@ -110,6 +110,6 @@ def whole_words(
     free = np.append(0, np.cumsum(~cuts))
     previous = np.append(0, last)[:-1]
     following = np.append(first, len(cuts) - 1)[1:]
-    starts = ~cuts[first] | (free[np.maximum(last, previous)] > free[previous])
-    ends = ~cuts[last] | (free[following + 1] > free[np.minimum(first, following) + 1])
+    starts = free[np.maximum(last, previous)] > free[previous]
+    ends = free[following + 1] > free[np.minimum(first, following) + 1]
     return starts, ends
