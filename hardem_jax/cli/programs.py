@@ -23,6 +23,7 @@ from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.metrics.wikitablequestions import result_texts
 from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.solutions.programs.types import Program
 from hardem_jax.tasks.config import ProgramDecoding, ProgramInference, ProgramParserConfig
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
@@ -81,10 +82,10 @@ class Train(ProgramSetting, TrainCommand):
     """Train a parser, or continue the run in ``out`` where it stopped.
 
     Attributes:
-        objective: which programs are trusted.
+        objective: which programs are trusted, or how they are looked for.
     """
 
-    objective: AnyObjective = HardEM()
+    objective: AnyObjective | AnySearchObjective = HardEM()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,6 +93,7 @@ class Compare(ProgramSetting, CompareCommand):
     """Train First-only, MML and hard EM, and tabulate them."""
 
     TRAIN = Train
+    OBJECTIVES = AnyObjective | AnySearchObjective
     CURVES = {"loss": "training loss over Z", "accuracy": "denotation accuracy (%)"}
 
     loop: LoopConfig = LoopConfig(num_steps=20_000, monitor="accuracy", patience=None)

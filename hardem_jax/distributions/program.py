@@ -10,7 +10,8 @@ conditions of its rows. A shape that has no such slot has -1 there.
 A factor depends on the shape through its kind k only: fields that are summed differ from fields
 that are shown, whatever the rows. Slots that the shape lacks add nothing. The factors are
 independent otherwise, so the combinations that are no programs (two times the same link, say)
-have mass, and the programs of a shape sum to less than P(s).
+have mass, and the programs of a shape sum to less than P(s). `log_mass` says how much they have
+together; `sample` and `top` are restricted to them if a `Support` says which they are.
 
 Every factor is an entry of a table that is computed once per question, so a program costs five
 gathers and Z may hold thousands of them.
@@ -25,6 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hardem_jax import masked
+from hardem_jax.distributions.program_sampling import Combinations, Support
+from hardem_jax.distributions.tables import gather
 
 Array = jax.Array
 
@@ -121,18 +124,81 @@ class ProgramDistribution:
             ``[B, Z]`` float32; -inf for a program without mass.
         """
         shape = jnp.maximum(programs[..., 0], 0).astype(jnp.int32)
-        total = _gather(self.shape, shape)
+        total = gather(self.shape, shape)
         kinds = jnp.array(self.kinds, jnp.int32)[shape]  # [B, Z, 4]
         for place, name in enumerate(SLOTS):
             table, entry = getattr(self, name), programs[..., place + 1].astype(jnp.int32)
             used, (_, num_kinds, size) = entry >= 0, table.shape
             # Beyond its kind's entries are those of the next, which are not meant.
             flat = jnp.where(entry < size, kinds[..., place] * size + entry, num_kinds * size)
-            total += jnp.where(used, _gather(table, jnp.where(used, flat, 0)), 0.0)
+            total += jnp.where(used, gather(table, jnp.where(used, flat, 0)), 0.0)
         return total
 
+    def log_mass(self, *, within: Support | None = None) -> Array:
+        """Log of the total probability of the programs that are allowed, exactly.
 
-def _gather(table: Array, indices: Array) -> Array:
-    """``[B, ...]``, ``[B, Z]`` flat indices into each row's table -> ``[B, Z]``."""
-    flat = table.reshape(len(table), -1)
-    return jnp.take_along_axis(flat, indices, axis=1, mode="fill", fill_value=-jnp.inf)
+        ``log_prob(z) - log_mass()`` is the log-probability of an allowed program among all of them:
+        the distribution that `sample` draws from, and one that policy gradients need.
+
+        Args:
+            within: the pairs of fields and of links that are allowed; None for all combinations of
+                slots, which have a total probability of 1.
+
+        Returns:
+            ``[B]`` float32; -inf where there is no program, without NaN in the gradient.
+
+        Example:
+            Two links that must differ, the second after the first: one of four combinations.
+
+            >>> logits = dict(shape=(1, 1), select=(1, 1, 2), modify=(1, 1, 2), link1=(1, 1, 2),
+            ...     link2=(1, 1, 2))
+            >>> programs = ProgramDistribution.from_logits(
+            ...     **{name: jnp.zeros(shape) for name, shape in logits.items()},
+            ...     kinds=[(0, -1, 0, 0)])
+            >>> after = jnp.array([[[[False, True], [False, False]]]])
+            >>> within = Support(fields=jnp.ones((1, 1, 2, 2), bool), links=after, rules=((-1, 0),))
+            >>> print(jnp.exp(programs.log_mass(within=within)))
+            [0.25]
+            >>> programs.sample(jax.random.key(0), 1, within=within)[0][..., 3:].tolist()
+            [[[0, 1]]]
+        """
+        return self._combinations(within).log_mass()
+
+    def sample(
+        self, key: Array, count: int, *, within: Support | None = None
+    ) -> tuple[Array, Array]:
+        """Independent samples from the distribution over allowed programs, exact.
+
+        Args:
+            key: a PRNG key.
+            count: n, static.
+            within: as for `log_mass`.
+
+        Returns:
+            ``[B, n, 5]`` int32 programs, repeated ones included, and their ``[B, n]`` float32
+            ``log_prob - log_mass``, which has a gradient. Where there is no program, -1 with -inf.
+        """
+        combinations = self._combinations(within)
+        programs, mass = combinations.sample(key, count), combinations.log_mass()[:, None]
+        possible = jnp.isfinite(mass)
+        log_probs = self.log_prob(programs) - jnp.where(possible, mass, 0.0)
+        log_probs = jnp.where(possible, log_probs, -jnp.inf)
+        return jnp.where(possible[..., None], programs, -1), log_probs
+
+    def top(self, k: int, *, within: Support | None = None) -> tuple[Array, Array]:
+        """The ``k`` most likely of the allowed programs, best first, by exhaustive search.
+
+        Args:
+            k: static.
+            within: as for `log_mass`.
+
+        Returns:
+            ``[B, k, 5]`` int32 programs and their ``[B, k]`` float32 log-probabilities. If fewer
+            than ``k`` are possible, the rest are -1 with -inf.
+        """
+        programs, scores = self._combinations(within).best(k)
+        return jnp.where(jnp.isfinite(scores)[..., None], programs, -1), scores
+
+    def _combinations(self, within: Support | None) -> Combinations:
+        slots = [getattr(self, name) for name in SLOTS]
+        return Combinations.of(self.shape, slots, self.kinds, within)

@@ -35,8 +35,8 @@ from hardem_jax.distributions.sql_search import (
     best_clauses,
     best_conditions,
     best_heads,
-    top,
 )
+from hardem_jax.distributions.tables import gather, top
 
 Array = jax.Array
 
@@ -144,16 +144,16 @@ class QueryDistribution:
         )
         num_aggregators = self.aggregator.shape[-1]
         head = (
-            _gather(self.select, select)
-            + _gather(self.aggregator, select * num_aggregators + aggregator)
-            + _gather(self.number, number)
+            gather(self.select, select)
+            + gather(self.aggregator, select * num_aggregators + aggregator)
+            + gather(self.number, number)
         )
         has_one = self.column[..., 1] - self.column[..., 0]
         spans = self._operators_and_spans(column, operator, first, last)
         spans = jnp.sum(spans, axis=-1, where=used)
         if conditions == "mean":
             spans = spans / jnp.maximum(number, 1)
-        columns = jnp.sum(_gather(has_one, column), axis=-1, where=used)
+        columns = jnp.sum(gather(has_one, column), axis=-1, where=used)
         return head + self._no_conditions()[:, None] + columns + spans
 
     def top(
@@ -311,28 +311,15 @@ class QueryDistribution:
         """``[B, ...]`` each -> ``[B, ...]``, what conditions add without their columns."""
         cell, num_words = column * self.operator.shape[-1] + operator, self.first.shape[-1]
         # Words beyond the last one are those of another cell.
-        spans = _gather(self.first, cell * num_words + first) + _gather(
+        spans = gather(self.first, cell * num_words + first) + gather(
             self.last, cell * num_words + last
         )
         spans = jnp.where((first < num_words) & (last < num_words), spans, -jnp.inf)
-        return _gather(self.operator, cell) + spans
+        return gather(self.operator, cell) + spans
 
     def _no_conditions(self) -> Array:
         """``[B]``, log-probability that no column has a condition."""
         return jnp.sum(self.column[..., 0], axis=-1)
-
-
-def _gather(table: Array, indices: Array) -> Array:
-    """``[B, ...]``, ``[B, ...]`` flat indices into each row's table -> ``[B, ...]``."""
-    batch = len(table)
-    flat = jnp.take_along_axis(
-        table.reshape(batch, -1),
-        indices.reshape(batch, -1),
-        axis=1,
-        mode="fill",
-        fill_value=-jnp.inf,
-    )
-    return flat.reshape(indices.shape)
 
 
 def _at(table: Array, operator: Array) -> Array:

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from hardem_jax.distributions import sql_search
+from hardem_jax.distributions.tables import draw, repeated, rows, top
 
 Array = jax.Array
 
@@ -83,12 +83,12 @@ class AllConditions(NamedTuple):
 
     def draw(self, key: Array, column: Array) -> Array:
         keys = jax.random.split(key, 3)
-        operator = _draw(keys[0], _rows(self.operator, column))
+        operator = draw(keys[0], rows(self.operator, column))
         cell = column * self.operator.shape[-1] + operator
-        last = _draw(keys[1], _rows(_by_cell(self.last), cell))
-        starts = _rows(_by_cell(self.first), cell)
+        last = draw(keys[1], rows(_by_cell(self.last), cell))
+        starts = rows(_by_cell(self.first), cell)
         until = jnp.arange(starts.shape[-1])[None, None] <= last[..., None]
-        first = _draw(keys[2], jnp.where(until, starts, _FLOOR))
+        first = draw(keys[2], jnp.where(until, starts, _FLOOR))
         return jnp.stack([column, operator, first, last], axis=-1)
 
 
@@ -120,15 +120,15 @@ class LinkedConditions(NamedTuple):
         return jnp.where(same, self.scores[:, None], _FLOOR)
 
     def draw(self, key: Array, column: Array) -> Array:
-        return _rows(self.links, _draw(key, self.on(column)))
+        return rows(self.links, draw(key, self.on(column)))
 
     def best(self, column: Array, k: int) -> tuple[Array, Array]:
         """The best conditions on each column, as `sql_search.best_conditions` of all."""
         has_one = column[..., 1] - column[..., 0]
         everywhere = jnp.broadcast_to(jnp.arange(has_one.shape[1])[None], has_one.shape)
-        scores, places = sql_search.top(self.on(everywhere), k)
+        scores, places = top(self.on(everywhere), k)
         batch, num_columns, kept = places.shape
-        found = _rows(self.links, places.reshape(batch, num_columns * kept))
+        found = rows(self.links, places.reshape(batch, num_columns * kept))
         scores = jnp.where(scores > _FLOOR / 2, has_one[..., None] + scores, -jnp.inf)
         return found.reshape(batch, num_columns, kept, 4).astype(jnp.int32), scores
 
@@ -192,9 +192,9 @@ def sample(
     batch, width = len(number), number.shape[-1] - 1
     num_aggregators = heads.shape[-1] // conditions.column.shape[-1]
     keys = jax.random.split(key, 4)
-    head = _draw(keys[0], _repeated(heads, count))
+    head = draw(keys[0], repeated(heads, count))
     sums, before = sum_clauses(conditions.column, limit)
-    size = _draw(keys[1], _repeated(_finite(number[:, : limit + 1]) + sums, count))
+    size = draw(keys[1], repeated(_finite(number[:, : limit + 1]) + sums, count))
     columns = _draw_columns(keys[2], size, conditions.column, before, width)
     clause = conditions.draw(keys[3], jnp.maximum(columns, 0).reshape(batch, count * width))
     clause = clause.reshape(batch, count, width, 4)
@@ -224,21 +224,6 @@ def _draw_columns(key: Array, size: Array, gains: Array, before: Array, width: i
     visited = jnp.arange(num_columns), gains.T, before, noise
     (_, columns), _ = jax.lax.scan(visit, start, visited, reverse=True)
     return columns
-
-
-def _draw(key: Array, logits: Array) -> Array:
-    """``[..., N]`` -> ``[...]`` int32, an index for each row of logits."""
-    return jax.random.categorical(key, logits, axis=-1).astype(jnp.int32)
-
-
-def _repeated(table: Array, count: int) -> Array:
-    """``[B, N]`` -> ``[B, count, N]``."""
-    return jnp.broadcast_to(table[:, None], (len(table), count, table.shape[-1]))
-
-
-def _rows(table: Array, places: Array) -> Array:
-    """``[B, N, X]``, ``[B, M]`` -> ``[B, M, X]``."""
-    return jnp.take_along_axis(table, places[..., None], axis=1)
 
 
 def _by_cell(table: Array) -> Array:

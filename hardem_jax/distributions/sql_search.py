@@ -7,16 +7,10 @@ one column at a time, so the k best queries consist of parts that are each among
 import jax
 import jax.numpy as jnp
 
+from hardem_jax.distributions.tables import top
+
 Array = jax.Array
 FIELDS = 4  # column, operator, first word, last word
-
-
-def top(scores: Array, k: int) -> tuple[Array, Array]:
-    """`jax.lax.top_k`, padded with -inf at index 0 if there are fewer than ``k`` scores."""
-    num_found = min(k, scores.shape[-1])
-    values, indices = jax.lax.top_k(scores, num_found)
-    missing = [(0, 0)] * (scores.ndim - 1) + [(0, k - num_found)]
-    return jnp.pad(values, missing, constant_values=-jnp.inf), jnp.pad(indices, missing)
 
 
 def best_heads(

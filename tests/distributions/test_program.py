@@ -36,21 +36,21 @@ def logits(seed=0, fill=None):
     return values
 
 
-def distribution(values, *, fields=FIELDS, links=LINKS, **others):
+def distribution(values, *, fields=FIELDS, links=LINKS, kinds=KINDS, **others):
     masks = {"select": fields, "modify": fields, "link1": links, "link2": links}
     where = {
-        f"{name}_where": np.broadcast_to(mask[:, None], SHAPES[name])
+        f"{name}_where": jnp.broadcast_to(mask[:, None], SHAPES[name])
         for name, mask in masks.items()
     }
-    return ProgramDistribution.from_logits(**values, kinds=KINDS, **where | others)
+    return ProgramDistribution.from_logits(**values, kinds=kinds, **where | others)
 
 
-def programs_of(row):
+def programs_of(row, kinds=KINDS):
     """All combinations of slots of one example."""
     sizes = NUM_FIELDS[row], NUM_FIELDS[row], NUM_LINKS[row], NUM_LINKS[row]
-    for shape, kinds in enumerate(KINDS):
-        ranges = [range(n) if k >= 0 else (-1,) for n, k in zip(sizes, kinds, strict=True)]
-        yield from ([shape, *slots] for slots in itertools.product(*ranges))
+    for shape, slots in enumerate(kinds):
+        ranges = [range(n) if k >= 0 else (-1,) for n, k in zip(sizes, slots, strict=True)]
+        yield from ([shape, *entries] for entries in itertools.product(*ranges))
 
 
 def log_softmax(x):
@@ -58,12 +58,12 @@ def log_softmax(x):
     return x - np.log(np.exp(x).sum())
 
 
-def by_formula(values, row, program):
+def by_formula(values, row, program, kinds=KINDS):
     """log P(z), factor by factor, in float64."""
     shape, *slots = program
     log_prob = log_softmax(values["shape"][row])[shape]
     sizes = NUM_FIELDS[row], NUM_FIELDS[row], NUM_LINKS[row], NUM_LINKS[row]
-    for name, size, kind, entry in zip(SLOTS, sizes, KINDS[shape], slots, strict=True):
+    for name, size, kind, entry in zip(SLOTS, sizes, kinds[shape], slots, strict=True):
         if kind >= 0:
             log_prob += log_softmax(values[name][row, kind, :size])[entry]
     return log_prob

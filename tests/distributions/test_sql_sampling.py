@@ -1,7 +1,5 @@
 """Sums over well-formed queries and samples of them, against exhaustive enumeration."""
 
-from collections import Counter
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +9,7 @@ import scipy.stats
 
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.distributions.sql_sampling import Support
+from tests.distributions.frequencies import p_value
 from tests.distributions.test_sql import (
     COLUMNS,
     WORDS,
@@ -31,16 +30,6 @@ LINKS += [[[0, 1, 3, 3], [0, 0, 0, 2], [-1] * 4, [-1] * 4, [-1] * 4, [-1] * 4]]
 HEADS = np.ones((B, 4, 2), bool)
 HEADS[0, 1] = HEADS[0, 0, 1] = False
 WITHIN = Support(np.array(LINKS), HEADS)
-
-
-def pooled(observed, expected, least=10):
-    """Joins cells, rarest first, until each expects enough for a chi-square test."""
-    cells = [(0.0, 0.0)]
-    for index in np.argsort(expected):
-        if cells[-1][1] >= least:
-            cells.append((0.0, 0.0))
-        cells[-1] = cells[-1][0] + observed[index], cells[-1][1] + expected[index]
-    return np.array(cells).T
 
 
 def is_within(row, query):
@@ -97,12 +86,7 @@ def test_samples_have_the_frequencies_of_the_distribution(limit, within):
         place = {tuple(z): i for i, z in enumerate(every)}
         drawn = [place[tuple(z)] for z in found[row].tolist()]  # all of them are well-formed
         np.testing.assert_allclose(log_probs[row], scores[drawn], rtol=1e-4, atol=1e-5)
-        observed = np.array([Counter(drawn)[i] for i in range(len(every))])
-        expected = count * np.exp(scores)
-        observed, expected = pooled(observed, expected)
-        statistic = np.sum((observed - expected) ** 2 / expected)
-        assert len(observed) > 1
-        assert scipy.stats.chi2.sf(statistic, len(observed) - 1) > 0.001
+        assert p_value(drawn, scores) > 0.001
 
 
 def test_the_best_of_those_allowed_are_found():

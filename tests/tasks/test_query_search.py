@@ -22,9 +22,8 @@ from hardem_jax.tasks.tables.query_search import (
     MAX_LINKS,
     QueryExecutor,
     QuerySpace,
-    WithoutSolutions,
-    make_search_loss,
 )
+from hardem_jax.tasks.tables.search import WithoutSolutions, make_search_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import accumulated_value_and_grad
 from hardem_jax.training.loop import LoopConfig, train
@@ -68,7 +67,9 @@ def batch_of(objective):
 def value_and_grad(objective, questions=QUESTIONS, parts=1):
     graphdef, params = nnx.split(Tables(), nnx.Param)
     run = executor(questions)
-    loss = make_search_loss(graphdef, objective, run, max_conditions=3)
+    loss = make_search_loss(
+        graphdef, objective, lambda found, batch: QuerySpace.of(found, batch["item"], run, 3)
+    )
     keys = dict(zip(("key", "dropout_key"), jax.random.split(jax.random.key(2)), strict=True))
     if parts == 1:
         function = jax.value_and_grad(loss, has_aux=True)
@@ -143,7 +144,7 @@ def test_candidates_are_those_of_z_tot():
 
 @pytest.mark.parametrize("objective", [Reinforce(), *slow(MAPO(), BeamMML(memory=3))])
 def test_deleting_z_from_the_data_changes_nothing(objective):
-    without = [*WithoutSolutions(QUESTIONS)]
+    without = [*WithoutSolutions(QUESTIONS, "queries")]
     assert all(len(q.queries) for q in QUESTIONS) and not any(len(q.queries) for q in without)
     batch = batch_of(objective)
     with_z = value_and_grad(objective)(batch)

@@ -27,6 +27,7 @@ from hardem_jax.metrics.wikitablequestions import Denotation, result_texts
 from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.program_parser import KINDS, ProgramParser
 from hardem_jax.objectives import Objective
+from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.solutions.programs.execute import execute
 from hardem_jax.solutions.programs.links import find_links
 from hardem_jax.solutions.programs.rules import ProgramRules
@@ -184,6 +185,13 @@ class ProgramTask(Task[ProgramQuestions, ProgramReading, list[ProgramAnswer | No
             raise InputError(
                 f"{data.place}: expected the rules of {other}, found others; prepare both alike"
             )
+
+    def searching(
+        self, objective: AnySearchObjective, data: ProgramQuestions
+    ) -> tuple[Any, ProgramQuestions]:
+        from hardem_jax.tasks.tables.program_search import searching  # is a kind of this task
+
+        return searching(self, objective, data)
 
     def loss(self, graphdef: nnx.GraphDef, objective: Objective, plan: Plan) -> LossFn:
         del plan

@@ -1,0 +1,203 @@
+r"""Sums over, samples from and the best of the programs of a `ProgramDistribution`.
+
+Given the shape, all slots are independent of one another, but not every combination is a program:
+two links must not share a word of the question, say. Such rules concern either the two fields or
+the two links, so that
+
+.. math:: \sum_z P(z) = \sum_s P(s) \; m(f, g \mid s) \; m(i, j \mid s), \qquad
+    m(i, j \mid s) = \sum_i P(i \mid k_3(s)) \sum_{j : (i, j) \in rule(s)} P(j \mid k_4(s))
+
+is exact and costs one sum over pairs for each rule. Read forward it is a sampler: the shape by its
+whole sum, the first slot by its own part of it, then the second slot among those that the first
+allows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hardem_jax import masked
+from hardem_jax.distributions.tables import draw, repeated, rows, top
+
+Array = jax.Array
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["fields", "links"], meta_fields=["rules"]
+)
+@dataclasses.dataclass(frozen=True)
+class Support:
+    """The pairs of fields and of links that are allowed; other combinations have no mass.
+
+    Attributes:
+        fields: ``[B, R, F, F]`` bool, which field of a modifier may follow which field of the
+            result, under R rules; B is 1 if it is the same in all rows.
+        links: ``[B, Q, M, M]`` bool, which second link may follow which first one, likewise under
+            Q rules.
+        rules: of each shape, the rule of its fields and that of its links; -1 for none.
+    """
+
+    fields: Array
+    links: Array
+    rules: tuple[tuple[int, int], ...]
+
+
+class _Pair(NamedTuple):
+    """Two slots, for each *group* of shapes that have the same kinds and rule of them.
+
+    A slot that the group lacks has its mass on entry 0.
+
+    Attributes:
+        first, second: ``[B, G, N]`` log-probabilities.
+        allowed: ``[B, R, N, N]`` bool, or None if there are no rules.
+        rule: ``[G]``, of each group; -1 for none.
+        used: ``[G, 2]`` bool, which of both slots the group has.
+        of_shape: ``[S]``, group of each shape.
+    """
+
+    first: Array
+    second: Array
+    allowed: Array | None
+    rule: np.ndarray
+    used: np.ndarray
+    of_shape: np.ndarray
+
+    @classmethod
+    def of(
+        cls, tables: Sequence[Array], kinds: np.ndarray, allowed: Array | None, rules: np.ndarray
+    ) -> _Pair:
+        """Of two tables ``[B, K, N]``; ``kinds`` ``[S, 2]`` and ``rules`` ``[S]`` by shape."""
+        # Without a second entry there is nothing to rule out.
+        rules = np.where((kinds >= 0).all(axis=1), rules, -1)
+        groups, of_shape = np.unique(
+            np.concatenate([kinds, rules[:, None]], axis=1), axis=0, return_inverse=True
+        )
+        used = groups[:, :2] >= 0
+        slots = []
+        for table, kind, has in zip(tables, groups.T, used.T, strict=False):
+            lacking = jnp.where(jnp.arange(table.shape[-1]) == 0, 0.0, -jnp.inf)
+            slots.append(jnp.where(has[:, None], table[:, np.maximum(kind, 0)], lacking))
+        return cls(*slots, allowed, groups[:, 2], used, of_shape.reshape(-1))
+
+    def over_second(self, reduce: Callable[[Array], Array]) -> Array:
+        """``[B, G, N]``: of each first entry, a sum or maximum over the second ones it allows."""
+        every = jnp.broadcast_to(reduce(self.second)[..., None], self.second.shape)
+        ruled = np.flatnonzero(self.rule >= 0)
+        if self.allowed is None or not len(ruled):
+            return every
+        pairs = jnp.where(self.allowed[:, self.rule[ruled]], self.second[:, ruled, None], -jnp.inf)
+        return every.at[:, ruled].set(reduce(pairs))
+
+    def log_mass(self) -> Array:
+        """``[B, G]``."""
+        return masked.logsumexp(self.first + self.over_second(masked.logsumexp))
+
+    def draw(self, key: Array, group: Array) -> list[Array]:
+        """Draws both entries, ``[B, n]`` each, in these groups ``[B, n]``; -1 where unused."""
+        keys = jax.random.split(key)
+        first = draw(keys[0], rows(self.first + self.over_second(masked.logsumexp), group))
+        second = draw(keys[1], self.following(group, first))
+        return self.entries(group, first, second)
+
+    def following(self, group: Array, first: Array) -> Array:
+        """``[B, n]`` twice -> ``[B, n, N]``, log-probabilities of second entries."""
+        second = rows(self.second, group)
+        if self.allowed is None:
+            return second
+        batch, size = len(second), self.allowed.shape[-1]
+        rule = jnp.asarray(self.rule)[group]
+        flat = self.allowed.reshape(len(self.allowed), -1, size)
+        flat = jnp.broadcast_to(flat, (batch, *flat.shape[1:]))
+        allowed = rows(flat, jnp.maximum(rule, 0) * size + first)
+        return jnp.where(allowed | (rule < 0)[..., None], second, -jnp.inf)
+
+    def entries(self, group: Array, first: Array, second: Array) -> list[Array]:
+        """With -1 for slots that the groups lack."""
+        used = jnp.asarray(self.used)[group]
+        return [jnp.where(used[..., slot], x, -1) for slot, x in enumerate((first, second))]
+
+    def best(self, k: int) -> tuple[Array, list[Array]]:
+        """The ``k`` best pairs of each group: scores and two entries, ``[B, G, k]`` each.
+
+        The k best pairs are among the first entries whose own best pair is among the k best.
+        """
+        batch, groups, size = self.first.shape
+        _, places = top(self.first + self.over_second(functools.partial(jnp.max, axis=-1)), k)
+        group = jnp.broadcast_to(jnp.arange(groups)[None, :, None], places.shape)
+        flat = (x.reshape(batch, -1) for x in (group, places))
+        second = self.following(*flat).reshape(batch, groups, k, size)
+        first = jnp.take_along_axis(self.first, places, axis=-1)
+        # Places are repeated where there are fewer than k.
+        first = jnp.where(jnp.arange(k) < size, first, -jnp.inf)
+        scores, best = top((first[..., None] + second).reshape(batch, groups, -1), k)
+        chosen = jnp.take_along_axis(places, best // size, axis=-1)
+        return scores, self.entries(group, chosen, best % size)
+
+
+class Combinations(NamedTuple):
+    """What can be drawn.
+
+    Attributes:
+        shape: ``[B, S]`` log P(shape).
+        fields, links: of each shape, what fills its slots.
+    """
+
+    shape: Array
+    fields: _Pair
+    links: _Pair
+
+    @classmethod
+    def of(
+        cls,
+        shape: Array,
+        slots: Sequence[Array],
+        kinds: Sequence[Sequence[int]],
+        within: Support | None,
+    ) -> Combinations:
+        """From the tables of a `ProgramDistribution`; ``within`` None for all combinations."""
+        of_shape = np.array(kinds)
+        rules = np.full((len(of_shape), 2), -1) if within is None else np.array(within.rules)
+        allowed = (None, None) if within is None else (within.fields, within.links)
+        return cls(
+            shape,
+            _Pair.of(slots[:2], of_shape[:, :2], allowed[0], rules[:, 0]),
+            _Pair.of(slots[2:], of_shape[:, 2:], allowed[1], rules[:, 1]),
+        )
+
+    def by_shape(self) -> Array:
+        """``[B, S]``, log of the probability of all programs of each shape."""
+        parts = (pair.log_mass()[:, pair.of_shape] for pair in (self.fields, self.links))
+        return sum(parts, self.shape)
+
+    def log_mass(self) -> Array:
+        """``[B]``; -inf where there is no program."""
+        return masked.logsumexp(self.by_shape())
+
+    def sample(self, key: Array, count: int) -> Array:
+        """``[B, count, 5]`` int32, independent; of a row that has no program, any."""
+        keys = jax.random.split(key, 3)
+        shape = draw(keys[0], repeated(self.by_shape(), count))
+        slots = []
+        for own_key, pair in zip(keys[1:], (self.fields, self.links), strict=True):
+            slots += pair.draw(own_key, jnp.asarray(pair.of_shape)[shape])
+        return jnp.stack([shape, *slots], axis=-1).astype(jnp.int32)
+
+    def best(self, k: int) -> tuple[Array, Array]:
+        """The ``k`` most likely ``[B, k, 5]`` int32 and their log-probabilities, best first."""
+        parts = [(pair.of_shape, *pair.best(k)) for pair in (self.fields, self.links)]
+        fields, links = (scores[:, of_shape] for of_shape, scores, _ in parts)
+        total = self.shape[..., None, None] + fields[..., :, None] + links[..., None, :]
+        scores, flat = top(total.reshape(len(total), -1), k)
+        shape, ranks = flat // k**2, (flat // k % k, flat % k)
+        slots = []
+        for (of_shape, _, entries), rank in zip(parts, ranks, strict=True):
+            places = jnp.asarray(of_shape)[shape] * k + rank
+            slots += [jnp.take_along_axis(x.reshape(len(x), -1), places, axis=1) for x in entries]
+        return jnp.stack([shape, *slots], axis=-1).astype(jnp.int32), scores

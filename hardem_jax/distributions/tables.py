@@ -1,0 +1,48 @@
+"""Reading tables of log-probabilities: entries, rows, the best entries, and random ones."""
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+def gather(table: Array, indices: Array) -> Array:
+    """Entries of each row's table; -inf beyond its end.
+
+    Args:
+        table: ``[B, ...]`` float.
+        indices: ``[B, ...]`` int, each into the flat table of its row.
+
+    Returns:
+        In the shape of ``indices``.
+
+    Example:
+        >>> gather(jnp.array([[[1.0, 2.0], [3.0, 4.0]]]), jnp.array([[2, 9]])).tolist()
+        [[3.0, -inf]]
+    """
+    flat = (x.reshape(len(table), -1) for x in (table, indices))
+    found = jnp.take_along_axis(*flat, axis=1, mode="fill", fill_value=-jnp.inf)
+    return found.reshape(indices.shape)
+
+
+def rows(table: Array, places: Array) -> Array:
+    """``[B, N, X]``, ``[B, M]`` -> ``[B, M, X]``."""
+    return jnp.take_along_axis(table, places[..., None], axis=1)
+
+
+def top(scores: Array, k: int) -> tuple[Array, Array]:
+    """`jax.lax.top_k`, padded with -inf at index 0 if there are fewer than ``k`` scores."""
+    num_found = min(k, scores.shape[-1])
+    values, indices = jax.lax.top_k(scores, num_found)
+    missing = [(0, 0)] * (scores.ndim - 1) + [(0, k - num_found)]
+    return jnp.pad(values, missing, constant_values=-jnp.inf), jnp.pad(indices, missing)
+
+
+def draw(key: Array, logits: Array) -> Array:
+    """``[..., N]`` -> ``[...]`` int32, an index for each row of logits; any if none is possible."""
+    return jax.random.categorical(key, logits, axis=-1).astype(jnp.int32)
+
+
+def repeated(table: Array, count: int) -> Array:
+    """``[B, N]`` -> ``[B, count, N]``."""
+    return jnp.broadcast_to(table[:, None], (len(table), count, table.shape[-1]))

@@ -1,0 +1,102 @@
+"""Programs without a given Z, see `hardem_jax.tasks.tables.search`.
+
+Which fields and links there are, and what they may be used for, the model's inputs say already.
+What is left of Z_tot is which of them go together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hardem_jax.distributions.program import ProgramDistribution
+from hardem_jax.distributions.program_sampling import Support
+from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.models.program_parser import HELD
+from hardem_jax.search.objectives import AnySearchObjective
+from hardem_jax.solutions.programs.membership import AnswerTest
+from hardem_jax.solutions.programs.rules import ProgramRules
+from hardem_jax.solutions.programs.types import ROW_WIDTH, SHAPES
+from hardem_jax.tasks.tables import search
+from hardem_jax.tasks.tables.programs import ProgramQuestions, ProgramTask, links_of
+from hardem_jax.training.state import ITEM
+
+Array = jax.Array
+
+#: How two links may be joined: connective, and whether they must ascend.
+_JOINED = sorted({(s.connective, s.is_symmetric) for s in SHAPES if s.num_links == 2})
+#: Of each shape, the rule of its two fields and that of its two links, see `Support`.
+_RULES = tuple(
+    (
+        0 if s.result in ("gap", "total") else -1,
+        _JOINED.index((s.connective, s.is_symmetric)) if s.num_links == 2 else -1,
+    )
+    for s in SHAPES
+)
+
+
+class ProgramExecutor(search.Executor):
+    """Says which programs lead to the answers of their questions."""
+
+    def make_test(self, index: int) -> AnswerTest:
+        question = self.questions[index]
+        table = self.tables[question.table_id]
+        links = links_of(question, table, self.rules)
+        return AnswerTest(table, links, Denotation(question.answer, question.values), self.rules)
+
+
+def support(batch: Mapping[str, Array], num_fields: int, rules: ProgramRules) -> Support:
+    """The pairs of fields and links that Z_tot allows, as `may_pair` does.
+
+    It leaves out what needs an execution: under rules without redundancy some of these programs are
+    not in Z_tot, since a simpler one says the same.
+
+    Args:
+        batch: has ``links`` and ``links_where``, see `hardem_jax.data.inputs.programs`.
+        num_fields: F.
+        rules: Z_tot.
+    """
+    field, operator, first, last = (batch["links"][..., i] for i in range(4))
+    apart = _pairs(jnp.maximum, first) > _pairs(jnp.minimum, last)
+    there = batch["links_where"]
+    apart &= there[:, :, None] & there[:, None]
+    ascending = jnp.arange(there.shape[1])[:, None] < jnp.arange(there.shape[1])
+    few = jnp.sum(apart & ascending, axis=(1, 2)) <= rules.max_pairs
+    apart &= few[:, None, None]
+    held = jnp.isin(operator, jnp.array(HELD))
+    same = _pairs(jnp.equal, field) & _pairs(jnp.equal, operator) & held[:, None]
+    joined = {"or": apart & same, "and not": apart & held[:, None]}
+    links = [joined.get(name, apart) & (ascending | ~symmetric) for name, symmetric in _JOINED]
+    fields = jnp.arange(num_fields)[:, None] < jnp.arange(num_fields)
+    return Support(fields[None, None], jnp.stack(links, axis=1), _RULES)
+
+
+def _pairs(function: Callable[[Array, Array], Array], values: Array) -> Array:
+    """``[B, M]`` -> ``[B, M, M]``."""
+    return function(values[:, :, None], values[:, None])
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgramSearch(search.TableSearch, ProgramTask):
+    """`ProgramTask` for training with an objective that searches; otherwise the same task."""
+
+    ROW_WIDTH = ROW_WIDTH
+
+    def space(self, found: ProgramDistribution, batch: Mapping[str, Array]) -> search.TableSpace:
+        limits = {"within": support(batch, found.select.shape[-1], self.rules)}
+        return search.TableSpace(found, batch[ITEM], self.executor, limits)
+
+
+def searching(
+    task: ProgramTask, objective: AnySearchObjective, data: ProgramQuestions
+) -> tuple[ProgramSearch, ProgramQuestions]:
+    """The task under an objective that searches, and the training questions without their Z."""
+
+    def executor(questions: Any) -> ProgramExecutor:
+        return ProgramExecutor(questions, data.tables, task.rules)
+
+    return search.searching(ProgramSearch, task, objective, data, executor, "programs")
