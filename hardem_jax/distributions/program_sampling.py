@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hardem_jax import masked
-from hardem_jax.distributions.tables import draw, repeated, rows, top
+from hardem_jax.distributions.tables import rows, top
 
 Array = jax.Array
 
@@ -52,7 +52,8 @@ class Support:
 class _Pair(NamedTuple):
     """Two slots, for each *group* of shapes that have the same kinds and rule of them.
 
-    A slot that the group lacks has its mass on entry 0.
+    A slot that the group lacks has its mass on entry 0. The others are normalised, and shapes that
+    nothing can fill have no mass, so that sums are needed only where there is a rule.
 
     Attributes:
         first, second: ``[B, G, N]`` log-probabilities.
@@ -87,23 +88,28 @@ class _Pair(NamedTuple):
         return cls(*slots, allowed, groups[:, 2], used, of_shape.reshape(-1))
 
     def over_second(self, reduce: Callable[[Array], Array]) -> Array:
-        """``[B, G, N]``: of each first entry, a sum or maximum over the second ones it allows."""
-        every = jnp.broadcast_to(reduce(self.second)[..., None], self.second.shape)
+        """``[B, G, N]``: of each first entry, a sum or maximum over the second ones it allows.
+
+        It is 0 in groups without a rule, where it is the same for all of them: a sum is 1, and the
+        maximum does not change which first entries are the best.
+        """
         ruled = np.flatnonzero(self.rule >= 0)
         if self.allowed is None or not len(ruled):
-            return every
+            return jnp.zeros_like(self.first)
         pairs = jnp.where(self.allowed[:, self.rule[ruled]], self.second[:, ruled, None], -jnp.inf)
-        return every.at[:, ruled].set(reduce(pairs))
+        return jnp.zeros_like(self.first).at[:, ruled].set(reduce(pairs))
 
-    def log_mass(self) -> Array:
-        """``[B, G]``."""
-        return masked.logsumexp(self.first + self.over_second(masked.logsumexp))
+    def log_mass(self, over_second: Array) -> Array:
+        """``[B, S]``, of both slots of each shape; 0 without a rule, as for all combinations."""
+        ruled = np.flatnonzero(self.rule >= 0)
+        sums = masked.logsumexp((self.first + over_second)[:, ruled])
+        every = jnp.zeros(self.first.shape[:2]).at[:, ruled].set(sums)
+        return every[:, self.of_shape]
 
-    def draw(self, key: Array, group: Array) -> list[Array]:
+    def draw(self, noise: Sequence[Array], over_second: Array, group: Array) -> list[Array]:
         """Draws both entries, ``[B, n]`` each, in these groups ``[B, n]``; -1 where unused."""
-        keys = jax.random.split(key)
-        first = draw(keys[0], rows(self.first + self.over_second(masked.logsumexp), group))
-        second = draw(keys[1], self.following(group, first))
+        first = jnp.argmax(rows(self.first + over_second, group) + noise[0], axis=-1)
+        second = jnp.argmax(self.following(group, first) + noise[1], axis=-1)
         return self.entries(group, first, second)
 
     def following(self, group: Array, first: Array) -> Array:
@@ -171,27 +177,28 @@ class Combinations(NamedTuple):
             _Pair.of(slots[2:], of_shape[:, 2:], allowed[1], rules[:, 1]),
         )
 
-    def by_shape(self) -> Array:
-        """``[B, S]``, log of the probability of all programs of each shape."""
-        parts = (pair.log_mass()[:, pair.of_shape] for pair in (self.fields, self.links))
-        return sum(parts, self.shape)
-
     def log_mass(self) -> Array:
         """``[B]``; -inf where there is no program."""
-        return masked.logsumexp(self.by_shape())
+        return masked.logsumexp(self._by_shape(self._over_second()))
 
     def sample(self, key: Array, count: int) -> Array:
         """``[B, count, 5]`` int32, independent; of a row that has no program, any."""
-        keys = jax.random.split(key, 3)
-        shape = draw(keys[0], repeated(self.by_shape(), count))
+        over_second = self._over_second()
+        by_shape = self._by_shape(over_second)
+        # The largest of log-probabilities with Gumbel noise is a sample.
+        sizes = [x.shape[-1] for x in (by_shape, *2 * [self.fields.first], *2 * [self.links.first])]
+        noise = jax.random.gumbel(key, (len(by_shape), count, sum(sizes)))
+        own, *others = jnp.split(noise, np.cumsum(sizes)[:-1].tolist(), axis=-1)
+        shape = jnp.argmax(by_shape[:, None] + own, axis=-1)
         slots = []
-        for own_key, pair in zip(keys[1:], (self.fields, self.links), strict=True):
-            slots += pair.draw(own_key, jnp.asarray(pair.of_shape)[shape])
+        for place, (pair, sums) in enumerate(zip(self._pairs, over_second, strict=True)):
+            group = jnp.asarray(pair.of_shape)[shape]
+            slots += pair.draw(others[2 * place :], sums, group)
         return jnp.stack([shape, *slots], axis=-1).astype(jnp.int32)
 
     def best(self, k: int) -> tuple[Array, Array]:
         """The ``k`` most likely ``[B, k, 5]`` int32 and their log-probabilities, best first."""
-        parts = [(pair.of_shape, *pair.best(k)) for pair in (self.fields, self.links)]
+        parts = [(pair.of_shape, *pair.best(k)) for pair in self._pairs]
         fields, links = (scores[:, of_shape] for of_shape, scores, _ in parts)
         total = self.shape[..., None, None] + fields[..., :, None] + links[..., None, :]
         scores, flat = top(total.reshape(len(total), -1), k)
@@ -201,3 +208,15 @@ class Combinations(NamedTuple):
             places = jnp.asarray(of_shape)[shape] * k + rank
             slots += [jnp.take_along_axis(x.reshape(len(x), -1), places, axis=1) for x in entries]
         return jnp.stack([shape, *slots], axis=-1).astype(jnp.int32), scores
+
+    @property
+    def _pairs(self) -> tuple[_Pair, _Pair]:
+        return self.fields, self.links
+
+    def _over_second(self) -> list[Array]:
+        return [pair.over_second(masked.logsumexp) for pair in self._pairs]
+
+    def _by_shape(self, over_second: Sequence[Array]) -> Array:
+        """``[B, S]``, log of the probability of all programs of each shape."""
+        sums = zip(self._pairs, over_second, strict=True)
+        return self.shape + sum(pair.log_mass(x) for pair, x in sums)

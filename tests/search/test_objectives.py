@@ -1,7 +1,8 @@
 """Objectives that search, against exact expectations and against losses over the whole of Z."""
 
 import dataclasses
-from typing import get_args
+from collections.abc import Mapping
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -41,20 +42,21 @@ KEY = jax.random.key(7)
 class Given:
     """A distribution whose Z is given as an array, so that rewards need no host."""
 
-    found: QueryDistribution
+    found: Any
     right: jax.Array
+    limits: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def beam(self, count):
-        return jax.lax.stop_gradient(self.found).top(count)[0]
+        return jax.lax.stop_gradient(self.found).top(count, **self.limits)[0]
 
     def sample(self, key, count):
-        return jax.lax.stop_gradient(self.found).sample(key, count)[0]
+        return jax.lax.stop_gradient(self.found).sample(key, count, **self.limits)[0]
 
     def log_prob(self, solutions):
         return self.found.log_prob(solutions)
 
     def log_mass(self):
-        return self.found.log_mass()
+        return self.found.log_mass(**self.limits)
 
     def reward(self, solutions, where):
         return (candidates.contains(self.right, solutions) & where).astype(jnp.float32)

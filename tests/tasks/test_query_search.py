@@ -1,16 +1,14 @@
 """Training that looks for queries: rewards are those of Z, and Z itself is never read."""
 
 import dataclasses
-import json
 
-import grain
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.data.batching.padding import Batch, BatchConfig
+from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.search.objectives import MAPO, BeamHardEM, BeamMML, Reinforce
@@ -26,10 +24,9 @@ from hardem_jax.tasks.tables.query_search import (
 from hardem_jax.tasks.tables.search import WithoutSolutions, make_search_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import accumulated_value_and_grad
-from hardem_jax.training.loop import LoopConfig, train
-from hardem_jax.training.optimizer import OptimizerConfig
 from tests.marks import slow
 from tests.tasks.listed import Listed
+from tests.tasks.search_runs import OneByOne, learns_and_resumes
 from tests.tasks.test_queries import RULES, SHAPES, TABLE, question
 
 QUESTIONS = [question(), question(answer=(9.0,)), question(answer=(2.0,)), question(answer=(0,))]
@@ -214,74 +211,18 @@ def test_questions_without_a_given_solution_are_trained_on_too():
     assert sorted(plan[0].items[:, 0].tolist()) == [0, 1, 2, 3]
 
 
-class OneByOne(nnx.Module):
-    """Logits of each question, so that all of them can be learned."""
-
-    def __init__(self):
-        draw = {n: jnp.zeros((len(QUESTIONS), *shape)) for n, shape in SHAPES.items()}
-        self.logits = nnx.Dict({name: nnx.Param(x) for name, x in draw.items()})
-
-    def __call__(self, batch, *, rngs=None):
-        rows = len(batch["item"])
-        logits = {n: param[...][batch["item"]] for n, param in self.logits.items()}
-        yes = jnp.ones((rows, 2), bool)
-        return QueryDistribution.from_logits(**logits, columns=yes, words=jnp.repeat(yes, 2, 1))
-
-
-class Killed(Exception):
-    pass
-
-
-def run_in(folder, objective, steps=60, killed_after=None):
-    """Trains on two questions a step; returns the result and the metrics of the steps."""
-    data = TableQuestions(questions=QUESTIONS, tables=TABLES)
-    task, _ = QueryTask(QueryInference(), RULES).searching(objective, data)
-    graphdef, params = nnx.split(OneByOne(), nnx.Param)
-
-    def batch(step):
-        if killed_after is not None and step >= killed_after:
-            raise Killed
-        item = np.array([[0, 1], [2, 3]][step % 2], np.int32)
-        return Batch(["a", "b"], {"item": item, "row_where": item >= 0})
-
-    options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
-    batches = grain.MapDataset.range(steps).map(batch).to_iter_dataset(options)
-    result = train(
-        loss_fn=task.loss(graphdef, objective, None),  # type: ignore[arg-type]
-        params=params,
-        memory=task.memory(len(QUESTIONS)),
-        optimizer=OptimizerConfig(learning_rate=0.3, weight_decay=0.0),
-        batches=iter(batches),
-        evaluate=lambda params: {"accuracy": 0.0},
-        config=LoopConfig(
-            steps,
-            monitor="accuracy",
-            eval_every=20,
-            checkpoint_every=10,
-            log_every=1,
-            progress=False,
-            patience=None,
-        ),  # fmt: skip
-        directory=folder,
-        mesh=data_mesh(1),
-    )
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return result, [line for line in lines if line["kind"] == "train"]
-
-
 @pytest.mark.parametrize(
     "objective",
     slow(BeamHardEM(beam=1, samples=8, memory=4), MAPO(samples=8, explore=4), Reinforce()),
 )
 def test_searching_finds_queries_and_is_rewarded_more(objective, tmp_path):
-    """And a run that was killed ends with the same parameters and memory, bit for bit."""
-    whole, steps = run_in(tmp_path / "whole", objective)
-    early, late = (np.mean([s["reward"] for s in part]) for part in (steps[:6], steps[-6:]))
-    assert late > early + 0.2 and steps[-1]["found"] == steps[-2]["found"] == 1
-    with pytest.raises(Killed):
-        run_in(tmp_path / "killed", objective, killed_after=27)
-    resumed, again = run_in(tmp_path / "killed", objective)
-    for name in ("params", "memory"):
-        states = (getattr(x.state, name) for x in (whole, resumed))
-        jax.tree.map(np.testing.assert_array_equal, *states)
-    assert [s["loss"] for s in again] == [s["loss"] for s in steps]
+    """And a run that was killed ends as if it had not been."""
+
+    def distribution(logits, batch):
+        yes = jnp.ones((len(batch["item"]), 2), bool)
+        return QueryDistribution.from_logits(**logits, columns=yes, words=jnp.repeat(yes, 2, 1))
+
+    first = {name: np.zeros(shape, np.float32) for name, shape in SHAPES.items()}
+    data = TableQuestions(questions=QUESTIONS, tables=TABLES)
+    task, _ = QueryTask(QueryInference(), RULES).searching(objective, data)
+    learns_and_resumes(tmp_path, task, OneByOne(first, len(QUESTIONS), distribution), {})

@@ -64,15 +64,19 @@ def support(batch: Mapping[str, Array], num_fields: int, rules: ProgramRules) ->
     apart = _pairs(jnp.maximum, first) > _pairs(jnp.minimum, last)
     there = batch["links_where"]
     apart &= there[:, :, None] & there[:, None]
-    ascending = jnp.arange(there.shape[1])[:, None] < jnp.arange(there.shape[1])
+    ascending = _ascending(there.shape[1])[None]
     few = jnp.sum(apart & ascending, axis=(1, 2)) <= rules.max_pairs
     apart &= few[:, None, None]
     held = jnp.isin(operator, jnp.array(HELD))
     same = _pairs(jnp.equal, field) & _pairs(jnp.equal, operator) & held[:, None]
     joined = {"or": apart & same, "and not": apart & held[:, None]}
     links = [joined.get(name, apart) & (ascending | ~symmetric) for name, symmetric in _JOINED]
-    fields = jnp.arange(num_fields)[:, None] < jnp.arange(num_fields)
-    return Support(fields[None, None], jnp.stack(links, axis=1), _RULES)
+    return Support(_ascending(num_fields)[None, None], jnp.stack(links, axis=1), _RULES)
+
+
+def _ascending(size: int) -> Array:
+    """``[size, size]`` bool: whether the second is after the first."""
+    return jnp.triu(jnp.ones((size, size), bool), 1)
 
 
 def _pairs(function: Callable[[Array, Array], Array], values: Array) -> Array:

@@ -1,0 +1,97 @@
+"""Training runs that search, of questions of which each has parameters of its own."""
+
+import json
+
+import grain
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax.data.batching.padding import Batch
+from hardem_jax.training.devices.mesh import data_mesh
+from hardem_jax.training.loop import LoopConfig, train
+from hardem_jax.training.optimizer import OptimizerConfig
+
+
+class OneByOne(nnx.Module):
+    """Logits of each question, so that all of them can be learned.
+
+    Args:
+        first: of a question, by name.
+        questions: their number.
+        distribution: makes P(z | x) from logits by name, with a leading axis, and a batch.
+    """
+
+    def __init__(self, first, questions, distribution):
+        tables = {n: jnp.repeat(jnp.asarray(x)[None], questions, 0) for n, x in first.items()}
+        self.logits = nnx.Dict({name: nnx.Param(x) for name, x in tables.items()})
+        self.distribution = distribution
+
+    def __call__(self, batch, *, rngs=None):
+        logits = {n: param[...][batch["item"]] for n, param in self.logits.items()}
+        return self.distribution(logits, batch)
+
+
+class Killed(Exception):
+    pass
+
+
+def run_in(folder, task, model, inputs, steps=60, killed_after=None):
+    """Trains on two questions a step; returns the result and the metrics of the steps.
+
+    Args:
+        folder: of the run.
+        task: that of an objective which searches.
+        model: a `OneByOne`.
+        inputs: what a batch holds of all questions, ``[N, ...]`` by name.
+        steps: of the run.
+        killed_after: the step that fails.
+    """
+    graphdef, params = nnx.split(model, nnx.Param)
+
+    def batch(step):
+        if killed_after is not None and step >= killed_after:
+            raise Killed
+        item = np.array([[0, 1], [2, 3]][step % 2], np.int32)
+        arrays = {"item": item, "row_where": item >= 0}
+        return Batch(["a", "b"], arrays | {name: x[item] for name, x in inputs.items()})
+
+    options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
+    batches = grain.MapDataset.range(steps).map(batch).to_iter_dataset(options)
+    result = train(
+        loss_fn=task.loss(graphdef, task.objective, None),
+        params=params,
+        memory=task.memory(4),
+        optimizer=OptimizerConfig(learning_rate=0.3, weight_decay=0.0),
+        batches=iter(batches),
+        evaluate=lambda params: {"accuracy": 0.0},
+        config=LoopConfig(
+            steps,
+            monitor="accuracy",
+            eval_every=20,
+            checkpoint_every=10,
+            log_every=1,
+            progress=False,
+            patience=None,
+        ),  # fmt: skip
+        directory=folder,
+        mesh=data_mesh(1),
+    )
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return result, [line for line in lines if line["kind"] == "train"]
+
+
+def learns_and_resumes(folder, *run):
+    """Rewards rise, and a killed run ends with the same parameters and memory, bit for bit."""
+    whole, steps = run_in(folder / "whole", *run)
+    early, late = (np.mean([s["reward"] for s in part]) for part in (steps[:6], steps[-6:]))
+    assert late > early + 0.2 and steps[-1]["found"] == steps[-2]["found"] == 1
+    with pytest.raises(Killed):
+        run_in(folder / "killed", *run, killed_after=27)
+    resumed, again = run_in(folder / "killed", *run)
+    for name in ("params", "memory"):
+        states = (getattr(x.state, name) for x in (whole, resumed))
+        jax.tree.map(np.testing.assert_array_equal, *states)
+    assert [s["loss"] for s in again] == [s["loss"] for s in steps]
