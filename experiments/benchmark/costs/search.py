@@ -1,9 +1,9 @@
 """What searching costs: ``python -m experiments.benchmark.costs.search --help``.
 
-Steps of SQLova on questions of a build, under hard EM over the given Z and under objectives that
-search, in turns. Beside a whole step, the time that the host spends in it on rewards and on what
-each question allows is measured with a clock around these calls. And the beam by itself: the ten
-best queries for 64 questions, in one compiled call.
+Steps of SQLova, or of a parser of programs, on questions of a build, under hard EM over the given Z
+and under objectives that search, in turns. Beside a whole step, the time that the host spends in it
+on rewards and, for queries, on what each question allows is measured with a clock around these
+calls. And the beam by itself: the ten best solutions for 64 questions, in one compiled call.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.benchmark.measure import (
     by_measure,
@@ -23,24 +23,32 @@ from experiments.benchmark.measure import (
     table,
     timed,
 )
+from hardem_jax.cli import programs as program_cli
+from hardem_jax.cli import queries as query_cli
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.queries import OPTIMIZER
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.errors import require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import HardEM
 from hardem_jax.search.objectives import MAPO, BeamHardEM
-from hardem_jax.tasks.config import QueryInference, SQLovaConfig
+from hardem_jax.tasks.config import (
+    ProgramInference,
+    ProgramParserConfig,
+    QueryInference,
+    SQLovaConfig,
+)
 
 if TYPE_CHECKING:
     import jax
 
     from hardem_jax.tasks import base
-    from hardem_jax.tasks.tables import queries, query_search
+    from hardem_jax.tasks.tables import program_search, programs, queries, query_search
 else:
     jax, base = LazyModule("jax"), LazyModule("hardem_jax.tasks.base")
     queries = LazyModule("hardem_jax.tasks.tables.queries")
     query_search = LazyModule("hardem_jax.tasks.tables.query_search")
+    programs = LazyModule("hardem_jax.tasks.tables.programs")
+    program_search = LazyModule("hardem_jax.tasks.tables.program_search")
 
 GIVEN = "hard EM over Z"
 OBJECTIVES = {
@@ -55,7 +63,9 @@ class SearchCost:
     """Measure steps that search, the host's part in them, and the beam by itself.
 
     Attributes:
-        data: folder of a build of ``experiments.wikisql prepare``.
+        data: folder of a build of ``prepare``, of ``experiments.wikisql`` for queries and of
+            ``experiments.wikitablequestions`` for programs.
+        task: which of both.
         encoder: Hugging Face name or folder.
         rows: questions in a step, one or several sizes.
         tokens: to which inputs are padded; longer ones are cut.
@@ -65,6 +75,7 @@ class SearchCost:
     """
 
     data: Path
+    task: Literal["queries", "programs"] = "queries"
     encoder: str = "bert-base-uncased"
     rows: tuple[int, ...] = (10, 64)
     tokens: int = 96
@@ -77,8 +88,9 @@ class SearchCost:
 
     def run(self) -> None:
         about = machine()
-        data = queries.TableQuestions.open(self.data, "train")
-        with _Clocks() as clocks:
+        kind = queries.TableQuestions if self.task == "queries" else programs.ProgramQuestions
+        data = kind.open(self.data, "train")
+        with _Clocks(self.task) as clocks:
             measured = [self._measure(data, rows, clocks) for rows in self.rows]
         rows = [row for part in measured for row in part]
         columns: dict[str, Any] = {
@@ -90,8 +102,9 @@ class SearchCost:
             "host: conditions, ms": ("support_s", 1e3, 1),
             "host's share of the step, %": ("share", 100, 1),
         }
-        beam = timed(_beam(), 20)["wall_s"] * 1e3
-        line = f"ten best queries of 64 questions, 16 columns, 40 words: {beam:.1f} ms"
+        beams = {"queries": _query_beam, "programs": _program_beam}
+        beam = timed(_repeated(beams[self.task]()), 20)["wall_s"] * 1e3
+        line = f"ten best {self.task} of 64 questions, 16 columns, 40 words: {beam:.1f} ms"
         content = {"steps": rows, "beam_ms": beam}
         report(self, about, content, table("a training step", rows, columns, left=2), line)
 
@@ -111,6 +124,13 @@ class SearchCost:
             for name, measured in found.items()
         ]
 
+    def _task(self, rules: Any) -> tuple[Any, Any]:
+        """The task and the configuration of its model."""
+        model = {"encoder": self.encoder, "max_tokens": self.tokens}
+        if self.task == "queries":
+            return queries.QueryTask(QueryInference(), rules), SQLovaConfig(**model)
+        return programs.ProgramTask(ProgramInference(), rules), ProgramParserConfig(**model)
+
     def _turn(
         self, data: Any, rows: int, name: str, clocks: "_Clocks"
     ) -> Callable[[int], Mapping[str, float]]:
@@ -122,8 +142,7 @@ class SearchCost:
 
         mesh = data_mesh(1)
         start = base.start(
-            queries.QueryTask(QueryInference(), data.rules),
-            SQLovaConfig(encoder=self.encoder, max_tokens=self.tokens),
+            *self._task(data.rules),
             data,
             data.first(rows),
             objective=OBJECTIVES[name],
@@ -132,7 +151,8 @@ class SearchCost:
             seed=0,
             mesh=mesh,
         )
-        optimizer = make_optimizer(OPTIMIZER, start.params, 1000)
+        config = {"queries": query_cli, "programs": program_cli}[self.task].OPTIMIZER
+        optimizer = make_optimizer(config, start.params, 1000)
         state = init_state(start.params, optimizer, 0, mesh, start.memory)
         step = make_train_step(start.loss_fn, optimizer)
         train_step = compile_train_step(step, mesh, current_shardings(state))
@@ -164,25 +184,32 @@ class SearchCost:
 
 
 class _Clocks:
-    """Measures the calls of `QueryExecutor`, in steps that are compiled while it is entered."""
+    """Measures the calls of a task's executor, in steps that are compiled while it is entered."""
 
     METHODS = {"reward": "rewards", "support": "support"}
+
+    def __init__(self, task: str):
+        self._executor: Any = (
+            query_search.QueryExecutor if task == "queries" else program_search.ProgramExecutor
+        )
 
     def reset(self) -> None:
         self.seconds = dict.fromkeys(self.METHODS, 0.0)
 
     def __enter__(self) -> "_Clocks":
         self.reset()
-        self._originals = {m: getattr(query_search.QueryExecutor, m) for m in self.METHODS.values()}
-        for name, method in self.METHODS.items():
-            setattr(
-                query_search.QueryExecutor, method, self._clocked(name, self._originals[method])
-            )
+        self._originals = {
+            name: getattr(self._executor, method)
+            for name, method in self.METHODS.items()
+            if hasattr(self._executor, method)
+        }
+        for name, original in self._originals.items():
+            setattr(self._executor, self.METHODS[name], self._clocked(name, original))
         return self
 
     def __exit__(self, *_: Any) -> None:
-        for method, original in self._originals.items():
-            setattr(query_search.QueryExecutor, method, original)
+        for name, original in self._originals.items():
+            setattr(self._executor, self.METHODS[name], original)
 
     def _clocked(self, name: str, original: Any) -> Any:
         def clocked(*args: Any, **kwargs: Any) -> Any:
@@ -194,8 +221,8 @@ class _Clocks:
         return clocked
 
 
-def _beam() -> Callable[[int], None]:
-    """A compiled call of `QueryDistribution.top`, to be repeated."""
+def _query_beam() -> Callable[[Any], Any]:
+    """The ten best queries of 64 questions, of random logits."""
     from hardem_jax.distributions.sql import QueryDistribution
 
     shapes = {
@@ -203,16 +230,50 @@ def _beam() -> Callable[[int], None]:
         **{"operator": (64, 16, 3), "first": (64, 16, 3, 40), "last": (64, 16, 3, 40)},
     }
 
-    @jax.jit
     def beam(key: Any) -> Any:
-        keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
-        values = {name: jax.random.normal(keys[name], shape) for name, shape in shapes.items()}
         columns, words = (jax.numpy.ones(shape, bool) for shape in ((64, 16), (64, 40)))
-        return QueryDistribution.from_logits(**values, columns=columns, words=words).top(10)
+        logits = _random(key, shapes)
+        return QueryDistribution.from_logits(**logits, columns=columns, words=words).top(10)
+
+    return beam
+
+
+def _program_beam() -> Callable[[Any], Any]:
+    """The ten best programs of 64 questions with 64 links, of random logits."""
+    from hardem_jax.distributions.program import ProgramDistribution
+    from hardem_jax.models.program_parser import KINDS, NUM_KINDS
+    from hardem_jax.solutions.programs.rules import ProgramRules
+    from hardem_jax.solutions.programs.types import PARTS, SHAPES
+
+    num_fields = 16 * len(PARTS)
+    shapes = {"shape": (64, len(SHAPES))}
+    for name, kinds in zip(("select", "modify", "link1", "link2"), NUM_KINDS, strict=True):
+        shapes[name] = (64, kinds, 64 if "link" in name else num_fields)
+
+    def beam(key: Any) -> Any:
+        jnp = jax.numpy
+        field, first = jax.random.randint(key, (2, 64, 64), 0, 40)
+        links = jnp.stack([field, 0 * field, first, first + 1], axis=-1)
+        batch = {"links": links, "links_where": jnp.ones((64, 64), bool)}
+        within = program_search.support(batch, num_fields, ProgramRules())
+        logits = _random(key, shapes)
+        return ProgramDistribution.from_logits(**logits, kinds=KINDS).top(10, within=within)
+
+    return beam
+
+
+def _random(key: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
+    return {name: jax.random.normal(keys[name], shape) for name, shape in shapes.items()}
+
+
+def _repeated(function: Callable[[Any], Any]) -> Callable[[int], None]:
+    """A compiled call, to be repeated."""
+    compiled = jax.jit(function)
 
     def repeat(count: int) -> None:
         for index in range(count):
-            jax.block_until_ready(beam(jax.random.key(index)))
+            jax.block_until_ready(compiled(jax.random.key(index)))
 
     repeat(1)
     return repeat
