@@ -79,6 +79,17 @@ def policy(values):
     return jax.nn.log_softmax(jnp.where(where, found.log_prob(jnp.asarray(SPACE)), -jnp.inf))
 
 
+def clipped_loss(log_probs, inside, right, alpha):
+    """MAPO's, of all solutions ``[B, N]``, some ``inside`` of the memory and some ``right``."""
+    probs = jax.lax.stop_gradient(jnp.exp(log_probs))
+    log_probs = jnp.where(probs > 0, log_probs, 0.0)
+    mass = jnp.sum(probs, axis=-1, where=inside)
+    weight = jnp.maximum(mass, alpha)
+    own = jnp.sum(probs * log_probs, axis=-1, where=inside) / mass
+    rest = jnp.sum(probs * log_probs, axis=-1, where=right & ~inside) / (1 - mass)
+    return -jnp.mean(weight * own + (1 - weight) * rest)
+
+
 def right_of(queries, space=SPACE):
     return np.asarray(candidates.contains(jnp.asarray(queries), jnp.asarray(space)))
 
@@ -127,14 +138,7 @@ def test_mapo_estimates_its_clipped_gradient(alpha):
     memory = first_memory(objective) | {"solutions": jnp.asarray(known)}
 
     def expected(values):
-        log_probs = policy(values)
-        probs = jax.lax.stop_gradient(jnp.exp(log_probs))
-        log_probs = jnp.where(probs > 0, log_probs, 0.0)
-        mass = jnp.sum(probs, axis=-1, where=inside)
-        weight = jnp.maximum(mass, alpha)
-        own = jnp.sum(probs * log_probs, axis=-1, where=inside) / mass
-        rest = jnp.sum(probs * log_probs, axis=-1, where=right & ~inside) / (1 - mass)
-        return -jnp.mean(weight * own + (1 - weight) * rest)
+        return clipped_loss(policy(values), inside, right, alpha)
 
     def estimate(key):
         def loss(values):

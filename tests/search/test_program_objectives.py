@@ -10,7 +10,7 @@ from hardem_jax.search.objectives import MAPO, Reinforce
 from tests.distributions.test_program import B
 from tests.distributions.test_program_sampling import WITHIN, distribution, enumerated, values
 from tests.marks import slow
-from tests.search.test_objectives import Given, within_three_standard_errors
+from tests.search.test_objectives import Given, clipped_loss, within_three_standard_errors
 
 ROWS = np.ones(B, bool)
 EVERY = [np.array(enumerated(row, WITHIN)[0]) for row in range(B)]
@@ -33,16 +33,8 @@ def expected_reward(tables):
     return -jnp.mean(jnp.sum(jnp.exp(policy(tables)), axis=-1, where=REWARDED))
 
 
-def clipped(tables, alpha=0.6):
-    """MAPO's: exact on the memory, with weight max(P'(B), alpha), expected outside of it."""
-    log_probs = policy(tables)
-    probs = jax.lax.stop_gradient(jnp.exp(log_probs))
-    log_probs = jnp.where(probs > 0, log_probs, 0.0)
-    mass = jnp.sum(probs, axis=-1, where=INSIDE)
-    weight = jnp.maximum(mass, alpha)
-    own = jnp.sum(probs * log_probs, axis=-1, where=INSIDE) / mass
-    rest = jnp.sum(probs * log_probs, axis=-1, where=REWARDED & ~INSIDE) / (1 - mass)
-    return -jnp.mean(weight * own + (1 - weight) * rest)
+def clipped(tables):
+    return clipped_loss(policy(tables), INSIDE, REWARDED, 0.6)
 
 
 CASES = [(Reinforce(samples=4, baseline="none"), expected_reward)]

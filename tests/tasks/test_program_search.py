@@ -90,7 +90,7 @@ def test_candidates_are_those_of_z_tot(rules):
     mass, drawn, log_probs = computed(tables, batch, jnp.array([every]))
     assert {*map(tuple, drawn[0].tolist())} <= {*every}
     np.testing.assert_allclose(mass[0], jax.nn.logsumexp(log_probs), rtol=1e-4)
-    assert mass[0] < -0.1 and len({SHAPES[z[0]].connective for z in every}) > 3
+    assert mass[0] < -0.1 and len({SHAPES[z[0]].connective for z in every}) > 1
 
 
 def test_solutions_are_found_and_remembered_without_z():
