@@ -85,7 +85,8 @@ class _Pair(NamedTuple):
         for table, kind, has in zip(tables, groups.T, used.T, strict=False):
             lacking = jnp.where(jnp.arange(table.shape[-1]) == 0, 0.0, -jnp.inf)
             slots.append(jnp.where(has[:, None], table[:, np.maximum(kind, 0)], lacking))
-        return cls(*slots, allowed, groups[:, 2], used, of_shape.reshape(-1))
+        first, second = slots
+        return cls(first, second, allowed, groups[:, 2], used, of_shape.reshape(-1))
 
     def over_second(self, reduce: Callable[[Array], Array]) -> Array:
         """``[B, G, N]``: of each first entry, a sum or maximum over the second ones it allows.

@@ -246,7 +246,7 @@ def _program_beam() -> Callable[[Any], Any]:
     from hardem_jax.solutions.programs.types import PARTS, SHAPES
 
     num_fields = 16 * len(PARTS)
-    shapes = {"shape": (64, len(SHAPES))}
+    shapes: dict[str, tuple[int, ...]] = {"shape": (64, len(SHAPES))}
     for name, kinds in zip(("select", "modify", "link1", "link2"), NUM_KINDS, strict=True):
         shapes[name] = (64, kinds, 64 if "link" in name else num_fields)
 

@@ -194,7 +194,7 @@ class TableSearch(Task[Any, Any, Any]):
 
 def searching(
     kind: type[TableSearch],
-    task: Task[Any, Any, Any],
+    task: Any,
     objective: AnySearchObjective,
     data: Questions,
     executor: Callable[[Sequence[Any]], Executor],
