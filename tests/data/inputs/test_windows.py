@@ -85,6 +85,9 @@ def test_every_mention_in_a_nasty_text_is_allowed(tokenizer, alias):
         ("foo_bar", [(0, 2), (2, 5), (5, 7)], [1, 1, 0], [0, 1, 1]),
         # The accent is dropped by the tokenizer and belongs to the token before.
         ("cafe\u0301s x", [(0, 4), (5, 6), (7, 8)], [1, 0, 1], [0, 1, 1]),
+        # So do other characters that it drops.
+        ("abc d", [(1, 3), (4, 5)], [1, 1], [1, 1]),
+        ("abc d", [(0, 2), (4, 5)], [1, 1], [1, 1]),
         ("東京", [(0, 1), (1, 2)], [1, 1], [1, 1]),
         ("", [], [], []),
     ],
