@@ -159,7 +159,9 @@ def _tabulate(settings: Settings, *names: str, against: str = "MML") -> Stage:
     return Stage(f"table/{names[0]}", command)
 
 
-def _document_stages(settings: Settings, name: str, **options: Sequence[str]) -> list[Stage]:
+def _document_stages(
+    settings: Settings, name: str, objectives: Sequence[str] | None = None
+) -> list[Stage]:
     """TriviaQA or NarrativeQA."""
     data, prepared = settings.out / "data" / name, settings.out / "prepared"
     stages = [_download(settings, name)]
@@ -172,7 +174,10 @@ def _document_stages(settings: Settings, name: str, **options: Sequence[str]) ->
         for split in ("train", "valid"):
             stages.append(_prepare(settings, name, name, split, "--folder", str(data)))
     train, dev = (prepared / stage.name.rpartition("/")[2] for stage in stages[1:])
-    return [*stages, _compare(settings, name, name, _TASKS[name], train, dev, **options)]
+    return [
+        *stages,
+        _compare(settings, name, name, _TASKS[name], train, dev, objectives=objectives),
+    ]
 
 
 def _open_stages(settings: Settings, name: str) -> list[Stage]:
@@ -203,7 +208,9 @@ def _open_stages(settings: Settings, name: str) -> list[Stage]:
     return [*stages, _compare(settings, module, name, _TASKS[name], train, dev)]
 
 
-def _drop_stages(settings: Settings, name: str, **options: Sequence[str]) -> list[Stage]:
+def _drop_stages(
+    settings: Settings, name: str, objectives: Sequence[str] | None = None
+) -> list[Stage]:
     built = settings.out / "built" / name
     if name == "drop-bert":
         build, flags = ("--rules.percent", "term"), ()
@@ -223,7 +230,15 @@ def _drop_stages(settings: Settings, name: str, **options: Sequence[str]) -> lis
         *([_download(settings, "glove")] if qanet else []),
         _build(settings, "drop", "drop", name, *build),
         _compare(
-            settings, "drop", name, _TASKS[name], built, built, *flags, encoder=not qanet, **options
+            settings,
+            "drop",
+            name,
+            _TASKS[name],
+            built,
+            built,
+            *flags,
+            encoder=not qanet,
+            objectives=objectives,
         ),
     ]
 

@@ -262,9 +262,10 @@ def from_flags(hint: Any, content: Any, place: str) -> Any:
         >>> from_flags(HardEM, flags(HardEM(tau=8.0)), "config.json")
         HardEM(tau=8.0, cap=1.0, schedule='linear')
     """
-    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
+    kinds: list[Any] = [k for k in typing.get_args(hint) or (hint,) if k is not type(None)]
     if isinstance(content, dict):
-        named = {kind.__name__: kind for kind in kinds if dataclasses.is_dataclass(kind)}
+        classes = (kind for kind in kinds if isinstance(kind, type))
+        named = {kind.__name__: kind for kind in classes if dataclasses.is_dataclass(kind)}
         if (kind := named.get(content.get("type", ""))) is None:
             raise InputError(
                 f"{place}: expected one of {', '.join(named)}, found {content.get('type')!r}"

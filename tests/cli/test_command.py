@@ -165,7 +165,7 @@ def test_what_is_mistyped_gets_a_suggestion(line, meant):
 
 
 def test_what_is_like_nothing_gets_no_suggestion():
-    with pytest.raises(InputError, match=r"evaluate, predict, found 'zzz'$"):
+    with pytest.raises(InputError, match=r"evaluate, predict, export, found 'zzz'$"):
         parse(triviaqa.COMMANDS, prog="x", argv=["zzz"])
 
 

@@ -213,7 +213,7 @@ def test_questions_without_a_given_solution_are_trained_on_too():
 
 @pytest.mark.parametrize(
     "objective",
-    slow(BeamHardEM(beam=1, samples=8, memory=4), MAPO(samples=8, explore=4), Reinforce()),
+    slow(BeamHardEM(beam=1, samples=8, memory=4), Reinforce()),
 )
 def test_searching_finds_queries_and_is_rewarded_more(objective, tmp_path):
     """And a run that was killed ends as if it had not been."""
