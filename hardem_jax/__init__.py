@@ -1,9 +1,9 @@
 """Weakly supervised question answering with discrete latent solutions, in JAX.
 
-The top level exports the losses and objectives, which need only jax, and `find_spans`,
-`find_equations` and `find_queries`, which show all solutions of a question; models, data and
-training are subpackages to import by name. Each name is imported when it is first used, so that
-commands that need none of them start quickly.
+The top level exports the losses and objectives, which need only jax, `find_spans`,
+`find_equations` and `find_queries`, which show all solutions of a question, and `Reader`, which
+answers one; models, data and training are subpackages to import by name. Each name is imported
+when it is first used, so that commands that need none of them start quickly.
 """
 
 import importlib
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hardem_jax.notebook.queries import find_queries
     from hardem_jax.notebook.spans import find_spans
     from hardem_jax.objectives import EM, MML, FirstOnly, HardEM, Objective
+    from hardem_jax.tasks.answering import Reader
 
 __version__ = "0.2.0"
 
@@ -33,6 +34,7 @@ __all__ = [
     "FirstOnly",
     "HardEM",
     "Objective",
+    "Reader",
     "annealed_loss",
     "check_log_probs",
     "em_loss",
@@ -51,6 +53,7 @@ _HOMES: dict[str, str] = dict.fromkeys(
     ("EM", "MML", "FirstOnly", "HardEM", "Objective"), "objectives"
 )
 _HOMES |= {f"find_{kind}": f"notebook.{kind}" for kind in ("spans", "equations", "queries")}
+_HOMES["Reader"] = "tasks.answering"
 
 
 def __getattr__(name: str) -> Any:

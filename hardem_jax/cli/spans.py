@@ -6,6 +6,7 @@ The module of a data set adds its own ``prepare`` and shares everything here.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,12 +21,12 @@ from hardem_jax.cli.preparing import print_summary, watched
 from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import json_text
 from hardem_jax.data.json_stream import read_text
 from hardem_jax.data.prepared.spans import Question, prepare_split
-from hardem_jax.data.prepared.windows import Window, WindowConfig, make_windows
+from hardem_jax.data.prepared.windows import Window, WindowConfig
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
@@ -35,9 +36,11 @@ from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks import base
+    from hardem_jax.tasks import answering, base
     from hardem_jax.tasks import spans as tasks
+    from hardem_jax.tasks.answering import FoundAnswer
 else:  # imports jax, which help does not need
+    answering = LazyModule("hardem_jax.tasks.answering")
     base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.spans")
 
 
@@ -238,19 +241,20 @@ class Evaluate(EvaluateCommand):
 
 @dataclasses.dataclass(frozen=True)
 class Predict:
-    """Ask a trained reader a question about documents of your own.
+    """Ask a trained reader questions about documents of your own.
 
     Attributes:
         run_dir: folder of the run.
         document: text files to read the answer from.
-        question: the question.
+        question: the question; None to read questions from the standard input, one a line, until
+            it ends or a line is empty.
         checkpoint: "best" or "last".
         top: answers to print.
     """
 
     run_dir: Path
     document: tuple[Path, ...]
-    question: str
+    question: str | None = None
     checkpoint: Literal["best", "last"] = "best"
     top: int = 5
 
@@ -260,27 +264,47 @@ class Predict:
             raise InputError("document: expected at least one file, found none")
 
     def run(self) -> None:
-        if not self.question.strip():
+        if self.question is not None and not self.question.strip():
             raise InputError("--question: expected a question, found only blanks")
-        documents = tuple(Document(str(path), _read_text(path)) for path in self.document)
-        example = ReadingExample("question", self.question, documents, aliases=(), golds=())
-        trained = base.Trained(tasks.SpanTask, self.run_dir, self.checkpoint, batch_size=8)
-        windows = make_windows(example, trained.model.tokenizer, trained.task.windows)
-        if not windows:
-            names = ", ".join(map(str, self.document))
-            raise InputError(f"{names}: expected text, found no character that the model reads")
-        inputs = tasks.WindowInputs(windows)
-        readings = [r for _, r in trained.reader.read(trained.params, inputs)]
+        texts = [_read_text(path) for path in self.document]
+        reader = answering.Reader.from_run(self.run_dir, self.checkpoint)
         console = Console(highlight=False, soft_wrap=True, emoji=False)
-        for answer in trained.task.answers(readings)[: self.top]:
-            document, start, end = answer.span
-            text = documents[document].text
-            before, after = text[max(0, start - 60) : start], text[end : end + 60]
-            line = f"{answer.probability:6.1%}  {printable(answer.text)}"
-            console.print(line, style="bold", markup=False)
-            place = printable(f"{documents[document].id}, characters {start}-{end}")
-            context = " ".join(f"...{before}[{answer.text}]{after}...".split())
-            console.print(f"        {printable(context)}  ({place})", markup=False)
+        for question in _asked() if self.question is None else (self.question,):
+            if self.question is None and not sys.stdin.isatty():
+                console.print(printable(question), markup=False)
+            for answer in self._answers(reader, question, texts):
+                self._print(answer, console)
+
+    def _answers(
+        self, reader: answering.Reader, question: str, texts: Sequence[str]
+    ) -> Sequence[FoundAnswer]:
+        try:
+            return reader.answer(question, texts, top=self.top)
+        except InputError as error:
+            names = ", ".join(map(str, self.document))
+            raise InputError(f"{names}: {str(error).removeprefix('documents: ')}") from error
+
+    def _print(self, answer: FoundAnswer, console: Console) -> None:
+        before, text, after = answer.context
+        line = f"{answer.probability:6.1%}  {printable(answer.text)}"
+        console.print(line, style="bold", markup=False)
+        path = self.document[answer.document]
+        place = printable(f"{path}, characters {answer.start}-{answer.end}")
+        context = " ".join(f"...{before}[{text}]{after}...".split())
+        console.print(f"        {printable(context)}  ({place})", markup=False)
+
+
+def _asked() -> Iterator[str]:
+    """Questions from the standard input, with a prompt if somebody types them."""
+    prompt = "question: " if sys.stdin.isatty() else ""
+    while True:
+        try:
+            question = input(prompt)
+        except EOFError:
+            return
+        if not question.strip():
+            return
+        yield question
 
 
 def _mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:

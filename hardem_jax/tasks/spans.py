@@ -118,6 +118,13 @@ class WindowInputs(tuple[Window, ...]):
         return np.array(rows, np.int32).reshape(-1, 2)
 
 
+def pad_rows(pad_id: int, num_solutions: int) -> Pad:
+    """Pads windows to batches, see `pad_windows`."""
+    return lambda rows, num_tokens: pad_windows(
+        rows, num_tokens, num_solutions=num_solutions, pad_id=pad_id
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class SpanModel(EncoderModel):
     """A span reader on a pretrained encoder, see `ReaderConfig`."""
@@ -138,10 +145,7 @@ class SpanModel(EncoderModel):
 
     def pad(self, inputs: Any, num_solutions: int) -> Pad:
         del inputs
-        pad_id = self.tokenizer.pad_id
-        return lambda rows, num_tokens: pad_windows(
-            rows, num_tokens, num_solutions=num_solutions, pad_id=pad_id
-        )
+        return pad_rows(self.tokenizer.pad_id, num_solutions)
 
     def export(self, params: Any, folder: Path, details: Mapping[str, Any]) -> None:
         """Writes weights, configuration and tokenizer for Hugging Face transformers.

@@ -8,13 +8,16 @@ import jax
 import numpy as np
 import pytest
 from flax import nnx
+from numpy.testing import assert_allclose
 
 from experiments import triviaqa
+from hardem_jax import Reader
 from hardem_jax.cli.command import parse
 from hardem_jax.cli.spans import Train
 from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.prepared.windows import make_windows
 from hardem_jax.data.tokenizer import load_tokenizer
+from hardem_jax.errors import InputError
 from hardem_jax.models.checkpoints.span_reader import load_reader
 from hardem_jax.tasks.base import Trained
 from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs
@@ -277,3 +280,46 @@ def test_a_reader_on_minilm_answers_real_questions_alike(
     )
     assert (count, same) == (20, 20) and windows > 40
     assert largest <= 1e-4
+
+
+QUESTION, PAGE = "Who wrote it?", "alice bought a car in rome . " * 12
+
+
+def test_a_reader_answers_alike_from_its_run_and_from_its_export(root):
+    pages = [PAGE, "bob sold it ."]
+    found = Reader.from_run(root / "run").answer(QUESTION, pages, top=3)
+    again = Reader.from_pretrained(root / "exported").answer(QUESTION, pages, top=3)
+    assert [a.text for a in again] == [a.text for a in found] and len(found) == 3
+    assert_allclose([a.probability for a in again], [a.probability for a in found], rtol=1e-4)
+    for answer in found:
+        text = pages[answer.document]
+        assert text[answer.start : answer.end] == answer.text
+        before, middle, after = answer.context
+        assert before + middle + after in text and middle == answer.text
+    probabilities = [answer.probability for answer in found]
+    assert probabilities == sorted(probabilities, reverse=True)
+
+
+def test_questions_that_share_batches_are_answered_as_each_alone(root):
+    reader = Reader.from_run(root / "run", batch_size=3)
+    asked = [
+        (QUESTION, PAGE),
+        ("Where?", ["in rome .", PAGE[40:]]),
+        ("Who sold it?", "bob sold it ."),
+    ]
+    together = reader.answer_all(asked)
+    alone = [reader.answer(question, documents) for question, documents in asked]
+    assert [[a.span for a in found] for found in together] == [[a.span for a in x] for x in alone]
+    ours, theirs = ([[a.probability for a in x] for x in found] for found in (together, alone))
+    jax.tree.map(lambda x, y: assert_allclose(x, y, rtol=1e-4), ours, theirs)
+    assert reader.answer_all([]) == []
+
+
+def test_a_reader_refuses_what_it_cannot_read(root):
+    reader = Reader.from_run(root / "run")
+    with pytest.raises(InputError, match="expected a question, found only blanks"):
+        reader.answer("  ", PAGE)
+    with pytest.raises(InputError, match="documents: expected text"):
+        reader.answer(QUESTION, ["", " "])
+    with pytest.raises(InputError, match="expected the folder of a run"):
+        Reader.from_run(root / "exported" / "absent")

@@ -1,6 +1,7 @@
 """The commands of the span experiments, from official files to an answer, on tiny stand-ins."""
 
 import dataclasses
+import io
 import json
 import re
 import shutil
@@ -94,6 +95,20 @@ def test_predict_shows_a_document_as_it_is_and_harmlessly(root, capsys, tmp_path
     lines = capsys.readouterr().out.splitlines()
     assert any(SHOWN in line for line in lines[1::2])
     assert all(line.isprintable() for line in lines)
+
+
+def test_questions_are_read_from_the_standard_input(root, capsys, tmp_path, monkeypatch):
+    document = tmp_path / "mine.txt"
+    document.write_text("Eve lives in Oslo and Bo lives in Rome.")
+    command = ("predict", "--run-dir", root / "run", "--document", document, "--top", 1)
+    alone = []
+    for question in ("Who lives in Rome?", "Where?"):
+        capsys.readouterr()
+        call(triviaqa, *command, "--question", question)
+        alone += [question, *capsys.readouterr().out.splitlines()]
+    monkeypatch.setattr("sys.stdin", io.StringIO("Who lives in Rome?\nWhere?\n\nnever asked\n"))
+    call(triviaqa, *command)
+    assert capsys.readouterr().out.splitlines() == alone
 
 
 def test_a_split_without_questions_is_refused_before_the_first_step(root, capsys, tmp_path):

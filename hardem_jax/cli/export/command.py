@@ -62,7 +62,8 @@ class Export:
         details = {
             "windows": dataclasses.asdict(trained.task.windows),
             "inference": {
-                name: getattr(inference, name) for name in ("scope", "joint", "max_answer_tokens")
+                name: getattr(inference, name)
+                for name in ("scope", "joint", "max_answer_tokens", "whole_words")
             },
         }
         card = self._card(trained)

@@ -169,10 +169,15 @@ def save_reader(
     write_checkpoint(Path(folder), content, tensors, selector)
 
 
+def read_details(folder: Path) -> dict[str, Any]:
+    """What `save_reader` has written into ``config.json`` for this project; empty if nothing."""
+    content = read_json(folder / "config.json").get(_OWN, {})
+    return content if isinstance(content, dict) else {}
+
+
 def _own_options(folder: Path, softmax_over: SoftmaxOver | None) -> dict[str, Any]:
     """Arguments of `SpanReader` that a ``config.json`` has for it."""
-    content = read_json(folder / "config.json").get(_OWN, {})
-    content = content if isinstance(content, dict) else {}
+    content = read_details(folder)
     kinds = {"softmax_over": SoftmaxOver, "selector_input": SelectorInput}
     for name, kind in kinds.items():
         if name in content and content[name] not in get_args(kind):

@@ -1,0 +1,195 @@
+"""A trained span reader that answers questions about documents, one at a time or many at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from flax import nnx
+
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.prepared.windows import WindowConfig, make_windows
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
+from hardem_jax.errors import InputError
+from hardem_jax.models.checkpoints.span_reader import load_reader, read_details
+from hardem_jax.models.encoders.checkpoint_files import checkpoint_folder
+from hardem_jax.tasks import base
+from hardem_jax.tasks.config import SpanInference
+from hardem_jax.tasks.span_answers import Answer, WindowReading
+from hardem_jax.tasks.spans import SpanTask, WindowInputs, pad_rows
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundAnswer(Answer):
+    """An answer in its document.
+
+    Attributes:
+        document: index of the document it is in.
+        start, end: characters of it, end exclusive.
+        context: up to 60 characters before it, its text, and as many after it.
+    """
+
+    document: int
+    start: int
+    end: int
+    context: tuple[str, str, str]
+
+
+class Reader:
+    """Answers questions about documents with a trained span reader.
+
+    Made by `from_run` or `from_pretrained`. Texts become windows as they did in training, and
+    answers are read off as the run's ``inference`` says. Each length of input is compiled once.
+
+    Example:
+        >>> reader = Reader.from_run("runs/hard-em")  # doctest: +SKIP
+        >>> for answer in reader.answer("Who wrote it?", page):  # doctest: +SKIP
+        ...     print(f"{answer.probability:.0%} {answer.text}")
+        62% Ada Lovelace
+        11% Charles Babbage
+    """
+
+    def __init__(
+        self,
+        task: SpanTask,
+        params: Any,
+        tokenizer: Tokenizer,
+        reader: base.Reader[Any, WindowReading, Any],
+    ):
+        self._task, self._params, self._tokenizer, self._reader = task, params, tokenizer, reader
+
+    @classmethod
+    def from_run(
+        cls,
+        run_dir: str | os.PathLike[str],
+        checkpoint: Literal["best", "last"] = "best",
+        *,
+        batch_size: int = 8,
+    ) -> Reader:
+        """The reader that a run has trained.
+
+        Args:
+            run_dir: folder of the run.
+            checkpoint: which of its two.
+            batch_size: windows read at once.
+
+        Raises:
+            InputError: the folder holds no run of a span reader, or a file of it is damaged.
+        """
+        trained = base.Trained(SpanTask, Path(run_dir), checkpoint, batch_size=batch_size)
+        return cls(trained.task, trained.params, trained.model.tokenizer, trained.reader)
+
+    @classmethod
+    def from_pretrained(
+        cls, name_or_path: str | os.PathLike[str], *, batch_size: int = 8, **inference: Any
+    ) -> Reader:
+        """The reader in a Hugging Face folder, such as `export` writes, or on the hub.
+
+        Windows and inference are those that `export` has written into ``config.json``; other
+        checkpoints get the defaults of `WindowConfig` and `SpanInference`.
+
+        Args:
+            name_or_path: a folder with configuration, weights and tokenizer, or a hub name.
+            batch_size: windows read at once.
+            **inference: fields of `SpanInference` to change.
+
+        Raises:
+            InputError: see `hardem_jax.models.checkpoints.span_reader.load_reader`.
+        """
+        folder = checkpoint_folder(name_or_path, weights=True)
+        details = read_details(folder)
+        windows = _configured(folder, "windows", WindowConfig, details)
+        found = _configured(folder, "inference", SpanInference, details)
+        found = dataclasses.replace(found, batch_size=batch_size, **inference)
+        tokenizer = load_tokenizer(folder)
+        task = SpanTask(found, windows=windows)
+        graphdef, params = nnx.split(load_reader(folder), nnx.Param)
+        reader = base.Reader(
+            task,
+            graphdef,
+            lambda _, num_solutions: pad_rows(tokenizer.pad_id, num_solutions),
+            batches=BatchConfig(batch_size, (windows.max_tokens,)),
+        )
+        return cls(task, params, tokenizer, reader)
+
+    def answer(
+        self, question: str, documents: str | Sequence[str], *, top: int = 5
+    ) -> list[FoundAnswer]:
+        """The most likely answers to a question, best first.
+
+        Args:
+            question: the question.
+            documents: text to read, one or several.
+            top: at most this many; fewer if the windows have fewer.
+
+        Raises:
+            InputError: the question or all documents are empty.
+        """
+        return self.answer_all([(question, documents)], top=top)[0]
+
+    def answer_all(
+        self, asked: Iterable[tuple[str, str | Sequence[str]]], *, top: int = 5
+    ) -> list[list[FoundAnswer]]:
+        """Answers to many questions, whose windows share batches.
+
+        Args:
+            asked: question and documents of each.
+            top: see `answer`.
+
+        Returns:
+            The answers to each question, in order.
+
+        Raises:
+            InputError: see `answer`.
+        """
+        texts, windows, owners = [], [], []
+        for number, (question, documents) in enumerate(asked):
+            texts.append((documents,) if isinstance(documents, str) else tuple(documents))
+            own = self._windows(question, texts[-1])
+            windows += own
+            owners += [number] * len(own)
+        readings: list[list[WindowReading]] = [[] for _ in texts]
+        if windows:
+            for index, reading in self._reader.read(self._params, WindowInputs(windows)):
+                readings[owners[index]].append(reading)
+        return [
+            [_in_document(answer, own) for answer in self._task.answers(found)[:top]]
+            for found, own in zip(readings, texts, strict=True)
+        ]
+
+    def _windows(self, question: str, texts: Sequence[str]) -> list[Any]:
+        if not question.strip():
+            raise InputError("question: expected a question, found only blanks")
+        documents = tuple(Document(str(n), text) for n, text in enumerate(texts))
+        example = ReadingExample("question", question, documents, aliases=(), golds=())
+        windows = make_windows(example, self._tokenizer, self._task.windows)
+        if not windows:
+            raise InputError("documents: expected text, found no character that the model reads")
+        return windows
+
+
+def _in_document(answer: Answer, texts: Sequence[str]) -> FoundAnswer:
+    document, start, end = answer.span
+    text = texts[document]
+    context = (text[max(0, start - 60) : start], text[start:end], text[end : end + 60])
+    fields = {f.name: getattr(answer, f.name) for f in dataclasses.fields(answer)}
+    return FoundAnswer(**fields, document=document, start=start, end=end, context=context)
+
+
+def _configured(folder: Path, name: str, kind: type[Any], details: dict[str, Any]) -> Any:
+    """A configuration from ``config.json``; its default if there is none."""
+    fields = details.get(name, {})
+    known = {field.name for field in dataclasses.fields(kind)}
+    if not isinstance(fields, dict) or fields.keys() - known:
+        raise InputError(
+            f"{folder / 'config.json'}: hardem_jax.{name}: expected fields of {kind.__name__}, "
+            f"found {fields!r}"
+        )
+    try:
+        return kind(**fields)
+    except TypeError as error:
+        raise InputError(f"{folder / 'config.json'}: hardem_jax.{name}: {error}") from error
