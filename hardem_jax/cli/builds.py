@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import functools
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from hardem_jax.analysis.views import View
 from hardem_jax.cli.evaluate import EvaluateCommand
 from hardem_jax.cli.preparing import sizes
 from hardem_jax.cli.train import Setting
+from hardem_jax.data.files import write_text
 from hardem_jax.errors import require
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.retrieval.progress import counted
@@ -127,11 +128,26 @@ class EvaluateOnBuild(EvaluateCommand):
     Attributes:
         data: folder of the build.
         split: of the build.
+        official: write the answers here, in the layout that the official evaluator reads.
     """
 
-    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"split"}  # which is recorded with its content
+    # The split is recorded with its content.
+    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"split", "official"}
 
     split: str = "dev"
+    official: Path | None = None
+
+    @abc.abstractmethod
+    def official_text(self, data: Any, answers: Any) -> str:
+        """Content of the file for the official evaluator."""
+
+    def outputs(self) -> tuple[Path, ...]:
+        return (*super().outputs(), *(() if self.official is None else (self.official,)))
+
+    def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
+        super().report(data, answers, scores)
+        if self.official is not None:
+            write_text(self.official, self.official_text(data, answers))
 
     def open(self) -> Any:
         return _open(self.kind(), self.data, self.split)

@@ -138,6 +138,11 @@ class Evaluate(EvaluateOnBuild):
         ]
         return json_text(rows)
 
+    def official_text(self, data: Any, answers: Any) -> str:
+        """A JSON object from ``query_id`` to answer; what it lacks counts 0."""
+        pairs = zip(data.questions, answers, strict=True)
+        return json_text({q.id: answer for q, answer in pairs if answer is not None})
+
 
 @dataclasses.dataclass(frozen=True)
 class Predict:

@@ -21,7 +21,7 @@ from hardem_jax.data.readers.csv_tables import read_csv_table
 from hardem_jax.data.solve import program_question
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
-from hardem_jax.metrics.wikitablequestions import result_texts
+from hardem_jax.metrics.wikitablequestions import official_lines, result_texts
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.solutions.programs.types import Program
@@ -129,6 +129,13 @@ class Evaluate(EvaluateOnBuild):
             for question, answer in zip(data.questions, answers, strict=True)
         ]
         return json_text(rows)
+
+    def official_text(self, data: Any, answers: Any) -> str:
+        """A line for each question: its id and the items of its answer, between tabs."""
+        return official_lines(
+            (question.id, answer.result if answer else ())
+            for question, answer in zip(data.questions, answers, strict=True)
+        )
 
 
 @dataclasses.dataclass(frozen=True)

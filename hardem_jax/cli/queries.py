@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ from hardem_jax.data.readers.csv_tables import read_csv_table
 from hardem_jax.data.solve import query_question
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
+from hardem_jax.metrics.wikitablequestions import official_lines
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.solutions.sql.enumeration import Query, SqlRules
@@ -193,8 +195,25 @@ class Evaluate(EvaluateOnBuild):
         ]
         return json_text(rows)
 
+    def official_text(self, data: Any, answers: Any) -> str:
+        """WikiSQL: a JSON object a line, in the order of its file; else as for programs."""
+        pairs = list(zip(data.questions, answers, strict=True))
+        if any(question.match == "denotation" for question, _ in pairs):
+            results = ((q.id, answer.result if answer else None) for q, answer in pairs)
+            return official_lines((id, result or ()) for id, result in results)
+        lines: dict[str, Any] = dict.fromkeys(data.left_out, {"error": "left out of the split"})
+        for question, answer in pairs:
+            query = answer and tasks.official_fields(answer.query)
+            lines[question.id] = {"query": query} if query else {"error": "no query was found"}
+        # The evaluator knows a question by the number of its line, in which its id ends.
+        numbers = {id: id.rpartition("-")[2] for id in lines}
+        if odd := next((id for id, number in numbers.items() if not number.isdecimal()), None):
+            raise InputError(f"official: expected ids of WikiSQL, such as dev-7, found {odd!r}")
+        ordered = sorted(lines, key=lambda id: int(numbers[id]))
+        return "".join(f"{json.dumps(lines[id])}\n" for id in ordered)
+
     def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
-        del scores
+        super().report(data, answers, scores)
         if self.differences is not None:
             write_text(self.differences, differences_page(_correct_answers(data, answers)))
 

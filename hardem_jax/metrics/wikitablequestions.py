@@ -167,6 +167,20 @@ def result_texts(result: Iterable[Cell]) -> tuple[str, ...]:
     return tuple(_cell_text(cell) for cell in result if cell is not None)
 
 
+def official_lines(results: Iterable[tuple[str, Iterable[Cell]]]) -> str:
+    r"""Results as the official evaluator reads them: a line each, items between tabs.
+
+    Args:
+        results: question id and cells of each; none for a question without an answer.
+
+    Example:
+        >>> official_lines([("nt-0", ["a\tb", 2.0]), ("nt-1", [])])
+        'nt-0\ta b\t2\nnt-1\n'
+    """
+    lines = ([id, *(" ".join(x.split()) for x in result_texts(cells))] for id, cells in results)
+    return "".join("\t".join(line) + "\n" for line in lines)
+
+
 def answer_value(answer: str) -> str:
     """The value of an answer as in `targetCanon`: a number or date, or else the text itself.
 

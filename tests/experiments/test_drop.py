@@ -130,11 +130,15 @@ def test_a_finished_run_evaluates(root, capsys, tmp_path):
         *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "built"),
         *("--checkpoint", "last"),
         *("--predictions", predictions, "--decoding", "equation"),
+        *("--official", tmp_path / "official.json"),
     )
     printed = capsys.readouterr().out
     assert "top in Z" in printed
     rows = json.loads(predictions.read_text())
     assert [row["id"] for row in rows] == [f"q{i}-{j}" for i in range(NUM_PASSAGES) for j in (0, 1)]
+    official = json.loads((tmp_path / "official.json").read_text())
+    assert official == {row["id"]: row["answer"] for row in rows if row["answer"] is not None}
+    assert official and all(isinstance(answer, str) for answer in official.values())
     lines = [json.loads(x) for x in (root / "run" / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in lines if line["kind"] == "eval"][-1]
     evaluation = commands.evaluation(printed)

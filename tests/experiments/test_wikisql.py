@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import shutil
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -12,11 +13,13 @@ from flax import nnx
 
 from experiments import wikisql
 from hardem_jax.cli.command import parse
+from hardem_jax.cli.queries import Evaluate
 from hardem_jax.data.builders.splits import TableSplit
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.readers.wikisql import read_answers
 from hardem_jax.data.scores import write_scores
+from hardem_jax.errors import InputError
 from hardem_jax.models.checkpoints.sqlova import load_sqlova
 from hardem_jax.models.encoders.pretrained import flat_params, read_config
 from hardem_jax.objectives import HardEM, ReleasedMML
@@ -28,6 +31,7 @@ from hardem_jax.search.objectives import (
     IterativeML,
     Reinforce,
 )
+from hardem_jax.solutions.sql.types import Query
 from hardem_jax.tasks.base import Trained
 from hardem_jax.tasks.tables.queries import QueryTask
 from tests import commands
@@ -157,7 +161,7 @@ def test_scores_of_solutions_reach_the_objective(root, tmp_path, capsys):
 def test_evaluation_measures_with_annotated_queries(root, capsys):
     predictions = root / "predictions.json"
     command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", *data(root)]
-    call(*command, "--predictions", predictions)
+    call(*command, "--predictions", predictions, "--official", root / "official.jsonl")
     assert "logical form" not in capsys.readouterr().out
     page = root / "differences.md"
     assert "--gold" in fails(capsys, *command, "--differences", page)
@@ -175,6 +179,27 @@ def test_evaluation_measures_with_annotated_queries(root, capsys):
     assert len(rows) == 3 * NUM_TABLES
     assert set(rows[0]) == {"id", "question", "sql", "result"} and rows[0]["id"] == "train-0"
     assert set(rows[0]["sql"]) == {"sel", "agg", "conds"}
+    # The official evaluator reads both files line by line.
+    lines = (root / "official.jsonl").read_text().splitlines()
+    assert [json.loads(line).get("query") for line in lines] == [row["sql"] for row in rows]
+
+
+def test_the_official_file_has_a_line_for_each_line_of_the_data(tmp_path):
+    query = Query(1, 0, ())
+    asked = [SimpleNamespace(id=f"dev-{n}", match="execution") for n in (10, 2, 0)]
+    data = SimpleNamespace(questions=asked, left_out={"dev-1": "no query gives the answer"})
+    answers = [SimpleNamespace(query=query), None, SimpleNamespace(query=query)]
+    evaluate = Evaluate(run_dir=tmp_path, data=tmp_path)
+    lines = map(json.loads, evaluate.official_text(data, answers).splitlines())
+    right = {"query": {"sel": 1, "agg": 0, "conds": []}}
+    none, left_out = {"error": "no query was found"}, {"error": "left out of the split"}
+    assert [*lines] == [right, left_out, none, right]
+    asked[0] = SimpleNamespace(id="mine", match="execution")
+    with pytest.raises(InputError, match="expected ids of WikiSQL, such as dev-7, found 'mine'"):
+        evaluate.official_text(data, answers)
+    asked[:] = [SimpleNamespace(id=f"nt-{n}", match="denotation") for n in range(3)]
+    answers = [SimpleNamespace(result=["a\tb", 2.0]), SimpleNamespace(result=None), None]
+    assert evaluate.official_text(data, answers) == "nt-0\ta b\t2\nnt-1\nnt-2\n"
 
 
 @pytest.mark.slow

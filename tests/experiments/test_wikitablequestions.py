@@ -1,5 +1,6 @@
 """The commands for WikiTableQuestions, from official files to an answer, on a tiny stand-in."""
 
+import csv
 import functools
 import json
 
@@ -8,6 +9,9 @@ import pytest
 
 from experiments import wikitablequestions
 from hardem_jax.cli.command import parse
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
+from hardem_jax.metrics.wikitablequestions import Denotation, score
 from hardem_jax.objectives import HardEM
 from hardem_jax.search.objectives import MAPO, BeamHardEM, BeamMML, Reinforce
 from tests import commands
@@ -47,7 +51,8 @@ def test_evaluation_scores_all_questions(root, capsys):
     predictions = root / "predictions.json"
     command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "built"]
     capsys.readouterr()
-    call(*command, "--split", "train", "--predictions", predictions)
+    official = root / "official.tsv"
+    call(*command, "--split", "train", "--predictions", predictions, "--official", official)
     scores = commands.evaluation(capsys.readouterr().out)["scores"]
     lines = (root / "run" / "metrics.jsonl").read_text().splitlines()
     [at_end] = [line for line in map(json.loads, lines) if line["kind"] == "eval"]
@@ -56,6 +61,15 @@ def test_evaluation_scores_all_questions(root, capsys):
     assert len(rows) == NUM_QUESTIONS and scores["answered"] == 100
     assert scores["accuracy"] == pytest.approx(100 * sum(r["correct"] for r in rows) / len(rows))
     assert set(rows[0]) == {"id", "question", "program", "result", "correct"}
+    # As the official evaluator reads it: all items are texts.
+    found = {line[0]: line[1:] for line in csv.reader(official.open(), delimiter="\t")}
+    split = read_wikitablequestions(
+        root / "official", "random-split-1-train", skips=ExclusionCounts()
+    )
+    targets = {q.id: Denotation(q.answer_texts) for q in split}
+    official_score = score(found, targets)
+    assert official_score["accuracy"] == pytest.approx(scores["accuracy"])
+    assert official_score["missing"] == official_score["unknown"] == 0
     call(*command, "--split", "train", "--decoding", "result")
     assert "accuracy" in commands.evaluation(capsys.readouterr().out)["scores"]
 
