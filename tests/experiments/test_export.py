@@ -15,6 +15,7 @@ from hardem_jax import Reader
 from hardem_jax.cli.command import parse
 from hardem_jax.cli.spans import Train
 from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.inputs.windows import whole_words
 from hardem_jax.data.prepared.windows import make_windows
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
@@ -96,12 +97,14 @@ def torch_logits(torch, model, head, batch):
 
 
 def best_span(window, start, end, max_answer_tokens):
-    """Score and text of the likeliest span of a window's document tokens."""
+    """Score and text of the likeliest span of whole words in a window's document."""
     first, last = window.context_start, window.context_start + len(window.offsets)
+    starts, ends = whole_words([window.text], [window.offsets])
     found = [
         (start[i] + end[j], window.span_text(i, j))
         for i in range(first, last)
         for j in range(i, min(i + max_answer_tokens, last))
+        if starts[i - first] and ends[j - first]
     ]
     return max(found)
 

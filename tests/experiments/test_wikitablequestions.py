@@ -1,6 +1,5 @@
 """The commands for WikiTableQuestions, from official files to an answer, on a tiny stand-in."""
 
-import csv
 import functools
 import json
 
@@ -62,7 +61,8 @@ def test_evaluation_scores_all_questions(root, capsys):
     assert scores["accuracy"] == pytest.approx(100 * sum(r["correct"] for r in rows) / len(rows))
     assert set(rows[0]) == {"id", "question", "program", "result", "correct"}
     # As the official evaluator reads it: all items are texts.
-    found = {line[0]: line[1:] for line in csv.reader(official.open(), delimiter="\t")}
+    lines = (line.split("\t") for line in official.read_text().splitlines())
+    found = {id: items for id, *items in lines}
     split = read_wikitablequestions(
         root / "official", "random-split-1-train", skips=ExclusionCounts()
     )
@@ -116,7 +116,7 @@ def test_searching_finds_programs_and_is_rewarded_more(root, tmp_path):
     steps = [line for line in lines if line["kind"] == "train"]
     for name in ("found", "reward", "remembered"):
         early, late = (np.mean([step[name] for step in part]) for part in (steps[:4], steps[-8:]))
-        assert late > early, name
+        assert late > early or early == late == 1, name
 
 
 @pytest.mark.slow
