@@ -101,6 +101,7 @@ def _parse(commands: Any, prog: str, argv: Sequence[str]) -> Any:
     if file is not None:
         kind = commands
         if isinstance(commands, Mapping):
+            _check_command(rest[0] if rest else "none", commands)
             kind, prog, rest = commands[rest[0]], f"{prog} {rest[0]}", rest[1:]
         options |= {"prog": prog, "args": rest}
         return tyro.cli(kind, **options, default=_of_file(kind, Path(file)))
@@ -276,7 +277,11 @@ def from_flags(hint: Any, content: Any, place: str) -> Any:
             raise InputError(
                 f"{place}: expected fields of {kind.__name__}, found {', '.join(sorted(unknown))}"
             )
-        return kind(**{n: from_flags(hints[n], x, f"{place}: {n}") for n, x in fields.items()})
+        values = {n: from_flags(hints[n], x, f"{place}: {n}") for n, x in fields.items()}
+        try:
+            return kind(**values)
+        except TypeError as error:  # a field without a default is missing
+            raise InputError(f"{place}: {error}") from error
     if isinstance(content, list):
         if typing.get_origin(hint) is not tuple:  # one of several kinds: "tuple[int, ...] | None"
             kinds = [kind for kind in kinds if typing.get_origin(kind) is tuple]

@@ -200,7 +200,14 @@ def test_a_file_that_holds_no_flags_of_the_command_is_refused(tmp_path):
     file, _ = saved_run(tmp_path)
     with pytest.raises(InputError, match="expected flags of 'Evaluate', found those of 'Train'"):
         parse(triviaqa.COMMANDS, prog="x", argv=["evaluate", "--config", str(file)])
+    with pytest.raises(InputError, match="expected one of prepare, .*, found 'none'"):
+        parse(triviaqa.COMMANDS, prog="x", argv=["--config", str(file)])
     content = json.loads(file.read_text())
+    out = content["flags"].pop("out")
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="config.json: .*missing.*'out'"):
+        parse(triviaqa.COMMANDS, prog="x", argv=["train", "--config", str(file)])
+    content["flags"]["out"] = out
     content["flags"]["objective"]["temperature"] = 1
     file.write_text(json.dumps(content))
     with pytest.raises(InputError, match="objective: expected fields of HardEM, found temperature"):
