@@ -145,8 +145,7 @@ def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
     for number, stage in enumerate(stages, start=1):
         done = ended.setdefault(stage.name, [])
         about = f"{number} of {len(stages)}: {stage.name}"
-        # A table is printed again; it costs nothing.
-        if list(stage.command) in done and not stage.name.startswith("table/"):
+        if list(stage.command) in done and not stage.always:
             print(f"{about}: has ended", flush=True)
             continue
         print(f"{about}\n$ {stage.shell}", flush=True)
@@ -156,8 +155,9 @@ def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
             return
         if code:
             raise InputError(f"{stage.name}: expected the command to end well, found code {code}")
-        done.append(list(stage.command))
-        write_json(record, ended)
+        if not stage.always:
+            done.append(list(stage.command))
+            write_json(record, ended)
 
 
 def _run(stage: Stage, until: float | None) -> int | None:

@@ -30,12 +30,14 @@ class Stage:
         command: after ``python -m``.
         bytes: that it downloads; None where the size is not known before.
         tokens: that it trains on, in the longest inputs, over all objectives and seeds.
+        always: run it again, too, when it has ended: it only prints.
     """
 
     name: str
     command: tuple[str, ...]
     bytes: int | None = 0
     tokens: int = 0
+    always: bool = False
 
     @property
     def shell(self) -> str:
@@ -156,7 +158,7 @@ def _compare(
 def _tabulate(settings: Settings, *names: str, against: str = "MML") -> Stage:
     runs = [str(settings.out / "runs" / name) for name in names]
     command = ("experiments.tabulate", "--runs", *runs, "--against", against)
-    return Stage(f"table/{names[0]}", command)
+    return Stage(f"table/{names[0]}", command, always=True)
 
 
 def _document_stages(

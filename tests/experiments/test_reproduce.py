@@ -123,6 +123,9 @@ def test_a_run_that_is_out_of_time_continues(scripts, tmp_path, capsys):
     run_stages(stages, record, None)
     run_stages(stages, record, None)
     assert scripts.read_text() == "first slow slow "
+    always = [Stage("first", ("first_stage",), always=True)]
+    run_stages(always, record, None)
+    assert scripts.read_text() == "first slow slow first "
 
 
 def test_a_stage_that_fails_stops_those_after_it(scripts, tmp_path):
