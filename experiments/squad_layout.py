@@ -31,7 +31,8 @@ class Prepare:
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
         layout: "squad", or "qa-hard-em" for the JSON lines of the paper's release.
         answers_are: what several answers to a question mean: "alternatives" (SQuAD), or
-            "all required" (Quoref), which a single span cannot give and which are left out.
+            "all required" (Quoref). A single span cannot give them: such questions are left out
+            of training, and scored by Quoref's metric, which counts the spans that are right.
         split: "train" leaves out questions without a mention, "dev" keeps them.
         windows: sizes.
         processes: that cut windows; the outcome is the same.
@@ -55,7 +56,7 @@ class Prepare:
             self.out,
             tokenizer=self.tokenizer,
             windows=self.windows,
-            metric="squad",
+            metric="quoref" if self.answers_are == "all required" else "squad",
             sources=determined_by(self),
             exclusions=exclusions,
             for_training=self.split == "train",
@@ -66,7 +67,12 @@ class Prepare:
     def _examples(self, exclusions: ExclusionCounts) -> Iterator[ReadingExample]:
         if self.layout == "qa-hard-em":
             return read_qa_hard_em(self.file, skips=exclusions)
-        return read_squad_layout(self.file, skips=exclusions, answers_are=self.answers_are)
+        return read_squad_layout(
+            self.file,
+            skips=exclusions,
+            answers_are=self.answers_are,
+            keep_several=self.split != "train",
+        )
 
 
 COMMANDS = {

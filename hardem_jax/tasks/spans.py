@@ -25,7 +25,7 @@ from hardem_jax.data.prepared.windows import Window, WindowConfig
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.errors import InputError
-from hardem_jax.metrics import rouge, squad, triviaqa
+from hardem_jax.metrics import quoref, rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
 from hardem_jax.models.checkpoints.span_reader import save_reader
 from hardem_jax.models.encoders.base import Encoder
@@ -41,7 +41,7 @@ from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading, win
 from hardem_jax.tasks.z_visits import NOT_SEEN, visit_metrics
 
 Array = jax.Array
-METRICS = {"squad": squad, "triviaqa": triviaqa, "rouge": rouge}
+METRICS = {"squad": squad, "quoref": quoref, "triviaqa": triviaqa, "rouge": rouge}
 #: Groups of |Z|, see `tasks.scoring.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8)
 _PER_WINDOW = LatentConfig()

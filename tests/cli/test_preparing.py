@@ -50,6 +50,7 @@ def test_every_flag_that_determines_a_split_is_recorded(root, tmp_path):
              "--tokenizer", root / "bert", *WINDOWS, *more)  # fmt: skip
         metas.append(meta_of(tmp_path / name))
     assert metas[0] != metas[1]
+    assert [meta["metric"] for meta in metas] == ["squad", "quoref"]
 
 
 def test_other_evidence_gives_another_record(root, tmp_path):

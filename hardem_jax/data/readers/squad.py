@@ -40,6 +40,7 @@ class _Rules:
 
     answers_are: AnswersAre
     require_answers: bool
+    keep_several: bool
     skips: ExclusionCounts
 
 
@@ -49,6 +50,7 @@ def read_squad_layout(
     skips: ExclusionCounts,
     answers_are: AnswersAre = "alternatives",
     require_answers: bool = True,
+    keep_several: bool = False,
 ) -> Iterator[ReadingExample]:
     """Streams the questions of a file in SQuAD's layout, each with its paragraph.
 
@@ -64,10 +66,11 @@ def read_squad_layout(
             missing or does not point to the answer's text.
         answers_are: "alternatives" (SQuAD): any one answer is correct. "all required" (Quoref): a
             question with several distinct answer texts needs all of them, so no single span can
-            answer it and it is left out. To keep such questions and score any one of their
-            spans as correct, use "alternatives".
+            answer it and it is left out, unless `keep_several`.
         require_answers: True leaves out questions without an answer. False, for prediction,
             yields them with `aliases=()` and `golds=()`.
+        keep_several: keep the questions that need several answers, for a metric that gives a part
+            of them its due, `hardem_jax.metrics.quoref`.
 
     Raises:
         InputError: the file is missing or not in this layout, or a value has the wrong type.
@@ -90,7 +93,7 @@ def read_squad_layout(
         raise ValueError(
             f"answers_are: expected one of {get_args(AnswersAre)}, found {answers_are!r}"
         )
-    rules = _Rules(answers_are, require_answers, skips)
+    rules = _Rules(answers_are, require_answers, keep_several, skips)
     paragraph_counts: Counter[str] = Counter()
     for index, article in iter_json_items(file, "data"):
         place = f"{file}: item {index} of 'data'"
@@ -131,7 +134,8 @@ def _example(
         return skips.add(IMPOSSIBLE, question_id)
     if rules.require_answers and not aliases:
         return skips.add(NO_ANSWER, question_id)
-    if rules.answers_are == "all required" and len(aliases) > 1:
+    all_required = rules.answers_are == "all required" and not rules.keep_several
+    if all_required and len(aliases) > 1:
         return skips.add(SEVERAL_SPANS, question_id)
     mention = _first_mention(answers, document.text)
     if answers and mention is None:

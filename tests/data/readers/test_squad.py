@@ -128,6 +128,10 @@ def test_what_several_answers_mean_is_an_argument(read):
     assert skips.as_dict() == {"several answer spans required": 1}
     assert skips.ids("several answer spans required") == ("two",)
 
+    examples, skips = read(*records, answers_are="all required", keep_several=True)
+    assert [e.golds for e in examples] == [("Rome",), ("Ole", "Rømer"), ("Rome", "Rome")]
+    assert skips.total == 0
+
     examples, skips = read(*records, answers_are="alternatives")
     assert [e.golds for e in examples] == [("Rome",), ("Ole", "Rømer"), ("Rome", "Rome")]
     assert skips.total == 0
