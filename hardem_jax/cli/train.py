@@ -163,6 +163,7 @@ class TrainCommand(Setting):
             batches=iter(run.batches),
             accumulate=self.batches.accumulate,
             memory=run.memory,
+            params_per_token=run.params_per_token,
             example_batches=run.examples,
             evaluate=run.evaluate,
             metric_names=run.metric_names,

@@ -32,7 +32,7 @@ from hardem_jax.data.batching.padding import (
 )
 from hardem_jax.data.batching.plans import Plan, TrainingPlan, example_batches, training_batches
 from hardem_jax.errors import InputError
-from hardem_jax.models.encoders.packing import real_token_share
+from hardem_jax.models.encoders.packing import token_metrics
 from hardem_jax.objectives import Objective
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.tasks.run_config import RunConfig
@@ -40,6 +40,7 @@ from hardem_jax.tasks.z_visits import first_memory, visit_metrics
 from hardem_jax.training.checkpoint import load_params
 from hardem_jax.training.devices.mesh import make_place_fn, round_up_to_devices, with_shardings
 from hardem_jax.training.step import LossFn
+from hardem_jax.training.tree_paths import named_leaves
 
 Array = jax.Array
 #: Wraps an iterator whose items show how far an evaluation has come.
@@ -279,7 +280,7 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
             memory=batch.get("memory"),
         )
         if "where" in batch:  # the encoder reads tokens
-            metrics["real_tokens"] = real_token_share(batch)
+            metrics |= token_metrics(batch)
         return value, metrics
 
     return loss
@@ -320,6 +321,7 @@ class Start:
         loss_fn: see `training.step.LossFn`.
         params: initial parameters.
         memory: what the loss remembers of each input, see `training.state.TrainState`.
+        params_per_token: of the encoder's layers; None without such an encoder.
         batches: endless, as this process reads them.
         examples: a batch of padding for each shape, see `example_batches`.
         evaluate: parameters -> scores of the split to evaluate on.
@@ -336,6 +338,7 @@ class Start:
     loss_fn: LossFn
     params: Any
     memory: Mapping[str, Any]
+    params_per_token: int | None
     batches: grain.IterDataset
     examples: Sequence[Batch]
     evaluate: Callable[[Any], Mapping[str, float]]
@@ -404,6 +407,7 @@ def start(
         loss_fn=task.loss(model.graphdef, cast(Objective, objective), plan),
         params=model.params,
         memory=task.memory(len(inputs)),
+        params_per_token=_params_per_token(model.params),
         batches=training_batches(inputs, plan, pad=pad, shard=shard),
         examples=example_batches(plan, pad=pad, shard=shard),
         evaluate=lambda params: reader.evaluate(params, dev, dev_inputs)[0],
@@ -421,6 +425,11 @@ def start(
         ),
         save=save,
     )
+
+
+def _params_per_token(params: Any) -> int | None:
+    layers = (x.size for name, x in named_leaves(params).items() if "encoder.layers." in name)
+    return sum(layers) or None
 
 
 class Reader(Generic[D, R, A]):

@@ -29,7 +29,7 @@ from hardem_jax.metrics import quoref, rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
 from hardem_jax.models.checkpoints.span_reader import save_reader
 from hardem_jax.models.encoders.base import Encoder
-from hardem_jax.models.encoders.packing import real_token_share
+from hardem_jax.models.encoders.packing import token_metrics
 from hardem_jax.models.span_reader import Reading, SpanReader
 from hardem_jax.objectives import Objective
 from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task, z_metrics
@@ -410,7 +410,7 @@ def make_span_loss(
             "items": num_items,
             "z_size": jnp.sum(where) / num_items,
             "z_entropy": jnp.sum(jnp.stack([entry["z_entropy"] for entry in about])),
-            "real_tokens": real_token_share(batch),
+            **token_metrics(batch),
             **mention_metrics(spans, batch),
         }
         return span_loss + selector_loss, metrics

@@ -57,6 +57,8 @@ class LoopConfig:
             ("z_changed", "changed z"),
             ("z_true_rank", "rank of true z"),
             ("real_tokens", "real tokens"),
+            ("tokens_per_second", "tokens/s"),
+            ("mfu", "MFU"),
             ("input_wait", "input wait"),
         ),
     )

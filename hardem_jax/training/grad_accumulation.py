@@ -10,6 +10,8 @@ import jax.numpy as jnp
 
 #: The metric that reports the number of items a loss averages over.
 ITEMS = "items"
+#: The metric that reports how many tokens a step has read.
+TOKENS = "tokens"
 #: The entry of a batch, and of a loss's metrics, with the memory of the rows (`TrainState.memory`).
 MEMORY = "memory"
 
@@ -74,10 +76,10 @@ def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
     .. math:: L = \sum_i n_i L_i \Big/ \sum_i n_i
 
     where micro-batch i has :math:`n_i` items: the mean over all items, as for a single batch.
-    Metrics are averaged in the same way, `items` and the parts of a `Mean` are summed, and rows of
-    `memory` are stacked, `[k, R, ...]`. Sums are float32; activations take the memory of one
-    micro-batch. The result differs from that of a single batch only in
-    dropout, where each micro-batch has its own key, and in the order of summation.
+    Metrics are averaged in the same way, `items`, `tokens` and the parts of a `Mean` are summed,
+    and rows of `memory` are stacked, `[k, R, ...]`. Sums are float32; activations take the memory
+    of one micro-batch. The result differs from that of a single batch only in dropout, where each
+    micro-batch has its own key, and in the order of summation.
 
     Args:
         loss_fn: must report the metric `items`.
@@ -135,12 +137,12 @@ def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
         sums, (stacked, rows) = jax.lax.scan(add, zeros, jnp.arange(parts))
         items = stacked.pop(ITEMS)
 
-        def of_all(x: Any) -> Any:
-            if isinstance(x, Mean):
+        def of_all(name: str, x: Any) -> Any:
+            if name == TOKENS or isinstance(x, Mean):
                 return jax.tree.map(jnp.sum, x)
             return jnp.sum(items * x) / jnp.sum(items)
 
-        metrics = {name: of_all(x) for name, x in stacked.items()}
+        metrics = {name: of_all(name, x) for name, x in stacked.items()}
         grads = jax.tree.map(
             lambda s, x: (s / jnp.sum(items)).astype(jnp.result_type(x)), sums, params
         )

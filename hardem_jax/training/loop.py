@@ -23,6 +23,7 @@ from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.devices.distributed import is_primary, primary_decides
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.devices.peaks import peak_flops
 from hardem_jax.training.fingerprint import named_settings
 from hardem_jax.training.metrics_log import RunLog
 from hardem_jax.training.optimizer import (
@@ -101,6 +102,7 @@ def train(
     fingerprint: Mapping[str, str] | None = None,
     accumulate: int = 1,
     memory: Mapping[str, Any] | None = None,
+    params_per_token: int | None = None,
     example_batches: Sequence[Batch] = (),
     metric_names: Collection[str] | None = None,
     on_new_run: Callable[[], None] | None = None,
@@ -128,6 +130,8 @@ def train(
             `[k, R, ...]`.
         memory: what the loss knows about each training input before the first step, if it has a
             memory (`TrainState.memory`); batches then have the entry `item`.
+        params_per_token: how many parameters a token passes through; with it, and a metric
+            `tokens`, the log holds `mfu` on devices of known peak.
         example_batches: batches with the shapes to expect and any content. The step is compiled
             for them, in parallel, while the first batches are read; other shapes are compiled
             on first use.
@@ -200,7 +204,8 @@ def train(
             state, progress = restored[0], RunProgress.from_json(restored[1])
         elif on_new_run is not None and is_primary():
             on_new_run()
-        log = RunLog(directory, config, int(state.step), progress, began)
+        cost = _token_cost(params_per_token, mesh)
+        log = RunLog(directory, config, int(state.step), progress, began, cost)
         with contextlib.closing(log):
             run = _Run(
                 train_step=train_step,
@@ -222,6 +227,15 @@ def train(
     return TrainResult(
         state, progress.best_metric, progress.best_step, progress.stopped_early, progress.history
     )
+
+
+def _token_cost(params_per_token: int | None, mesh: Mesh) -> float | None:
+    """Seconds of all devices at their bf16 peak: 6 operations a parameter (Kaplan et al., 2020).
+
+    That leaves out attention, a tenth for BERT-base at 512 tokens, and recomputation.
+    """
+    peak = peak_flops(mesh.devices.flatten().tolist())
+    return None if peak is None or params_per_token is None else 6 * params_per_token / peak
 
 
 @contextlib.contextmanager

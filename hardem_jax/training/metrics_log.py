@@ -17,7 +17,7 @@ import rich.progress
 
 from hardem_jax.errors import InputError
 from hardem_jax.training.config import METRICS_FILE, LoopConfig
-from hardem_jax.training.grad_accumulation import ITEMS, Mean
+from hardem_jax.training.grad_accumulation import ITEMS, TOKENS, Mean
 from hardem_jax.training.run_progress import RunProgress
 
 
@@ -30,6 +30,8 @@ class RunLog:
         start: updates made before this process started.
         progress: holds the running averages, and tells whether the run had already ended.
         began: `clock()` when `train` was called.
+        token_cost: share of a second of the devices at their peak that a token needs; None if it
+            is not known.
         clock: seconds from an arbitrary origin.
     """
 
@@ -40,9 +42,11 @@ class RunLog:
         start: int,
         progress: RunProgress,
         began: float,
+        token_cost: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         primary = jax.process_index() == 0
+        self._token_cost = token_cost
         self._config, self._progress, self._began, self._clock = config, progress, began, clock
         evaluated = progress.evaluated(start)
         self._writers = _writers(directory, config, start, evaluated) if primary else []
@@ -84,8 +88,11 @@ class RunLog:
         seconds = max(self._clock() - self._since, 1e-9)
         means = averager.means()
         means["steps_per_second"] = self._steps / seconds
-        if ITEMS in means:
-            means["items_per_second"] = means[ITEMS] * self._steps / seconds
+        for counted in (ITEMS, TOKENS):
+            if counted in means:
+                means[f"{counted}_per_second"] = means[counted] * self._steps / seconds
+        if TOKENS in means and self._token_cost is not None:
+            means["mfu"] = means["tokens_per_second"] * self._token_cost
         means["input_wait"] = self._waited / seconds
         self._restart_clock()
         averager.reset()

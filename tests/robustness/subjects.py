@@ -53,7 +53,7 @@ def trained(run: Path) -> dict[str, Any]:
         leaves = jax.tree.leaves(Trained(SpanTask, run, name, batch_size=4).params)
         results |= {f"{name} {i}": np.asarray(leaf).tobytes() for i, leaf in enumerate(leaves)}
     lines = map(json.loads, (run / "metrics.jsonl").read_text("utf-8").splitlines())
-    timed = ("steps_per_second", "items_per_second", "input_wait")
+    timed = ("steps_per_second", "items_per_second", "tokens_per_second", "input_wait")
     results["metrics"] = [
         {key: value for key, value in line.items() if key not in timed}
         for line in lines

@@ -11,7 +11,7 @@ from flax import nnx
 
 from hardem_jax import HardEM
 from hardem_jax.data.batching.packing import packing_arrays, rows_needed
-from hardem_jax.models.encoders.packing import encode_layers, real_token_share
+from hardem_jax.models.encoders.packing import encode_layers, token_metrics
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step
@@ -102,5 +102,7 @@ def test_share_of_real_tokens_counts_what_the_encoder_reads():
     batch = batch_of("spans")
     real = batch["where"].sum()
     both = packed(batch)
-    assert float(real_token_share(batch)) == pytest.approx(real / (16 * TOKENS))
-    assert float(real_token_share(both)) == pytest.approx(real / both["packing"].size)
+    alone, dense = token_metrics(batch), token_metrics(both)
+    assert float(alone["tokens"]) == float(dense["tokens"]) == real
+    assert float(alone["real_tokens"]) == pytest.approx(real / (16 * TOKENS))
+    assert float(dense["real_tokens"]) == pytest.approx(real / both["packing"].size)

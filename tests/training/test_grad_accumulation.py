@@ -34,6 +34,7 @@ def loss_fn(params, batch, *, step, key, dropout_key):
         "dropout": jax.random.uniform(dropout_key),
         "largest": jnp.sum(batch["x"][:, 0], where=batch["where"]) / items,
         "items": items,
+        "tokens": 5.0 * jnp.sum(batch["where"]),
     }
     return batch["scale"] * jnp.sum(costs, where=batch["where"]) / items, metrics
 

@@ -57,7 +57,7 @@ def newest_checkpoint(folder):
 
 def metric_lines(folder):
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timed = ("steps_per_second", "items_per_second", "input_wait")
+    timed = ("steps_per_second", "items_per_second", "tokens_per_second", "input_wait")
     lines = [line for line in lines if line["kind"] != "start"]
     return [{k: v for k, v in line.items() if k not in timed} for line in lines]
 

@@ -203,7 +203,7 @@ def train_in(folder, **changes):
 
 def log_of(folder):
     found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timed = ("steps_per_second", "items_per_second", "input_wait")
+    timed = ("steps_per_second", "items_per_second", "tokens_per_second", "input_wait")
     return [{k: v for k, v in x.items() if k not in timed} for x in found if x["kind"] != "start"]
 
 

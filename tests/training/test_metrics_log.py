@@ -1,5 +1,6 @@
 """What lands in metrics.jsonl and on the terminal."""
 
+import functools
 import importlib
 import json
 
@@ -60,11 +61,12 @@ def test_cutting_a_file_that_is_not_there(tmp_path):
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
-def run_log(directory, *, start=0, **options):
+def run_log(directory, *, start=0, token_cost=None, **options):
     options = {"progress": False, "log_every": 2, **options}
     config = LoopConfig(num_steps=4, monitor="em", **options)
     seconds = iter(range(0, 1000, 10))
-    return RunLog(directory, config, start, RunProgress(), 0.0, clock=lambda: next(seconds))
+    clock = functools.partial(next, seconds)
+    return RunLog(directory, config, start, RunProgress(), 0.0, token_cost, clock=clock)
 
 
 def test_tensorboard_files_are_written_on_request(tmp_path):
@@ -107,6 +109,20 @@ def test_a_tracker_gets_what_the_file_gets(tmp_path, monkeypatch):
     means = written[0][2]
     # The clock above advances by 10 seconds whenever it is read: once at the start, once here.
     assert (means["steps_per_second"], means["items_per_second"]) == (0.1, 0.8)
+
+
+def test_rates_of_tokens_and_of_what_the_devices_could_do(tmp_path):
+    for name, cost in (("unknown", None), ("known", 1e-3)):
+        folder = tmp_path / name
+        folder.mkdir()
+        log = run_log(folder, token_cost=cost)
+        log.step(1, {"tokens": 3000.0})
+        log.step(2, {"tokens": 5000.0})
+        log.close()
+        (means,) = lines(folder / "metrics.jsonl")
+        # Two steps in the 10 seconds between two looks at the clock.
+        assert means["tokens_per_second"] == 800
+        assert means.get("mfu") == (None if cost is None else pytest.approx(0.8))
 
 
 @pytest.mark.parametrize("name", ["json", "json:Tracker", "no_such_module:Tracker", ":x"])

@@ -49,7 +49,7 @@ def run(folder, config=CONFIG, **changes):
 def lines(folder, kind=None):
     """What a run wrote, without what a clock says."""
     found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timed = ("steps_per_second", "items_per_second", "input_wait")
+    timed = ("steps_per_second", "items_per_second", "tokens_per_second", "input_wait")
     found = [{k: v for k, v in line.items() if k not in timed} for line in found]
     return [line for line in found if line["kind"] == kind or not kind and line["kind"] != "start"]
 

@@ -90,15 +90,20 @@ def _unpacked(hidden: Array, batch: Mapping[str, Array]) -> Array:
     return rows.reshape(*unpacking.shape, -1)
 
 
-def real_token_share(batch: Mapping[str, Array]) -> Array:
-    """Share of the tokens read by the encoder that are real, float32 ``[]``.
+def token_metrics(batch: Mapping[str, Array]) -> dict[str, Array]:
+    """What a training step reports about the tokens that the encoder reads, float32 ``[]`` each.
+
+    Returns:
+        ``tokens``, how many of them are real, and ``real_tokens``, their share.
 
     Example:
-        >>> print(real_token_share({"where": jnp.array([[True, False], [True, True]])}))
-        0.75
+        >>> found = token_metrics({"where": jnp.array([[True, False], [True, True]])})
+        >>> {name: float(value) for name, value in found.items()}
+        {'tokens': 3.0, 'real_tokens': 0.75}
     """
     read = batch["packing"] if "packing" in batch else batch["where"]
-    return jnp.sum(batch["where"]).astype(jnp.float32) / read.size
+    tokens = jnp.sum(batch["where"]).astype(jnp.float32)
+    return {"tokens": tokens, "real_tokens": tokens / read.size}
 
 
 def _take(x: Array, index: Array) -> Array:

@@ -20,7 +20,7 @@ from flax import nnx
 
 from hardem_jax.data.batching.padding import BatchConfig, Inputs
 from hardem_jax.data.batching.plans import Plan, TrainingPlan
-from hardem_jax.models.encoders.packing import real_token_share
+from hardem_jax.models.encoders.packing import token_metrics
 from hardem_jax.search.candidates import Space
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.solutions.sql.types import Table
@@ -249,7 +249,7 @@ def make_search_loss(
         if memory:
             metrics[MEMORY] = jax.lax.stop_gradient(memory)
         if "where" in batch:
-            metrics["real_tokens"] = real_token_share(batch)
+            metrics |= token_metrics(batch)
         return value, metrics
 
     return loss
