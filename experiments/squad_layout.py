@@ -1,8 +1,19 @@
 """SQuAD-layout files such as SQuAD 1.1 and Quoref, learned from answer texts only.
 
-``python -m experiments.squad_layout --help``. The annotated place of an answer is never
-trained on; evaluation uses it to measure how often the most likely mention is
-the true one. The released qa-hard-em files are read as well (``--layout qa-hard-em``).
+The annotated place of an answer is never trained on; evaluation uses it to measure how often the
+most likely mention is the true one. The released qa-hard-em files are read as well (``--layout
+qa-hard-em``)::
+
+    python -m experiments.squad_layout prepare --file train-v1.1.json --out prepared/train
+    python -m experiments.squad_layout prepare --file dev-v1.1.json --out prepared/dev --split dev
+    python -m experiments.squad_layout prepare --file quoref-dev-v0.1.json --out prepared/quoref \
+        --split dev --answers-are "all required"
+    python -m experiments.squad_layout train --data prepared/train --dev prepared/dev \
+        --out runs/hard-em objective:hard-em --objective.tau 4000
+    python -m experiments.squad_layout evaluate --run-dir runs/hard-em --data prepared/dev \
+        --predictions predictions.json
+    python -m experiments.squad_layout predict --run-dir runs/hard-em --document page.txt \
+        --question "Who wrote it?"
 """
 
 import dataclasses

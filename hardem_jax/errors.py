@@ -1,9 +1,12 @@
 """Errors that a command prints as one line: invalid input and signals."""
 
+import difflib
 import errno
 import numbers
+import os
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 # Room for a path and two lists of names.
@@ -77,13 +80,52 @@ def one_line(message: str) -> str:
 def found_by(error: OSError) -> str:
     """Describes what an operation on a path found, to complete "expected a file, found ...".
 
+    Where nothing has that name, it names the file or folder beside it that has a similar one.
+
     Example:
         >>> found_by(IsADirectoryError(errno.EISDIR, "Is a directory"))
         'a folder'
         >>> found_by(OSError(errno.EIO, "Input/output error"))
         'an error (Input/output error)'
     """
-    return _FOUND.get(error.errno or 0, f"an error ({error.strerror or error})")
+    found = _FOUND.get(error.errno or 0, f"an error ({error.strerror or error})")
+    return found + (similar_path(error.filename) if error.errno == errno.ENOENT else "")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What may have been meant by a word that is not known, to complete a message; or nothing.
+
+    Example:
+        >>> nearest("tain", ["train", "compare"]), nearest("x", ["train"])
+        (' (perhaps you meant train)', '')
+    """
+    found = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
+    return f" (perhaps you meant {found[0]})" if found else ""
+
+
+def similar_path(path: Any) -> str:
+    """What may have been meant by a path that does not exist, to complete a message; or nothing.
+
+    Args:
+        path: its first part that is missing is compared with what lies beside it.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     pathlib.Path(folder, "train").mkdir()
+        ...     similar_path(f"{folder}/tain/meta.json")
+        ' (perhaps you meant train)'
+    """
+    if not isinstance(path, (str, os.PathLike)) or os.path.exists(path):
+        return ""
+    missing = os.path.normpath(os.fspath(path))
+    while (folder := os.path.dirname(missing)) and not os.path.isdir(folder):
+        missing = folder
+    try:
+        names = os.listdir(folder or ".")
+    except OSError:  # it may not be read: no advice
+        return ""
+    return nearest(os.path.basename(missing), map(os.fsdecode, names))
 
 
 def printable(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import difflib
 import errno
 import io
 import os
@@ -13,14 +12,14 @@ import signal
 import sys
 import threading
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import tyro
 
 from hardem_jax.data.files import read_json
-from hardem_jax.errors import InputError, Stopped, one_line
+from hardem_jax.errors import InputError, Stopped, nearest, one_line
 
 #: Takes a file with flags, ``config.json`` of a run or ``comparison.json``; others override them.
 CONFIG = "--config"
@@ -38,6 +37,9 @@ _REFUSED = re.compile(r"Error parsing (?:[A-Z]\w*|([\w.-]*)): (\w+): (expected .
 _UNRECOGNIZED = re.compile(r"Unrecognized options: ([^\s=]+)")
 # A flag or a subcommand in the help.
 _WORD = re.compile(r"--[a-z][\w.-]*|\b[a-z]+:[a-z][\w-]*")
+# An indented command line in a docstring. Python has joined the lines that it continues on.
+_TYPED = re.compile(r"^    \S.*$", re.MULTILINE)
+_CONTINUED = re.compile(r"(?<=\S) {4,}")
 # Where a word begins in the name of a class.
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _MALFORMED = re.compile(r"Error parsing (\S+): (.*)")
@@ -64,8 +66,15 @@ def run_command(
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Answers and tables hold whatever the data hold; not every terminal can show it.
         sys.stdout.reconfigure(errors="backslashreplace")
+    argv = sys.argv[1:] if argv is None else argv
     with exit_with_one_line():
-        command = parse(commands, prog=prog, argv=argv)
+        try:
+            command = parse(commands, prog=prog, argv=argv)
+        except SystemExit:  # after the help
+            program = " ".join([prog, *(word for word in argv[:1] if not word.startswith("-"))])
+            if shown := _examples(sys.modules["__main__"].__doc__ or "", program):
+                print(shown)
+            raise
         command.run()
         sys.stdout.flush()  # here, where a pipe that is closed ends the program quietly
 
@@ -132,10 +141,26 @@ def _of_file(kind: type, file: Path) -> Any:
     return from_flags(kind, content, str(file))
 
 
+def _examples(text: str, program: str) -> str:
+    r"""The command lines of a program, or of one of its commands, that a docstring shows.
+
+    Example:
+        >>> text = "Train it::\n\n    prog train --out a         --seed 1\n    prog show a\n"
+        >>> print(_examples(text, "prog train"))
+        <BLANKLINE>
+        examples:
+            prog train --out a \
+                --seed 1
+    """
+    typed = (line for line in _TYPED.findall(text) if f"{line} ".startswith(f"    {program} "))
+    shown = [_CONTINUED.sub(" \\\\\n        ", line) for line in typed]
+    return "\n".join(["\nexamples:", *shown]) if shown else ""
+
+
 def _check_command(name: str, commands: Mapping[str, type]) -> None:
     if name not in commands:
         expected = f"expected one of {', '.join(commands)}"
-        raise InputError(f"{expected}, found {name!r}{_nearest(name, commands)}")
+        raise InputError(f"{expected}, found {name!r}{nearest(name, commands)}")
 
 
 def _suggestion(line: str, commands: Any, prog: str, argv: Sequence[str]) -> str:
@@ -147,12 +172,7 @@ def _suggestion(line: str, commands: Any, prog: str, argv: Sequence[str]) -> str
     command = argv[:1] if isinstance(commands, Mapping) else []
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         _parse(commands, prog, [*command, "--help"])
-    return _nearest(unknown.group(1), set(_WORD.findall(text.getvalue())))
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
-    return f" (perhaps you meant {found[0]})" if found else ""
+    return nearest(unknown.group(1), set(_WORD.findall(text.getvalue())))
 
 
 @contextlib.contextmanager

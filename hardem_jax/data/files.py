@@ -21,7 +21,7 @@ from hardem_jax.checksums import (
     verify_checksums,
     write_checksums,
 )
-from hardem_jax.errors import InputError, found_by
+from hardem_jax.errors import InputError, found_by, similar_path
 from hardem_jax.locks import LOCK_FILE, locked
 
 
@@ -196,7 +196,8 @@ def read_meta(
     if verify and has_checksums(folder):
         verify_checksums(folder)
     if not os.path.isfile(folder / "meta.json"):  # pathlib's own raises on an over-long name
-        raise InputError(f"{folder}: expected {what}, found none or an incomplete one")
+        found = f"none or an incomplete one{similar_path(folder)}"
+        raise InputError(f"{folder}: expected {what}, found {found}")
     meta = read_json(folder / "meta.json")
     found = meta.get("format") if isinstance(meta, dict) else None
     if found != format:

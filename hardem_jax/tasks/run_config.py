@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 from hardem_jax.checksums import has_checksums, verify_checksums
 from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.json_stream import read_json_object
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, similar_path
 
 T = TypeVar("T")
 
@@ -24,7 +24,8 @@ def check_run(run_dir: Path) -> None:
         InputError: names what is missing or damaged.
     """
     if not os.path.isfile(run_dir / "config.json"):
-        raise InputError(f"{run_dir}: expected the folder of a run, found no config.json in it")
+        found = f"no config.json in it{similar_path(run_dir)}"
+        raise InputError(f"{run_dir}: expected the folder of a run, found {found}")
     if has_checksums(run_dir):  # runs of version 0.1.0 have none
         verify_checksums(run_dir)
 

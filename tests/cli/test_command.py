@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,10 @@ from hardem_jax.cli.command import flags, from_flags, parse, run_command
 from hardem_jax.errors import InputError, Stopped
 from hardem_jax.objectives import MML
 from hardem_jax.training.loop import NonFiniteLossError
+from tests import commands
 from tests.robustness.flags import COMMANDS, valid_instance
+
+ROOT = Path(__file__).resolve().parents[2]
 
 NAN = NonFiniteLossError(7, ["q1", "q2"], {"loss": float("nan"), "grad_norm": float("inf")})
 
@@ -162,6 +166,43 @@ def test_a_reader_that_has_enough_ends_the_program_quietly(lines):
 def test_what_is_mistyped_gets_a_suggestion(line, meant):
     with pytest.raises(InputError, match=rf"\(perhaps you meant {meant}\)$"):
         parse(triviaqa.COMMANDS, prog="x", argv=line.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("export --run-dir rnus/mml --out o", "found no config.json in it{}"),
+        ("train --data prepard/train --dev y --out z", "found none or an incomplete one{}"),
+        ("prepare --qa-file qa/wiki-train.jsn --evidence e --out o", "nothing of that name{}"),
+    ],
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_a_mistyped_path_gets_a_suggestion(line, said, there, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("qa").mkdir()
+    similar = {"rnus": "runs", "prepard": "prepared", "qa/wiki-train.jsn": "wiki-train.json"}
+    name = next(similar[part] for part in similar if part in line)
+    if there:
+        (Path("qa") / name if name.endswith("json") else Path(name)).mkdir()
+    advice = f" (perhaps you meant {name})" if there else ""
+    assert commands.fails(triviaqa, capsys, *line.split()).endswith(said.format(advice))
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown", "not_shown"),
+    [
+        (["train", "--help"], ["train --data prepared/train"], ["triviaqa evaluate"]),
+        (["--help"], ["train --data prepared/train", "triviaqa evaluate"], []),
+        (["export", "--help"], [], ["examples:"]),
+    ],
+)
+def test_help_ends_with_the_examples_of_the_module(argv, shown, not_shown):
+    command = [sys.executable, "-m", "experiments.triviaqa", *argv]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    examples = done.stdout[done.stdout.rindex("╯") :]
+    assert all(text in examples for text in shown) and not any(x in examples for x in not_shown)
+    # As one types them: the lines that Python has joined are split again.
+    assert all(len(line) <= 100 for line in examples.splitlines())
 
 
 def test_what_is_like_nothing_gets_no_suggestion():

@@ -30,7 +30,7 @@ from hardem_jax.data.builders.features import (
 )
 from hardem_jax.data.files import read_json
 from hardem_jax.data.json_stream import PathLike
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, similar_path
 
 _FROM_RECORD: dict[Kind, Callable[[Record], Any]] = {
     "reading": to_reading_example,
@@ -137,7 +137,7 @@ def open_build(folder: PathLike) -> Build:
             }
         )
     if len(found) != 1:
-        listing = ": " + ", ".join(map(str, found)) if found else ""
+        listing = ": " + ", ".join(map(str, found)) if found else similar_path(folder)
         raise InputError(
             f"{folder}: expected one complete build (run `prepare` first), "
             f"found {len(found)}{listing}"
