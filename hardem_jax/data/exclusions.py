@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 # Reasons why readers leave out an example or a part of it.
 NO_ID = "no question id"
@@ -59,6 +60,7 @@ class ExclusionCounts:
     def __init__(self, *, keep: int = 3):
         self._keep = keep
         self.left_out: list[tuple[str, str]] = []
+        self.repetitions: list[tuple[str, Any]] = []
         self._excluded: defaultdict[str, _Tally] = defaultdict(_Tally)
         self._warned: defaultdict[str, _Tally] = defaultdict(_Tally)
         self._seen: set[str] = set()
@@ -72,13 +74,16 @@ class ExclusionCounts:
         """Counts a defect of the example `id`, which is still used."""
         self._count(self._warned[reason], id)
 
-    def repeated(self, id: str) -> bool:
+    def repeated(self, id: str, golds: Any = None) -> bool:
         """Returns True, and counts the example as left out, if `id` was seen before.
 
-        Answers are scored by id, so only one of several questions with the same id can be used.
+        Answers are given by id, so only one of several questions with the same id can be used.
+        An official evaluator may score its answer against the golds of each, which
+        `repetitions` keeps.
         """
         if id in self._seen:
             self.add(REPEATED_ID, id)
+            self.repetitions.append((id, golds))
             return True
         self._seen.add(id)
         return False

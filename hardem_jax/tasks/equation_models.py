@@ -46,18 +46,18 @@ class NumericQuestions(Questions):
     Attributes:
         rules: Z_tot.
         numbers: what counts as a number.
-        repeated: id -> how often the data set repeats a question, which is here once; the official
-            evaluator counts every repetition.
+        repeated: id -> the golds of every repetition of a question in the data set; here, it is
+            once. The official evaluator scores its answer against each of them.
     """
 
     questions: Sequence[NumericQuestion]
     rules: EquationRules
     numbers: NumberConfig = NumberConfig()
-    repeated: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    repeated: Mapping[str, Sequence[Sequence[Any]]] = dataclasses.field(default_factory=dict)
 
     @property
     def count(self) -> int:
-        return len(self.questions) + sum(self.repeated.values())
+        return len(self.questions) + sum(map(len, self.repeated.values()))
 
     @classmethod
     def open(cls, folder: Path, split: str, *, drawn: int | None = None) -> Self:

@@ -6,7 +6,7 @@ at test:  batch -> model -> the most likely equation of Z_tot -> its value -> te
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -175,7 +175,7 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
         for index, reading in readings:
             question = data.questions[index]
             answer = answers[index] = self.answer(question, reading)
-            correct = _score(drop.exact_match, answer, question)
+            correct = _score(drop.exact_match, answer, question.golds)
             groups[f"em |Z|={size_group(len(question.equations), SIZE_BOUNDS)}"].append(correct)
             if len(question.equations):
                 found = [(question.equations == best).all(axis=1) for best in reading.equations[:1]]
@@ -192,9 +192,9 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
     ) -> dict[str, np.ndarray]:
         outcomes = defaultdict(list)
         for question, answer in zip(data.questions, answers, strict=True):
-            times = 1 + data.repeated.get(question.id, 0)
-            for name, metric in (("em", drop.exact_match), ("f1", drop.f1)):
-                outcomes[name] += times * [_score(metric, answer, question)]
+            for golds in (question.golds, *data.repeated.get(question.id, ())):
+                outcomes["em"].append(_score(drop.exact_match, answer, golds))
+                outcomes["f1"].append(_score(drop.f1, answer, golds))
         return of_all_questions(outcomes, len(data.left_out))
 
     def metric_names(self, data: NumericQuestions) -> frozenset[str]:
@@ -213,14 +213,14 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
                 question=question.question,
                 gold=question.golds[0]["number"],
                 answer=answer or "",
-                correct=_score(drop.exact_match, answer, question) > 0,
+                correct=_score(drop.exact_match, answer, question.golds) > 0,
             )
             for question, answer in zip(data.questions, answers, strict=True)
         ]
 
 
-def _score(metric: Callable[..., float], answer: str | None, question: NumericQuestion) -> float:
-    return 0.0 if answer is None else metric(answer, question.golds)
+def _score(metric: Callable[..., float], answer: str | None, golds: Sequence[Any]) -> float:
+    return 0.0 if answer is None else metric(answer, golds)
 
 
 def _decode_tags(found: Any) -> dict[str, Array]:

@@ -163,7 +163,8 @@ def test_questions_of_drop_num_that_cannot_be_read_are_counted(root, tmp_path):
     split = NumericQuestions.open(tmp_path / "built", "dev")
     assert split.left_out == {"q0-0": "answer is not a number", "q0-1": "empty question"}
     # The official evaluator counts each question as often as the file has it.
-    assert split.repeated == {"q1-0": 2, "q1-1": 2}
+    golds = {q["query_id"]: [q["answer"]] for q in content["game_1"]["qa_pairs"]}
+    assert split.repeated == {id: 2 * [golds[id]] for id in ("q1-0", "q1-1")}
 
 
 @pytest.fixture(scope="module")

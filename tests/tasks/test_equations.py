@@ -305,9 +305,11 @@ def test_a_question_counts_as_often_as_the_data_set_has_it():
         for id, answer in (("right", 3.0), ("wrong", 999.0))
     )
     tags = np.array([[PLUS_, MINUS_, IDLE, IDLE]] * 2)
+    # Each repetition has its own golds: here, the wrong answer is right once.
+    repeated = {"right": [right.golds, wrong.golds], "wrong": [right.golds], "elsewhere": [[]]}
     once, _ = scores_of(Fixed(tags), [right, wrong])
-    often, _ = scores_of(Fixed(tags), [right, wrong], repeated={"right": 2, "elsewhere": 5})
-    assert once["em"] == once["f1"] == 50 and often["em"] == often["f1"] == 75
+    often, _ = scores_of(Fixed(tags), [right, wrong], repeated=repeated)
+    assert once["em"] == once["f1"] == 50 and often["em"] == often["f1"] == 60
     assert {n: v for n, v in once.items() if n not in ("em", "f1")} == {
         n: v for n, v in often.items() if n not in ("em", "f1")
     }
@@ -324,9 +326,9 @@ def test_scores_of_questions_have_the_official_mean():
         )
     ]
     tags = np.array([[PLUS_, MINUS_, IDLE, IDLE]] * 3)
-    scores, answers, found = read_and_scored(
-        Fixed(tags), questions, left_out=2, repeated={"near": 1, "right": 2, "elsewhere": 5}
-    )
+    near, right = (question.golds for question in questions[1:])
+    repeated = {"near": [near], "right": [right, right], "elsewhere": [right]}
+    scores, answers, found = read_and_scored(Fixed(tags), questions, left_out=2, repeated=repeated)
     assert answers == ["3"] * 3
     assert found["em"].tolist() == [0, 0, 0, 100, 100, 100, 0, 0]
     np.testing.assert_allclose(found["f1"], [0, 67, 67, 100, 100, 100, 0, 0])

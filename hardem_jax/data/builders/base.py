@@ -172,7 +172,7 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         for split in self.splits:
             skips = self.exclusions[split] = ExclusionCounts()
             read = self.read(folder, split, skips)
-            examples = (example for example in read if not skips.repeated(example.id))
+            examples = (x for x in read if not skips.repeated(x.id, getattr(x, "golds", None)))
             work = Path(self.data_dir, _WORK, split)
             shards[split] = cut(examples, work, self.solver, self.shard_size)
             self._check_some(split, len(shards[split]))

@@ -5,6 +5,7 @@
 ============  ====================================================================================
 ``left_out``  [id, reason] of every question that cannot be used, in the order they were found
 ``kept``      those of these ids under which there is a question nevertheless
+``repeated``  [id, golds] of every question whose id was seen before, of numeric questions
 ``skipped``   places of the records that are none of the split's questions, ascending
 ``tables``    table id -> place of the first record that holds the table
 ============  ====================================================================================
@@ -94,4 +95,6 @@ def count(
         "skipped": skipped,
         "tables": tables,
     }
+    if kind == "numeric":
+        index["repeated"] = skips.repetitions
     return found, index

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -54,9 +53,6 @@ class _Split:
         read = make if drawn is None else lambda record: draw_first(make(record), drawn)
         self.questions: Sequence[Any] = Examples(records, read, places)
         self.left_out = reasons(index["left_out"], kept)
-        self.repeated: dict[str, int] = collections.Counter(
-            id for id, reason in index["left_out"] if reason == REPEATED_ID and id in kept
-        )
         counts = {n: found for n, found in build.meta["splits"][split].items() if n != "report"}
         self.meta: dict[str, Any] = {
             "format": build.meta["format"],
@@ -82,8 +78,8 @@ class NumericSplit(_Split):
         numbers: what counts as a number.
         left_out: id -> reason of every other question of the source file. An official metric
             counts these, too.
-        repeated: id -> how often the source file repeats the question, which is here once. The
-            official evaluator counts every repetition.
+        repeated: id -> the golds of every repetition of the question in the source file; here, it
+            is once. The official evaluator scores its answer against each of them.
         meta: options, counts, |Z| statistics, and a digest of all that scores depend on.
 
     Raises:
@@ -94,6 +90,16 @@ class NumericSplit(_Split):
         super().__init__(folder, split, "numeric", to_numeric_question, drawn)
         self.rules = EquationRules(**self.meta["rules"])
         self.numbers = NumberConfig(**self.meta["numbers"])
+        self.repeated: dict[str, list[Sequence[Any]]] = {}
+        repeats = any(reason == REPEATED_ID for _, reason in self._index["left_out"])
+        if repeats and "repeated" not in self._index:
+            raise InputError(
+                f"{self.folder}: expected the golds of questions that are repeated, found none, as "
+                "in builds of an earlier version; build it again"
+            )
+        for id, golds in self._index.get("repeated", ()):
+            if id in self._index["kept"]:
+                self.repeated.setdefault(id, []).append(golds)
 
 
 class TableSplit(_Split):

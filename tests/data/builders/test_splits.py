@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.data import builders
 from hardem_jax.data.annotations import NOT_A_SPAN
 from hardem_jax.data.build_options import DropNumOptions, TableQuestionsOptions, WikiSQLOptions
@@ -120,7 +122,20 @@ def test_evaluation_keeps_what_has_no_solution(numeric):
 
 def test_repeated_questions_are_here_once_and_counted(numeric):
     for name in ("train", "dev"):
-        assert NumericSplit(numeric, name).repeated == {"q3": 2}
+        (found,) = NumericSplit(numeric, name).repeated.items()
+        assert found[0] == "q3" and len(found[1]) == 2
+        assert all(golds[0]["number"] for golds in found[1])
+
+
+def test_a_build_without_the_golds_of_repetitions_is_refused(numeric, tmp_path):
+    shutil.copytree(numeric, tmp_path / "old")
+    (file,) = (tmp_path / "old").rglob("dev.index.json")
+    index = json.loads(file.read_text())
+    del index["repeated"]
+    file.write_text(json.dumps(index))
+    write_checksums(file.parent, [x for x in file.parent.iterdir() if x.name != MANIFEST])
+    with pytest.raises(InputError, match="golds of questions that are repeated.*build it again"):
+        NumericSplit(tmp_path / "old", "dev")
 
 
 def test_the_digest_is_of_a_split_and_its_rules_not_of_shards_or_other_splits(drop, tmp_path):
