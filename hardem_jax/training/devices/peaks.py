@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-
 #: What a `device_kind` begins with -> 10^12 bf16 operations a second of one device, without
 #: sparsity. A TPU v3 has two devices a chip, the others one. TPUs: cloud.google.com/tpu/docs, pages
 #: of system architecture; GPUs: data sheets of the SXM boards, the largest where there are several.
