@@ -87,7 +87,7 @@ class Prepare:
             metric="rouge",
             sources=determined_by(self, folder=digests),
             exclusions=exclusions,
-            for_training=self.split == "train",
+            split="train" if self.split == "train" else "dev",
             force=self.force,
         )
 

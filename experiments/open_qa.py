@@ -35,7 +35,8 @@ class Prepare:
             (the JSON or JSON lines of DPR and FiD).
         out: folder to write.
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
-        split: "train" drops questions without a mention in any passage, "dev" keeps them.
+        split: "train" drops questions without a mention in any passage, "dev" keeps them; "test"
+            has no answers, so that ``evaluate`` writes predictions and no scores.
         passages: the first N of each question; None for 20 in training and 80 else, as
             in the paper.
         prepend_title: put the article's title before each passage.
@@ -48,7 +49,7 @@ class Prepare:
     contexts: Path
     out: Path
     tokenizer: str = "bert-base-uncased"
-    split: Literal["train", "dev"] = "train"
+    split: Literal["train", "dev", "test"] = "train"
     passages: int | None = None
     prepend_title: bool = False
     metric: Literal["squad", "triviaqa"] = "squad"
@@ -69,6 +70,7 @@ class Prepare:
                 num_passages=passages,
                 skips=exclusions,
                 prepend_title=self.prepend_title,
+                require_answers=self.split != "test",
             ),
             self.out,
             tokenizer=self.tokenizer,
@@ -76,7 +78,7 @@ class Prepare:
             metric=self.metric,
             sources=determined_by(self) | {"passages": passages},
             exclusions=exclusions,
-            for_training=self.split == "train",
+            split=self.split,
             force=self.force,
             processes=self.processes,
         )
@@ -113,7 +115,8 @@ class Evaluate(spans.Evaluate):
     """
 
     def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
-        if self.sweep:
+        super().report(data, answers, scores)
+        if self.sweep and scores:
             best = best_number(scores, self.sweep)
             print(f"best number of passages: {best} (--num-documents {best})")
 

@@ -44,7 +44,8 @@ class Prepare:
         answers_are: what several answers to a question mean: "alternatives" (SQuAD), or
             "all required" (Quoref). A single span cannot give them: such questions are left out
             of training, and scored by Quoref's metric, which counts the spans that are right.
-        split: "train" leaves out questions without a mention, "dev" keeps them.
+        split: "train" leaves out questions without a mention, "dev" keeps them; "test" has no
+            answers, so that ``evaluate`` writes predictions and no scores.
         windows: sizes.
         processes: that cut windows; the outcome is the same.
         force: replace the split that is in ``out``.
@@ -55,7 +56,7 @@ class Prepare:
     tokenizer: str = "bert-base-uncased"
     layout: Literal["squad", "qa-hard-em"] = "squad"
     answers_are: Literal["alternatives", "all required"] = "alternatives"
-    split: Literal["train", "dev"] = "train"
+    split: Literal["train", "dev", "test"] = "train"
     windows: WindowConfig = WindowConfig()
     processes: int = 1
     force: bool = False
@@ -70,18 +71,20 @@ class Prepare:
             metric="quoref" if self.answers_are == "all required" else "squad",
             sources=determined_by(self),
             exclusions=exclusions,
-            for_training=self.split == "train",
+            split=self.split,
             force=self.force,
             processes=self.processes,
         )
 
     def _examples(self, exclusions: ExclusionCounts) -> Iterator[ReadingExample]:
+        golds = self.split != "test"
         if self.layout == "qa-hard-em":
-            return read_qa_hard_em(self.file, skips=exclusions)
+            return read_qa_hard_em(self.file, skips=exclusions, require_answers=golds)
         return read_squad_layout(
             self.file,
             skips=exclusions,
             answers_are=self.answers_are,
+            require_answers=golds,
             keep_several=self.split != "train",
         )
 

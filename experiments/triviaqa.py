@@ -10,6 +10,10 @@ Training on the Wikipedia domain, with the encoder named by a hub name or a fold
         --out runs/hard-em --model.encoder bert-base-uncased \
         objective:hard-em --objective.tau 15000
     python -m experiments.triviaqa evaluate --run-dir runs/hard-em --data prepared/dev
+    python -m experiments.triviaqa prepare --qa-file qa/wikipedia-test-without-answers.json \
+        --evidence evidence --tokenizer bert-base-uncased --out prepared/test --split test
+    python -m experiments.triviaqa evaluate --run-dir runs/hard-em --data prepared/test \
+        --predictions test.json
     python -m experiments.triviaqa predict --run-dir runs/hard-em --document page.txt \
         --question "Who wrote it?"
 """
@@ -37,7 +41,8 @@ class Prepare:
         evidence: its folder ``evidence``.
         out: folder to write.
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
-        split: "train" leaves out questions without a mention, "dev" keeps them.
+        split: "train" leaves out questions without a mention, "dev" keeps them; "test" has no
+            answers, so that ``evaluate`` writes predictions and no scores.
         windows: sizes.
         processes: that cut windows; the outcome is the same.
         force: replace the split that is in ``out``.
@@ -47,7 +52,7 @@ class Prepare:
     evidence: Path
     out: Path
     tokenizer: str = "bert-base-uncased"
-    split: Literal["train", "dev"] = "train"
+    split: Literal["train", "dev", "test"] = "train"
     windows: WindowConfig = WindowConfig()
     processes: int = 1
     force: bool = False
@@ -55,7 +60,12 @@ class Prepare:
     def run(self) -> None:
         exclusions = ExclusionCounts()
         prepare(
-            read_triviaqa(self.qa_file, self.evidence, skips=exclusions),
+            read_triviaqa(
+                self.qa_file,
+                self.evidence,
+                skips=exclusions,
+                require_answers=self.split != "test",
+            ),
             self.out,
             tokenizer=self.tokenizer,
             windows=self.windows,
@@ -63,7 +73,7 @@ class Prepare:
             # Of the evidence, what is read: see "documents" in the meta.json.
             sources=determined_by(self, evidence=self.evidence.name),
             exclusions=exclusions,
-            for_training=self.split == "train",
+            split=self.split,
             force=self.force,
             processes=self.processes,
         )

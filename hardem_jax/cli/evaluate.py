@@ -24,6 +24,7 @@ from hardem_jax.data.files import check_writable, file_digest, write_json, write
 from hardem_jax.errors import InputError, require
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.tasks.run_config import check_run
+from hardem_jax.tasks.scoring import count_by_size
 
 if TYPE_CHECKING:
     from hardem_jax.tasks.base import Progress, Questions, Task
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 class EvaluateCommand(OnDevices, abc.ABC):
     """Score a trained model with the official metric.
 
-    Questions that were left out when the split was prepared count 0. Scores go to
+    Questions that were left out when the split was prepared count 0. A split without golds, such
+    as a test set whose answers are secret, gets no scores, only answers. Scores go to
     ``scores-<split>-<digest>.json`` in the run's folder, together with the options, the split and
     the checkpoint that they belong to. The digest is of these three, so that another evaluation
     has another file.
@@ -45,18 +47,22 @@ class EvaluateCommand(OnDevices, abc.ABC):
         data: prepared split.
         checkpoint: "best" or "last".
         predictions: write the answers here, as JSON.
+        by_question: write the official scores of every question here, as a JSON object: "ids", and
+            a list for each score.
         batch_size: inputs read at once, rounded up to a multiple of the devices.
     """
 
     #: Options that change scores by rounding at most. All others distinguish evaluations.
     IMMATERIAL: ClassVar[frozenset[str]] = frozenset(
-        {"run_dir", "data", "predictions", "batch_size", "num_devices", "fsdp", "distributed"}
+        {"run_dir", "data", "predictions", "by_question", "batch_size"}
+        | {"num_devices", "fsdp", "distributed"}
     )
 
     run_dir: Path
     data: Path
     checkpoint: Literal["best", "last"] = "best"
     predictions: Path | None = None
+    by_question: Path | None = None
     batch_size: int = 32
 
     def __post_init__(self) -> None:
@@ -85,7 +91,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
     def outputs(self) -> tuple[Path, ...]:
         """Files to write besides the scores."""
-        return () if self.predictions is None else (self.predictions,)
+        return tuple(path for path in (self.predictions, self.by_question) if path is not None)
 
     def progress(self, name: str, total: int, unit: str) -> Progress:
         """A bar on stderr for the split of this name, or a line if that is not a terminal."""
@@ -110,22 +116,20 @@ class EvaluateCommand(OnDevices, abc.ABC):
         for output in (file, *self.outputs()):
             check_writable(output)
         data = self.open()
+        if not data.scored:
+            self._check_without_golds()
         changes: dict[str, Any] = self.changes() | {"batch_size": self.batch_size}
         trained = Trained(self.kind(), self.run_dir, self.checkpoint, mesh=mesh, **changes)
         scores, answers = trained.evaluate(data, functools.partial(self.progress, name))
         if not is_primary():
             return
-        table = Table(title=f"{name}: {data.count + len(data.left_out)} questions")
-        table.add_column("metric")
-        table.add_column("%", justify="right")
-        for metric, value in scores.items():
-            table.add_row(metric, f"{value:.1f}")
-        Console().print(table)
+        if data.scored:
+            self._print(f"{name}: {data.count + len(data.left_out)} questions", scores, data)
         reasons = dict(collections.Counter(data.left_out.values()).most_common())
         if reasons:
             found = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
-            left_out = f"{len(data.left_out)} of them were left out of the split and count 0"
-            print(f"{left_out}: {found}")
+            count = " and count 0" if data.scored else ""
+            print(f"{len(data.left_out)} of them were left out of the split{count}: {found}")
         print(f"peak memory: {peak_mib():.0f} MiB")
         counts = {
             "questions": data.count + len(data.left_out),
@@ -133,11 +137,36 @@ class EvaluateCommand(OnDevices, abc.ABC):
             "reasons": reasons,
         }
         evaluation["split"] |= {"path": str(self.data.resolve())}
-        write_json(file, {**evaluation, "counts": counts, "scores": scores})
-        print(f"scores: {file}")
+        if data.scored:
+            write_json(file, {**evaluation, "counts": counts, "scores": scores})
+            print(f"scores: {file}")
+        else:
+            print(f"{name}: answers to {data.count} questions; no scores, for it has no golds")
         if self.predictions is not None:
             write_text(self.predictions, self.predictions_text(data, answers))
+        if self.by_question is not None:
+            found = trained.task.by_question(data, answers)
+            by_name = {name: values.tolist() for name, values in found.items()}
+            write_json(self.by_question, {"ids": data.scored_ids(), "scores": by_name})
         self.report(data, answers, scores)
+
+    def _check_without_golds(self) -> None:
+        if self.by_question is not None:
+            raise InputError(f"--by-question: expected golds, found none in {self.data}")
+        if not self.outputs():
+            expected = "golds, or a file for the answers (--predictions)"
+            raise InputError(f"{self.data}: expected {expected}, found none")
+
+    def _print(self, title: str, scores: Mapping[str, float], data: Questions) -> None:
+        counts = count_by_size(scores, data.set_sizes() or ())
+        table = Table(title=title)
+        table.add_column("metric")
+        table.add_column("%", justify="right")
+        if counts:
+            table.add_column("questions", justify="right")
+        for metric, value in scores.items():
+            table.add_row(metric, f"{value:.1f}", str(counts.get(metric, "")))
+        Console().print(table)
 
     def _evaluation(self) -> dict[str, Any]:
         """What the scores depend on: options, checkpoint, split."""

@@ -6,6 +6,7 @@ The module of a data set adds its own ``prepare`` and shares everything here.
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.files import json_text
+from hardem_jax.data.files import json_text, write_text
 from hardem_jax.data.json_stream import read_text
 from hardem_jax.data.prepared.spans import Question, prepare_split
 from hardem_jax.data.prepared.windows import Window, WindowConfig
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from hardem_jax.tasks import answering, base
     from hardem_jax.tasks import spans as tasks
     from hardem_jax.tasks.answering import FoundAnswer
+    from hardem_jax.tasks.span_answers import Answer
 else:  # imports jax, which help does not need
     answering = LazyModule("hardem_jax.tasks.answering")
     base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.spans")
@@ -53,11 +55,14 @@ def prepare(
     metric: str,
     sources: Mapping[str, Any],
     exclusions: ExclusionCounts,
-    for_training: bool,
+    split: str,
     force: bool,
     processes: int | None = None,
 ) -> None:
-    """Prepares a split and prints its summary; the shared half of all ``prepare`` commands."""
+    """Prepares a split and prints its summary; the shared half of all ``prepare`` commands.
+
+    Of the split "train", questions without a mention are left out. "test" has no golds.
+    """
     meta = prepare_split(
         watched(examples),
         out,
@@ -66,7 +71,8 @@ def prepare(
         metric=metric,
         sources=sources,
         exclusions=exclusions,
-        keep_without_mention=not for_training,
+        keep_without_mention=split != "train",
+        scored=split != "test",
         processes=processes,
         replace=force,
     )
@@ -210,19 +216,35 @@ class Evaluate(EvaluateCommand):
         predictions: write the answers here, as a JSON object from question id to answer, which
             the evaluators of SQuAD and TriviaQA read (TriviaQA's web domain has
             ``QuestionId--Filename`` for ids).
+        nbest: write the best answers to each question here, as a JSON object from question id to a
+            list of objects: ``text``, ``probability``, ``document``, counted from 0 in the order of
+            the source, and ``start`` and ``end``, its characters there.
+        top: answers of each question in ``nbest``.
         scope: what spans compete in, see `SpanInference`; None for that of the run.
+        joint: with scope "window", rank by P(window has the answer) * P(span), see `SpanInference`.
+        max_answer_tokens: longest answer; None for that of the run.
         num_documents: read only the first N documents of each question; None for all.
         sweep: also score answers from the first N documents only, for each N given.
     """
 
     predictions: Path | None = None
+    nbest: Path | None = None
+    top: int = 5
     scope: Scope | None = None
+    joint: bool = False
+    max_answer_tokens: int | None = None
     num_documents: int | None = None
     sweep: tuple[int, ...] = ()
 
+    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"nbest", "top"}
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "num_documents", "sweep", at_least=1)
+        counts = ("num_documents", "sweep", "max_answer_tokens", "top")
+        require(self, *counts, at_least=1)
+
+    def outputs(self) -> tuple[Path, ...]:
+        return (*super().outputs(), *(() if self.nbest is None else (self.nbest,)))
 
     def kind(self) -> type[tasks.SpanTask]:
         return tasks.SpanTask
@@ -232,11 +254,29 @@ class Evaluate(EvaluateCommand):
 
     def changes(self) -> dict[str, Any]:
         changes: dict[str, Any] = {"num_documents": self.num_documents, "sweep": self.sweep}
-        return changes if self.scope is None else changes | {"scope": self.scope, "joint": False}
+        if self.scope is not None or self.joint:
+            changes |= {"scope": self.scope or "window", "joint": self.joint}
+        if self.max_answer_tokens is not None:
+            changes["max_answer_tokens"] = self.max_answer_tokens
+        if self.nbest is not None:
+            changes["keep"] = self.top
+        return changes
 
     def predictions_text(self, data: Any, answers: Any) -> str:
         del data
         return json_text({example_id: answer.text for example_id, answer in answers.items()})
+
+    def report(self, data: Any, answers: Any, scores: Mapping[str, float]) -> None:
+        super().report(data, answers, scores)
+        if self.nbest is not None:
+            best = {id: [_as_json(x) for x in (a, *a.runners_up)] for id, a in answers.items()}
+            write_text(self.nbest, json_text(best))
+
+
+def _as_json(answer: Answer) -> dict[str, Any]:
+    document, start, end = answer.span
+    place = {"document": document, "start": start, "end": end}
+    return {"text": answer.text, "probability": answer.probability, **place}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,6 +290,7 @@ class Predict:
             it ends or a line is empty.
         checkpoint: "best" or "last".
         top: answers to print.
+        json: print a JSON object for each question instead, on one line.
     """
 
     run_dir: Path
@@ -257,6 +298,7 @@ class Predict:
     question: str | None = None
     checkpoint: Literal["best", "last"] = "best"
     top: int = 5
+    json: bool = False
 
     def __post_init__(self) -> None:
         require(self, "top", at_least=1)
@@ -270,9 +312,14 @@ class Predict:
         reader = answering.Reader.from_run(self.run_dir, self.checkpoint)
         console = Console(highlight=False, soft_wrap=True, emoji=False)
         for question in _asked() if self.question is None else (self.question,):
+            found = self._answers(reader, question, texts)
+            if self.json:
+                best = [_as_json(x) | {"document": str(self.document[x.document])} for x in found]
+                print(json.dumps({"question": question, "answers": best}), flush=True)
+                continue
             if self.question is None and not sys.stdin.isatty():
                 console.print(printable(question), markup=False)
-            for answer in self._answers(reader, question, texts):
+            for answer in found:
                 self._print(answer, console)
 
     def _answers(

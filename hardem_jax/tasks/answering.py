@@ -23,7 +23,7 @@ from hardem_jax.tasks.span_answers import Answer, WindowReading
 from hardem_jax.tasks.spans import SpanTask, WindowInputs, pad_rows
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class FoundAnswer(Answer):
     """An answer in its document.
 

@@ -54,12 +54,14 @@ class Questions:
     Attributes:
         questions: by index, in the order of the source.
         left_out: id -> reason, for every other question of the data set; each counts 0.
+        scored: whether the golds are known, so that answers can be scored.
         place: the folder they come from, for messages.
         meta: what determined them, as JSON holds it; a run is not continued on other data.
     """
 
     questions: Sequence[Any]
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    scored: bool = True
     place: str = ""
     meta: Any = None
 
@@ -67,6 +69,14 @@ class Questions:
     def count(self) -> int:
         """Questions as the official metric counts them, without those left out."""
         return len(self.questions)
+
+    def scored_ids(self) -> list[str]:
+        """The id of each score of `Task.by_question`."""
+        return [*(question.id for question in self.questions), *self.left_out]
+
+    def set_sizes(self) -> Sequence[int] | None:
+        """|Z| of each question; None if it is not known."""
+        return None
 
     def first(self, count: int | None) -> Self:
         """The first ``count`` questions, none of them left out; all as they are if None."""
@@ -383,6 +393,8 @@ def start(
         raise InputError(f"{data.place}: expected questions with a solution, found none")
     if not len(dev.questions):
         raise InputError(f"{dev.place}: expected questions to evaluate on, found none")
+    if not dev.scored:
+        raise InputError(f"{dev.place}: expected answers to evaluate by, found a split without")
     model = task.MODELS[type(config)].start(config, data, seed=seed)
     task.check(dev, model, data.place)
     if isinstance(objective, AnySearchObjective):

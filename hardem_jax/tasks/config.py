@@ -247,6 +247,7 @@ class SpanInference:
         num_documents: read only the first documents of each question; None for all.
         sweep: also score answers from the first n documents only, for each n given, without
             reading again.
+        keep: answers kept of each question of a split, best first.
 
     Raises:
         InputError: ``joint`` with another scope, or a number below 1.
@@ -260,9 +261,10 @@ class SpanInference:
     joint: bool = False
     num_documents: int | None = None
     sweep: tuple[int, ...] = ()
+    keep: int = may_change("scores do not depend on it", default=1)
 
     def __post_init__(self):
-        counts = ("max_answer_tokens", "top", "batch_size", "num_documents", "sweep")
+        counts = ("max_answer_tokens", "top", "batch_size", "num_documents", "sweep", "keep")
         require(self, *counts, at_least=1)
         if self.joint and self.scope != "window":
             raise InputError(

@@ -59,6 +59,13 @@ class NumericQuestions(Questions):
     def count(self) -> int:
         return len(self.questions) + sum(map(len, self.repeated.values()))
 
+    def scored_ids(self) -> list[str]:
+        often = ((q.id, 1 + len(self.repeated.get(q.id, ()))) for q in self.questions)
+        return [*(id for id, times in often for _ in range(times)), *self.left_out]
+
+    def set_sizes(self) -> list[int]:
+        return [len(question.equations) for question in self.questions]
+
     @classmethod
     def open(cls, folder: Path, split: str, *, drawn: int | None = None) -> Self:
         """The questions of a split of a build; ``drawn`` is the seed of their first solutions."""

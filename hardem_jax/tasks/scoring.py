@@ -1,6 +1,7 @@
 """Scores broken down by the size of Z, and means in percent."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,27 @@ def names_by_size(measure: str, bounds: Sequence[int]) -> list[str]:
         ['em |Z|=0-1', 'em |Z|=2+']
     """
     return [f"{measure} |Z|={size_group(size, bounds)}" for size in (*bounds, max(bounds) + 1)]
+
+
+def count_by_size(names: Iterable[str], sizes: Sequence[int]) -> dict[str, int]:
+    """How many questions the scores by |Z| are means over.
+
+    Args:
+        names: of scores; those that are not by |Z| are passed over.
+        sizes: |Z| of each question.
+
+    Example:
+        >>> count_by_size(["em", "em |Z|=0-1", "em |Z|=2+"], [0, 1, 1, 7])
+        {'em |Z|=0-1': 3, 'em |Z|=2+': 1}
+    """
+    counts = {}
+    for name in names:
+        _, by_size, group = name.partition(" |Z|=")
+        if by_size:
+            low, _, high = group.removesuffix("+").partition("-")
+            last = math.inf if group.endswith("+") else int(high or low)
+            counts[name] = sum(int(low) <= size <= last for size in sizes)
+    return counts
 
 
 def of_all_questions(outcomes: Mapping[str, Sequence[Any]], left_out: int) -> dict[str, np.ndarray]:

@@ -5,6 +5,8 @@ weighed against each other across the windows of a document or of the whole ques
 what a reader learns that was trained so (`hardem_jax.tasks.config.LatentConfig`).
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Mapping
 
@@ -42,11 +44,19 @@ class WindowReading:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """One candidate answer to a question: its text, its place and its probability."""
+    """One candidate answer to a question.
+
+    Attributes:
+        text: of the answer.
+        span: its ``(document, start character, exclusive end)``.
+        probability: of the span, see `SpanInference.scope`.
+        runners_up: the next answers, best first; empty unless they were asked for.
+    """
 
     text: str
     span: tuple[int, int, int]
     probability: float
+    runners_up: tuple[Answer, ...] = ()
 
 
 @dataclasses.dataclass

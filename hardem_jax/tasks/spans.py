@@ -84,6 +84,7 @@ class ReadingQuestions(Questions):
         return cls(
             questions=[question for split in splits for question in split.questions.values()],
             left_out={id: why for split in splits for id, why in split.left_out.items()},
+            scored=all(split.meta.get("scored", True) for split in splits),
             place=", ".join(map(str, folders)),
             meta=metas if len(metas) > 1 else metas[0],
             windows=windows,
@@ -92,6 +93,12 @@ class ReadingQuestions(Questions):
             tokenizer=splits[0].tokenizer,
             window_sizes=splits[0].meta["windows"],
         )
+
+    def scored_ids(self) -> list[str]:
+        return list(_golds(self))
+
+    def set_sizes(self) -> list[int]:
+        return [question.num_solutions for question in self.questions]
 
     def select(self, indices: Sequence[int]) -> Self:
         numbers = np.full(len(self.questions), -1, np.int32)
@@ -259,11 +266,13 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
             ``true z``, percent of windows with several mentions where the most likely is the true
             one, and ``true z, not first``, the same where the true mention is not the first. With a
             ``sweep``, the metric's first score from the first n documents, ``em n=...``, and
-            ``recall n=...``, percent of all questions with a mention in one of them.
+            ``recall n=...``, percent of all questions with a mention in one of them. No scores if
+            the golds are not known.
         """
         limits = (None, *self.inference.sweep)
+        keep = self.inference.keep
         # What is kept of a question does not grow with its windows.
-        pools = defaultdict(lambda: defaultdict(lambda: AnswerPool(self.inference, keep=1)))
+        pools = defaultdict(lambda: defaultdict(lambda: AnswerPool(self.inference, keep=keep)))
         first_mention: dict[int, int] = {}
         hits = defaultdict(list)
         for index, reading in readings:
@@ -282,6 +291,8 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
                 if reading.true_solution > 0:
                     hits["true z, not first"].append(hit)
         answers = {limit: _first_answers(pools[limit]) for limit in limits}
+        if not data.scored:
+            return {}, answers[None]
         texts = {limit: {i: a.text for i, a in found.items()} for limit, found in answers.items()}
         golds = _golds(data)
         scores = _official(data.metric, texts[None], golds)
@@ -446,9 +457,13 @@ def _official(
 
 
 def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
-    """The best answer to each question that has any."""
+    """The best answer to each question that has any, with its runners-up."""
     ranked = {example_id: pool.answers() for example_id, pool in pools.items()}
-    return {example_id: answers[0] for example_id, answers in ranked.items() if answers}
+    return {
+        example_id: dataclasses.replace(answers[0], runners_up=tuple(answers[1:]))
+        for example_id, answers in ranked.items()
+        if answers
+    }
 
 
 def _by_set_size(

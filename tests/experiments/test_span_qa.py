@@ -86,6 +86,96 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
     assert len(answers) == 6 and "mine.txt" in answers[1]
 
 
+def without_answers(layout, root, tmp_path):
+    """Flags of ``prepare`` for the questions of a file whose answers are secret."""
+    flags = ("--tokenizer", root / "bert", "--out", tmp_path / "test", *WINDOWS)
+    if layout is triviaqa:
+        content = json.loads((root / "qa" / "wikipedia-train.json").read_text())
+        for item in content["Data"]:
+            del item["Answer"]
+        (tmp_path / "test.json").write_text(json.dumps(content))
+        return "--qa-file", tmp_path / "test.json", "--evidence", root / "evidence", *flags
+    file = write_squad_layout(tmp_path / "squad.json")
+    content = json.loads(file.read_text())
+    for paragraph in content["data"][0]["paragraphs"]:
+        paragraph["qas"][0]["answers"] = []
+    file.write_text(json.dumps(content))
+    return "--file", file, *flags
+
+
+@pytest.mark.parametrize("layout", [triviaqa, squad_layout])
+def test_questions_without_answers_are_answered_and_not_scored(layout, root, capsys, tmp_path):
+    files = without_answers(layout, root, tmp_path)
+    assert "no question can be used" in fails(layout, capsys, "prepare", *files)
+    call(layout, "prepare", *files, "--split", "test")
+    evaluate = ("evaluate", "--num-devices", 1, "--run-dir", root / "run")
+    evaluate += ("--data", tmp_path / "test")
+    before = set((root / "run").iterdir())
+    assert "or a file for the answers (--predictions)" in fails(layout, capsys, *evaluate)
+    line = fails(layout, capsys, *evaluate, "--by-question", tmp_path / "scores.json")
+    assert "--by-question: expected golds" in line
+    call(layout, *evaluate, "--predictions", tmp_path / "answers.json")
+    printed = capsys.readouterr().out
+    assert "answers to 24 questions; no scores" in printed and "em" not in printed.split()
+    assert set((root / "run").iterdir()) == before  # no file of scores
+    answers = json.loads((tmp_path / "answers.json").read_text())
+    assert set(answers) == {f"q{i}" for i in range(24)} and all(answers.values())
+    train = train_flags(root, tmp_path / "run")
+    train[train.index("--dev") + 1] = tmp_path / "test"
+    assert "expected answers to evaluate by" in fails(layout, capsys, *train)
+
+
+def test_the_best_answers_with_their_places_and_the_score_of_every_question(root, capsys, tmp_path):
+    evaluate = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
+    files = {name: tmp_path / f"{name}.json" for name in ("predictions", "nbest", "by-question")}
+    flags = (word for name, file in files.items() for word in (f"--{name}", file))
+    call(triviaqa, *evaluate, *flags, "--top", 3)
+    printed = capsys.readouterr().out
+    answers, best, scores = (json.loads(file.read_text()) for file in files.values())
+    documents = {
+        file.name: file.read_text() for file in (root / "evidence" / "wikipedia").iterdir()
+    }
+    assert list(best) == list(answers)
+    for id, found in best.items():
+        assert 1 < len(found) <= 3 and found[0]["text"] == answers[id]
+        assert [x["probability"] for x in found] == sorted(
+            (x["probability"] for x in found), reverse=True
+        )
+        for x in found:
+            name = f"{id[1:]}.txt" if x["document"] == 0 else f"{id[1:]}-other.txt"
+            assert documents[name][x["start"] : x["end"]] == x["text"]
+    assert scores["ids"] == [f"q{i}" for i in range(24)]
+    whole = evaluation(printed)["scores"]
+    for name, values in scores["scores"].items():
+        assert len(values) == 24 and np.mean(values) == pytest.approx(whole[name])
+    # All 24 questions have three mentions.
+    assert re.search(r"em \|Z\|=3-4 +│ +[0-9.]+ │ +24 │", printed)
+
+
+def test_answers_to_own_questions_as_json(root, tmp_path, capsys, monkeypatch):
+    page = tmp_path / "page.txt"
+    page.write_text("Ada saw Bo.\nBo lives in Rome.")
+    command = ["predict", "--run-dir", root / "run", "--document", page, "--json", "--top", 2]
+    monkeypatch.setattr("sys.stdin", io.StringIO("Who lives in Rome?\nWho saw Bo?\n"))
+    capsys.readouterr()
+    call(triviaqa, *command)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["question"] for line in lines] == ["Who lives in Rome?", "Who saw Bo?"]
+    for answer in (x for line in lines for x in line["answers"]):
+        assert answer["document"] == str(page) and 0 < answer["probability"] < 1
+        assert page.read_text()[answer["start"] : answer["end"]] == answer["text"]
+
+
+def test_the_longest_answer_and_the_ranking_can_be_changed_at_test(root, tmp_path):
+    evaluate = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
+    found = []
+    for flags in ((), ("--max-answer-tokens", 1), ("--joint",)):
+        call(triviaqa, *evaluate, *flags, "--predictions", tmp_path / "answers.json")
+        found.append(json.loads((tmp_path / "answers.json").read_text()))
+    assert all(len(text.split()) == 1 for text in found[1].values())
+    assert any(len(text.split()) > 1 for text in found[0].values()) and found[0] != found[2]
+
+
 def test_predict_shows_a_document_as_it_is_and_harmlessly(root, capsys, tmp_path):
     document = tmp_path / "mine.txt"
     document.write_text(f"Eve saw {OBEYED} lives in Rome.", encoding="utf-8")

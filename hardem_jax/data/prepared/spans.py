@@ -152,6 +152,7 @@ def prepare_split(
     sources: Mapping[str, Any],
     exclusions: ExclusionCounts,
     keep_without_mention: bool,
+    scored: bool = True,
     processes: int | None = None,
     replace: bool = False,
 ) -> dict[str, Any]:
@@ -167,6 +168,8 @@ def prepare_split(
         exclusions: the readers' counts, to which questions left out here are added.
         keep_without_mention: whether to keep questions whose answer is not found, as evaluation
             needs; training cannot use them.
+        scored: whether the golds are known. Without, as of a test set whose answers are secret,
+            nothing is counted as lacking a mention, and evaluation gives answers but no scores.
         processes: number of worker processes (spawned), or None for no workers; does not affect
             the result. A script that calls this needs an ``if __name__ == "__main__"`` guard.
         replace: whether to replace a complete split of this kind, see
@@ -224,6 +227,7 @@ def prepare_split(
             "sources": dict(sources),
             "documents": documents.hexdigest()[:16],
             "keep_without_mention": keep_without_mention,
+            **({} if scored else {"scored": False}),
             "counts": {
                 "examples read": len(set_sizes) + exclusions.total,
                 "left out": exclusions.total,

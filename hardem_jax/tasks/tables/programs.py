@@ -73,6 +73,9 @@ class ProgramQuestions(Questions):
     tables: Mapping[str, Table]
     rules: ProgramRules
 
+    def set_sizes(self) -> list[int]:
+        return [question.num_programs for question in self.questions]
+
     @classmethod
     def open(cls, folder: Path, split: str, *, drawn: int | None = None) -> Self:
         """The questions of a split of a build; ``drawn`` is the seed of their first solutions."""

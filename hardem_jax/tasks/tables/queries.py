@@ -94,6 +94,9 @@ class TableQuestions(Questions):
     rules: SqlRules = SqlRules()
     golds: Mapping[str, Query] | None = None
 
+    def set_sizes(self) -> list[int]:
+        return [question.num_queries for question in self.questions]
+
     @classmethod
     def open(cls, folder: Path, split: str, *, drawn: int | None = None) -> Self:
         """The questions of a split of a build; ``drawn`` is the seed of their first solutions."""
