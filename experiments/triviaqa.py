@@ -36,8 +36,9 @@ class Prepare:
     """Find every mention and cut the documents into windows.
 
     Attributes:
-        qa_file: ``qa/wikipedia-*.json`` or ``qa/web-*.json`` of the official release. Web files
-            have one example to a document, keyed ``QuestionId--Filename`` as officially scored.
+        qa_file: ``qa/wikipedia-*.json`` or ``qa/web-*.json`` of the official release, or
+            ``qa/verified-*.json``, which people have checked. Web files have one example to a
+            document, keyed ``QuestionId--Filename`` as officially scored.
         evidence: its folder ``evidence``.
         out: folder to write.
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.

@@ -7,7 +7,9 @@
 The list that names a file determines its folder, also in the web files (which list both kinds)
 and the unfiltered files. `Domain` determines what is scored: a question with all of its documents
 ("Wikipedia"), or each document of a question separately (any other domain), under the key
-``QuestionId--Filename``.
+``QuestionId--Filename``. `VerifiedEval` restricts a file to the questions that people have checked
+(`QuestionPartOfVerifiedEval`), and of the Wikipedia domain to the documents that they found to hold
+the answer (`DocPartOfVerifiedEval`).
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def read_triviaqa(
     In the Wikipedia domain (and in a file without `Domain`) an example is a question with all of
     its documents, and its id is the question's. In any other domain an example is a question
     with one document, and its id is ``QuestionId--Filename``. `Domain` comes after the questions,
-    so the file is streamed twice.
+    so the file is streamed twice. What is not part of a verified file is passed over.
 
     `golds` are those of the official evaluator, `NormalizedAliases` and `HumanAnswers`,
     unchanged (the metric normalises them), starting with `NormalizedValue`, which is the one to
@@ -89,9 +91,15 @@ def read_triviaqa(
     if not any(os.path.isdir(evidence / name) for name in _FOLDERS.values()):
         found = "neither" if os.path.isdir(evidence) else "no such folder"
         raise InputError(f"{evidence}: expected a folder with wikipedia/ or web/, found {found}")
-    one_document = _scores_documents_separately(qa_file)
+    domain = _scalar(qa_file, "Domain", str)
+    one_document = domain not in (None, "Wikipedia")
+    verified = bool(_scalar(qa_file, "VerifiedEval", bool))
     for index, record in iter_json_items(qa_file, "Data"):
         place = f"{qa_file}: item {index} of 'Data'"
+        if verified and not get_field(record, "QuestionPartOfVerifiedEval", bool, place):
+            continue
+        if verified and not one_document:
+            record = _verified_pages(record, place)
         yield from _examples(record, place, evidence, skips, require_answers, one_document)
 
 
@@ -141,16 +149,27 @@ def read_triviaqa_questions(
         yield OpenQuestion(question_id, question, answers)
 
 
-def _scores_documents_separately(qa_file: PathLike) -> bool:
-    """Returns whether, according to `Domain`, each document of a question is an example."""
+def _scalar(qa_file: PathLike, name: str, kind: type) -> Any:
+    """A property of the whole file; None if it has none."""
     with open_bytes(qa_file) as stream:
         try:
-            domains = list(ijson.items(JsonStream(stream, str(qa_file)), "Domain"))
+            values = list(ijson.items(JsonStream(stream, str(qa_file)), name))
         except (ijson.JSONError, UnicodeDecodeError):
-            return False  # reading the questions reports where the file is broken
-    for domain in domains:
-        check_kind(domain, str, f"{qa_file}: expected 'Domain' to be")
-    return bool(domains) and domains[-1] != "Wikipedia"
+            return None  # reading the questions reports where the file is broken
+    for value in values:
+        check_kind(value, kind, f"{qa_file}: expected {name!r} to be")
+    return values[-1] if values else None
+
+
+def _verified_pages(record: dict[str, Any], place: str) -> dict[str, Any]:
+    """The record with those of its pages that hold the answer, as people found."""
+    kept = {}
+    for key in _FOLDERS:
+        pages = get_field(record, key, list, place) or []
+        expected = f"{place}: expected each element of {key!r} to be"
+        pages = [check_kind(page, dict, expected) for page in pages]
+        kept[key] = [x for x in pages if get_field(x, "DocPartOfVerifiedEval", bool, place)]
+    return record | kept
 
 
 def _examples(

@@ -359,6 +359,28 @@ def test_other_files_have_one_example_to_a_question(read, domain, ids):
     assert [example.id for example in examples] == ids
 
 
+@pytest.mark.parametrize("verified", [True, False])
+@pytest.mark.parametrize("domain", ["Wikipedia", "Web"])
+def test_a_verified_file_has_what_people_have_checked(read, domain, verified):
+    checked = {"QuestionPartOfVerifiedEval": True}
+    right = page("Rome.txt") | {"DocPartOfVerifiedEval": True}
+    wrong = page("Italy.txt") | {"DocPartOfVerifiedEval": False}
+    records = [
+        question("q1", EntityPages=[right, wrong]) | checked,
+        question("q2", EntityPages=[right]) | {"QuestionPartOfVerifiedEval": False},
+    ]
+    content = {"Data": records, "Domain": domain, "VerifiedEval": verified}
+    examples, skips = read(raw=json.dumps(content).encode())
+    found = {example.id: [x.id for x in example.documents] for example in examples}
+    rome, italy = "wikipedia/Rome.txt", "wikipedia/Italy.txt"
+    if domain == "Wikipedia":
+        expected = {"q1": [rome]} if verified else {"q1": [rome, italy], "q2": [rome]}
+    else:  # its official evaluator keeps all documents of a question
+        expected = {"q1--Rome.txt": [rome], "q1--Italy.txt": [italy]}
+        expected |= {} if verified else {"q2--Rome.txt": [rome]}
+    assert found == expected and skips.total == 0
+
+
 def test_the_domain_has_to_be_a_string(read):
     with pytest.raises(InputError, match="expected 'Domain' to be a string, found an integer"):
         read(raw=json.dumps({"Data": [question()], "Domain": 3}).encode())
