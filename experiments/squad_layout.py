@@ -29,7 +29,7 @@ from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.readers.qa_hard_em import read_qa_hard_em
-from hardem_jax.data.readers.squad import read_squad_layout
+from hardem_jax.data.readers.squad import read_squad_layout, read_squad_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Prepare:
         file: the questions.
         out: folder to write.
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
-        layout: "squad", or "qa-hard-em" for the JSON lines of the paper's release.
+        layout: "squad", "rows" for a row of each question, as Hugging Face's data sets have them
+            (JSON lines or a list), or "qa-hard-em" for the JSON lines of the paper's release.
         answers_are: what several answers to a question mean: "alternatives" (SQuAD), or
             "all required" (Quoref). A single span cannot give them: such questions are left out
             of training, and scored by Quoref's metric, which counts the spans that are right.
@@ -54,7 +55,7 @@ class Prepare:
     file: Path
     out: Path
     tokenizer: str = "bert-base-uncased"
-    layout: Literal["squad", "qa-hard-em"] = "squad"
+    layout: Literal["squad", "rows", "qa-hard-em"] = "squad"
     answers_are: Literal["alternatives", "all required"] = "alternatives"
     split: Literal["train", "dev", "test"] = "train"
     windows: WindowConfig = WindowConfig()
@@ -80,7 +81,8 @@ class Prepare:
         golds = self.split != "test"
         if self.layout == "qa-hard-em":
             return read_qa_hard_em(self.file, skips=exclusions, require_answers=golds)
-        return read_squad_layout(
+        read = read_squad_rows if self.layout == "rows" else read_squad_layout
+        return read(
             self.file,
             skips=exclusions,
             answers_are=self.answers_are,

@@ -344,6 +344,47 @@ def read_json_object(path: PathLike) -> dict[str, Any]:
     return _parse(read_text(path), str(path))
 
 
+def iter_json_records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yields (number from 1, place, object) for a JSON list or for a file of JSON lines.
+
+    Objects are counted, not lines, so that both layouts give the same numbers.
+
+    Raises:
+        InputError: as `iter_json_lines`, or the file is empty.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "qa.json")
+        ...     _ = file.write_text('[{"id": "a"}, {"id": "b"}]')
+        ...     [(number, record) for number, _, record in iter_json_records(file)]
+        [(1, {'id': 'a'}), (2, {'id': 'b'})]
+    """
+    if _first_character(path) != b"[":
+        for number, (line, record) in enumerate(iter_json_lines(path), start=1):
+            yield number, f"{path}: line {line}", record
+        return
+    number = 0
+    with open_bytes(path) as stream:
+        checked = JsonStream(stream, str(path))
+        with json_errors(checked, lambda: f"{number} items"):
+            for record in ijson.items(checked, "item", use_float=True):
+                number += 1
+                place = f"{path}: item {number}"
+                if not isinstance(record, dict):
+                    raise InputError(f"{place}: expected an object, found {json_type(record)}")
+                yield number, place, record
+
+
+def _first_character(path: PathLike) -> bytes:
+    with open_bytes(path) as stream:
+        checked = JsonStream(stream, str(path))
+        while chunk := checked.read(1 << 12):
+            if text := chunk.lstrip():
+                return text[:1]
+    raise InputError(f"{path}: expected records, found an empty file")
+
+
 def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (line number from 1, object) for a file with one JSON object per line.
 

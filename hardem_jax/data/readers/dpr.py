@@ -20,31 +20,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import ijson
-
 from hardem_jax.data.examples import Document, OpenQuestion, Passage, ReadingExample
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_DOCUMENT, ExclusionCounts
 from hardem_jax.data.files import new_file
 from hardem_jax.data.json_fields import (
-    check_kind,
     distinct,
     get_field,
     get_id,
     get_strings,
     json_type,
 )
-from hardem_jax.data.json_stream import (
-    JsonStream,
-    PathLike,
-    iter_json_lines,
-    json_errors,
-    open_bytes,
-)
+from hardem_jax.data.json_stream import PathLike, iter_json_records
 from hardem_jax.data.readers.nq_open import file_stem
 from hardem_jax.data.readers.open_questions import IdCheck, find_defect
 from hardem_jax.errors import InputError
 
 # Warning of `ExclusionCounts`, for questions kept:
+# Passages of DPR's own training files, in the order in which they are read.
+_LISTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
 REPEATED_PASSAGE = "passage listed twice"
 # Key of a record that only gives the id of an unusable question and the reason.
 _LEFT_OUT = "left_out"
@@ -60,9 +53,10 @@ def read_contexts(
 ) -> Iterator[ReadingExample]:
     """Streams questions, each with its passages as documents in file order.
 
-    That order is the retriever's ranking; scores are ignored. A document's id is the passage's,
-    or ``<question id>#<rank>`` if the file gives none. `golds` are the answers as written,
-    `aliases` the distinct ones.
+    That order is the retriever's ranking; scores are ignored. DPR's training files have no ranking:
+    their positive passages come first, then hard negatives, then others. A document's id is the
+    passage's, or ``<question id>#<rank>`` if the file gives none. `golds` are the answers as
+    written, `aliases` the distinct ones.
 
     Args:
         path: a JSON list or JSON lines, either with ``.gz``.
@@ -96,10 +90,7 @@ def read_contexts(
     if num_passages is not None and num_passages < 1:
         raise InputError(f"num_passages: expected at least 1, found {num_passages}")
     for place, record, question in _questions(path, skips, require_answers):
-        listed = get_field(record, "ctxs", list, place)
-        if listed is None:
-            keys = ", ".join(map(repr, record))
-            raise InputError(f"{place}: expected a list under 'ctxs', found the keys {keys}")
+        listed = _listed(record, place)
         passages = {}
         for rank, entry in enumerate(listed[:num_passages], start=1):
             passage = _passage(entry, f"{question.id}#{rank}", f"{place}: 'ctxs' {rank}")
@@ -221,7 +212,7 @@ def _questions(
     """Yields (place, record, question) for every usable question."""
     check = IdCheck(skips)
     stem = file_stem(path)
-    for number, place, record in _records(path):
+    for number, place, record in iter_json_records(path):
         id = get_id(record, "id", place) or f"{stem}#{number}"
         place = f"{place} ({id})"
         if (reason := get_field(record, _LEFT_OUT, str, place)) is not None:
@@ -239,30 +230,15 @@ def _questions(
         yield place, record, OpenQuestion(id, question, answers)
 
 
-def _records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    """Yields (number from 1, place, object) for a JSON list or JSON lines."""
-    if _first_character(path) != b"[":
-        # Count questions, not lines, so that both layouts give the same ids.
-        for number, (line, record) in enumerate(iter_json_lines(path), start=1):
-            yield number, f"{path}: line {line}", record
-        return
-    number = 0
-    with open_bytes(path) as stream:
-        checked = JsonStream(stream, str(path))
-        with json_errors(checked, lambda: f"{number} items"):
-            for record in ijson.items(checked, "item", use_float=True):
-                number += 1
-                place = f"{path}: item {number}"
-                yield number, place, check_kind(record, dict, f"{place}: expected")
-
-
-def _first_character(path: PathLike) -> bytes:
-    with open_bytes(path) as stream:
-        checked = JsonStream(stream, str(path))
-        while chunk := checked.read(1 << 12):
-            if text := chunk.lstrip():
-                return text[:1]
-    raise InputError(f"{path}: expected questions with passages, found an empty file")
+def _listed(record: dict[str, Any], place: str) -> list[Any]:
+    """The passages of a question, those of DPR's training files in the order of `_LISTS`."""
+    if (listed := get_field(record, "ctxs", list, place)) is not None:
+        return listed
+    lists = [get_field(record, name, list, place) for name in _LISTS]
+    if all(entries is None for entries in lists):
+        keys = ", ".join(map(repr, record))
+        raise InputError(f"{place}: expected a list under 'ctxs', found the keys {keys}")
+    return [entry for entries in lists for entry in entries or ()]
 
 
 def _passage(entry: Any, default_id: str, place: str) -> Passage:
@@ -273,7 +249,8 @@ def _passage(entry: Any, default_id: str, place: str) -> Passage:
         keys = ", ".join(map(repr, entry)) or "none"
         raise InputError(f"{place}: expected a string under 'text', found the keys {keys}")
     title = get_field(entry, "title", str, place) or ""
-    return Passage(get_id(entry, "id", place) or default_id, title, text)
+    ids = (get_id(entry, name, place) for name in ("id", "passage_id", "psg_id"))
+    return Passage(next(filter(None, ids), default_id), title, text)
 
 
 def _document(passage: Passage, prepend_title: bool) -> Document:

@@ -11,6 +11,7 @@ argument.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from hardem_jax.data.exclusions import (
     ExclusionCounts,
 )
 from hardem_jax.data.json_fields import check_kind, distinct, get_field, get_id
-from hardem_jax.data.json_stream import PathLike, iter_json_items
+from hardem_jax.data.json_stream import PathLike, iter_json_items, iter_json_records
 from hardem_jax.errors import InputError
 
 AnswersAre = Literal["alternatives", "all required"]
@@ -89,11 +90,7 @@ def read_squad_layout(
         >>> example.documents[0].id, example.aliases, example.true_mention
         ('Italy#0', ('Rome',), (0, 7, 11))
     """
-    if answers_are not in get_args(AnswersAre):
-        raise ValueError(
-            f"answers_are: expected one of {get_args(AnswersAre)}, found {answers_are!r}"
-        )
-    rules = _Rules(answers_are, require_answers, keep_several, skips)
+    rules = _rules(answers_are, require_answers, keep_several, skips)
     paragraph_counts: Counter[str] = Counter()
     for index, article in iter_json_items(file, "data"):
         place = f"{file}: item {index} of 'data'"
@@ -102,6 +99,66 @@ def read_squad_layout(
             document_id = f"{title}#{paragraph_counts[title]}"
             paragraph_counts[title] += 1
             yield from _examples(paragraph, document_id, f"{place}, paragraph {number}", rules)
+
+
+def read_squad_rows(
+    file: PathLike,
+    *,
+    skips: ExclusionCounts,
+    answers_are: AnswersAre = "alternatives",
+    require_answers: bool = True,
+    keep_several: bool = False,
+) -> Iterator[ReadingExample]:
+    """Streams the questions of a file with one row for each, as Hugging Face's data sets have them.
+
+        {"id", "title", "context", "question", "answers": {"text": [...], "answer_start": [...]}}
+
+    Otherwise as `read_squad_layout`; a document's id is the title and the number of the row, from
+    0. In SQuAD 2.0, a question that is impossible to answer has an empty list of answers.
+
+    Args:
+        file: a JSON list, or JSON lines, optionally with `.gz`.
+        skips, answers_are, require_answers, keep_several: as for `read_squad_layout`.
+
+    Raises:
+        InputError: the file is missing or not in this layout, or a value has the wrong type.
+
+    Example:
+        >>> import json, pathlib, tempfile
+        >>> row = {"id": "q1", "title": "Italy", "context": "It was Rome.", "question": "Which?",
+        ...     "answers": {"text": ["Rome"], "answer_start": [7]}}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = pathlib.Path(folder, "dev.jsonl")
+        ...     _ = file.write_text(json.dumps(row))
+        ...     (example,) = read_squad_rows(file, skips=ExclusionCounts())
+        >>> example.golds, example.true_mention
+        (('Rome',), (0, 7, 11))
+    """
+    rules = _rules(answers_are, require_answers, keep_several, skips)
+    for number, place, row in iter_json_records(file):
+        title = get_field(row, "title", str, place) or ""
+        document = Document(f"{title}#{number - 1}", get_field(row, "context", str, place) or "")
+        found = get_field(row, "answers", dict, place) or {}
+        texts, starts = (get_field(found, n, list, place) or [] for n in ("text", "answer_start"))
+        if starts and len(starts) != len(texts):
+            raise InputError(
+                f"{place}: expected {len(texts)} under 'answer_start', found {len(starts)}"
+            )
+        pairs = itertools.zip_longest(texts, starts)
+        answers = [{"text": text, "answer_start": start} for text, start in pairs]
+        example = _example(row | {"answers": answers}, document, place, rules)
+        if example is not None:
+            yield example
+
+
+def _rules(
+    answers_are: AnswersAre, require_answers: bool, keep_several: bool, skips: ExclusionCounts
+) -> _Rules:
+    if answers_are not in get_args(AnswersAre):
+        raise ValueError(
+            f"answers_are: expected one of {get_args(AnswersAre)}, found {answers_are!r}"
+        )
+    return _Rules(answers_are, require_answers, keep_several, skips)
 
 
 def _examples(

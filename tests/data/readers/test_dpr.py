@@ -56,6 +56,24 @@ def test_a_list_in_a_file_called_jsonl_is_a_list(tmp_path):
     assert len(list(read_contexts(file, skips=ExclusionCounts()))) == 1
 
 
+def test_the_training_files_of_dpr_have_lists_of_their_own(read):
+    def own(id, key, text):
+        return {"title": "Rome", "text": text, key: id, "score": 0, "title_score": 0}
+
+    lists = {
+        "positive_ctxs": [own("1", "passage_id", "Rome is old.")],
+        "negative_ctxs": [own("3", "passage_id", "Bonn.")],
+        "hard_negative_ctxs": [own("2", "psg_id", "Oslo is not.")],
+    }
+    question = {"dataset": "nq_train_psgs_w100", "question": "which city", "answers": ["Rome"]}
+    (example,), _ = read(question | lists)
+    assert [x.id for x in example.documents] == ["1", "2", "3"]
+    (example,), _ = read(question | lists, num_passages=2)
+    assert [x.id for x in example.documents] == ["1", "2"]
+    with pytest.raises(InputError, match="expected a list under 'ctxs', found the keys"):
+        read(question)
+
+
 def test_passages_come_in_rank_order_and_only_the_first_n(read):
     ctxs = [passage(str(i), f"Text {i}.", score=i) for i in (3, 1, 2)]
     (example,), _ = read(record(*ctxs), num_passages=2)
@@ -110,7 +128,7 @@ def test_prediction_needs_no_answers(read):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "dev.json: expected questions with passages, found an empty file"),
+        ("", "dev.json: expected records, found an empty file"),
         ("[1]", "dev.json: item 1: expected an object, found an integer"),
         ('{"question": 3}', r"dev.json: line 1 \(dev#1\): expected 'question' to be a string"),
         ("[{}]", r"item 1 \(dev#1\): expected a string under 'question', found the keys none"),

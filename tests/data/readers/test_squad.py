@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.readers.squad import read_squad_layout
+from hardem_jax.data.readers.squad import read_squad_layout, read_squad_rows
 from hardem_jax.errors import InputError
 
 CONTEXT = "Rømer met Ole in Rome. Rome fell."
@@ -254,3 +254,42 @@ def test_real_quoref(shared_dir):
     skips = ExclusionCounts()
     assert len(list(read_squad_layout(file, skips=skips))) == 2418
     assert skips.total == 0
+
+
+def rows(tmp_path, *records, lines=True, **options):
+    text = "\n".join(map(json.dumps, records)) if lines else json.dumps(records)
+    (tmp_path / "rows.json").write_text(text)
+    skips = ExclusionCounts()
+    return list(read_squad_rows(tmp_path / "rows.json", skips=skips, **options)), skips
+
+
+def row(id="q1", texts=("Rome",), starts=(17,), **changes):
+    answers = {"text": list(texts), "answer_start": list(starts)}
+    found = {"id": id, "title": "Italy", "context": CONTEXT, "question": "Where?"}
+    return found | {"answers": answers} | changes
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_rows_say_what_the_layout_says(read, tmp_path, lines):
+    both = row("q2", ("Ole", "Rømer"), (10, 0))
+    found, skips = rows(tmp_path, row(), both, row("q3", (), ()), lines=lines)
+    expected, _ = read(question("q1"), question("q2", [answer("Ole"), answer("Rømer")]))
+    assert [(x.id, x.question, x.golds, x.true_mention) for x in found] == [
+        (x.id, x.question, x.golds, x.true_mention) for x in expected
+    ]
+    assert [x.documents[0].id for x in found] == ["Italy#0", "Italy#1"]
+    assert skips.as_dict() == {"no answer given": 1}
+    found, skips = rows(tmp_path, row(), row("q3", (), ()), lines=lines, require_answers=False)
+    assert [x.golds for x in found] == [("Rome",), ()] and skips.total == 0
+    _, skips = rows(tmp_path, row(), both, lines=lines, answers_are="all required")
+    assert skips.as_dict() == {"several answer spans required": 1}
+
+
+def test_rows_need_a_start_for_each_text_or_none(tmp_path):
+    (example,), skips = rows(tmp_path, row(answers={"text": ["Rome"]}))
+    assert example.true_mention is None
+    assert skips.warnings_as_dict() == {"annotated offset does not hold the answer": 1}
+    with pytest.raises(InputError, match="line 1: expected 1 under 'answer_start', found 2"):
+        rows(tmp_path, row(starts=(17, 23)))
+    with pytest.raises(InputError, match="line 1: expected 'answers' to be an object, found a"):
+        rows(tmp_path, row(answers=["Rome"]))
