@@ -52,11 +52,7 @@ class FinishedRun:
             '{"objective": "MML", "seed": 0, "settings": {"model.encoder": "bert"}, \
 "scores": {"step": 9.0}, "by_question": {"em": "10"}}'
         """
-        settings = {
-            name: Path(text).name if os.path.isabs(text) else text
-            for name, text in self.settings.items()
-        }
-        content = dataclasses.asdict(self) | {"settings": settings}
+        content = dataclasses.asdict(self) | {"settings": _portable(self.settings)}
         content["by_question"] = {name: _packed(x) for name, x in self.by_question.items()}
         return json.dumps(content)
 
@@ -221,7 +217,8 @@ def _of_folder(folder: Path) -> FinishedRun:
         return FinishedRun(
             objective=final["objective"],
             seed=int(settings["loop.seed"]),
-            settings=settings,
+            # As in a file of runs, so that a run is the same wherever it is read from.
+            settings=_portable(settings),
             scores=dict(final["scores"]),
             by_question=by_question["scores"],
         )
@@ -229,6 +226,11 @@ def _of_folder(folder: Path) -> FinishedRun:
         raise InputError(f"{folder}: expected a run of compare, found {found_by(error)}") from error
     except (ValueError, KeyError) as error:
         raise InputError(f"{folder}: expected a run of compare, found {error!r}") from error
+
+
+def _portable(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings without the folders of a machine."""
+    return {n: Path(text).name if os.path.isabs(text) else text for n, text in settings.items()}
 
 
 def _of_line(line: str, where: str) -> FinishedRun:

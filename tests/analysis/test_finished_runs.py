@@ -47,6 +47,18 @@ def test_folders_and_files_hold_the_same_runs(tmp_path):
     assert read_runs(file) == runs
 
 
+def test_a_run_is_the_same_from_its_folder_and_from_a_file(tmp_path):
+    """Or its row would be named after the folder of an encoder."""
+    run = finished(**{"model.encoder": "/models/ada/bert"})
+    write_folder(tmp_path / "run", run)
+    (tmp_path / "runs.jsonl").write_text(f"{run.line()}\n")
+    assert read_runs(tmp_path / "run") == read_runs(tmp_path / "runs.jsonl")
+    again = dataclasses.replace(run, seed=1, settings=run.settings | {"loop.seed": "1"})
+    write_folder(tmp_path / "again", again)
+    found = rows([*read_runs(tmp_path / "runs.jsonl"), *read_runs(tmp_path / "again")])
+    assert {name: list(seeds) for name, seeds in found.items()} == {"MML": [0, 1]}
+
+
 def test_lines_name_no_folder_of_the_machine():
     line = finished(**{"model.encoder": "/models/ada/bert"}).line()
     assert "ada" not in line and '"model.encoder": "bert"' in line
