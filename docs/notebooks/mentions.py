@@ -1,0 +1,5 @@
+# %% [markdown]
+# # mentions
+
+# %%
+print(1)

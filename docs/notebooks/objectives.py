@@ -1,0 +1,5 @@
+# %% [markdown]
+# # objectives
+
+# %%
+print(1)

@@ -1,0 +1,5 @@
+# %% [markdown]
+# # tables
+
+# %%
+print(1)

@@ -1,0 +1,67 @@
+"""Pages of the site that are no Markdown in this folder, and links that leave it.
+
+A hook of MkDocs. Notebooks (`notebooks/*.py`, percent scripts) are executed during the build, and
+an exception in one fails it. CONTRIBUTING.md and CHANGELOG.md lie at the root of the repository,
+where their readers look for them. Links to code become plain text, for a site has no code.
+"""
+
+import os
+import re
+from pathlib import Path
+
+import jupytext
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from nbclient import NotebookClient
+from nbconvert import MarkdownExporter
+from traitlets.config import Config
+
+ROOT = Path(__file__).resolve().parents[2]
+# A kernel that the shell has not prepared: no accelerator is assumed, and devices are one.
+KERNEL = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
+
+_CODE_LINK = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(?!docs/)[^)#\s]*\.(?:py|toml|yml)\)")
+
+
+def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
+    """Replaces notebooks by what they print, and adds the files of the root."""
+    for file in list(files):
+        if file.src_uri.startswith("notebooks/") and file.src_uri.endswith(".py"):
+            files.remove(file)
+            for made in _executed(Path(file.abs_src_path or ""), file.src_uri, config):
+                files.append(made)
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        text = re.sub(r"\]\(docs/", "](", text)
+        text = re.sub(r"\[([^\]]*)\]\((?:README\.md|LICENSE)\)", r"\1", text)
+        files.append(File.generated(config, name.lower(), content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links to code as text."""
+    del page, config, files
+    return _CODE_LINK.sub(r"\1", markdown)
+
+
+def _executed(script: Path, uri: str, config: MkDocsConfig) -> list[File]:
+    """A notebook as a page of Markdown, and its pictures."""
+    notebook = jupytext.read(script)
+    before = {name: os.environ.get(name) for name in KERNEL}
+    os.environ.update(KERNEL)
+    try:
+        # Pipes on this machine: the default, a port, is open to all its users, and warns of that.
+        pipes = Config({"AsyncKernelManager": {"transport": "ipc"}})
+        client = NotebookClient(notebook, config=pipes, timeout=300, kernel_name="python3")
+        client.execute(cwd=str(ROOT))
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    text, resources = MarkdownExporter().from_notebook_node(notebook)
+    page = uri.removesuffix(".py") + ".md"
+    folder = uri.rpartition("/")[0]
+    made = [File.generated(config, page, content=text)]
+    for name, content in resources.get("outputs", {}).items():
+        made.append(File.generated(config, f"{folder}/{script.stem}-{name}", content=content))
+    return made
