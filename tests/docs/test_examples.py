@@ -1,0 +1,135 @@
+"""The worked examples of the guides run, and the guides show their code as it is."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from docs.examples import own_questions
+from docs.examples.sentences import __main__ as sentences
+from docs.examples.sentences.config import SentenceModelConfig
+from docs.examples.sentences.task import (
+    SentenceDistribution,
+    SentenceModel,
+    SentenceQuestion,
+    SentenceQuestions,
+)
+from hardem_jax.errors import InputError
+from tests.commands import call, evaluation, fails
+from tests.docs.pages import DOCS, ROOT, blocks
+from tests.tiny import write_checkpoint, write_squad_layout
+
+QUESTION = SentenceQuestion("q", "who lives in Rome?", ["Bo saw Al.", "Al lives in Rome."], [0, 1])
+
+
+@pytest.mark.parametrize(
+    "page, modules",
+    [("new_task.md", "sentences/*.py"), ("new_data_set.md", "own_questions.py")],
+)
+def test_a_guide_shows_the_code_that_runs(page, modules):
+    # Methods stand alone in a guide, without the indentation of their class.
+    def lines(code):
+        return "\n".join(line.strip() for line in code.splitlines() if line.strip())
+
+    sources = [lines(path.read_text()) for path in sorted((DOCS / "examples").glob(modules))]
+    shown = [lines(block) for block in blocks(page, "python")]
+    assert len(shown) >= 3
+    assert [block for block in shown if not any(block in source for source in sources)] == []
+
+
+def test_sentences_have_a_probability_that_adds_up_to_1():
+    scores = jnp.array([[1.0, 2.0, -jnp.inf], [0.0, 0.0, 0.0]])
+    log_probs = SentenceDistribution(scores).log_prob(jnp.tile(jnp.arange(3), (2, 1)))
+    np.testing.assert_allclose(jnp.exp(log_probs).sum(axis=-1), 1, rtol=1e-6)
+
+
+def test_a_question_is_read_alike_in_any_batch():
+    model = SentenceModel.start(SentenceModelConfig(64, 8), None, seed=0)
+    alone = SentenceQuestions(questions=[QUESTION])
+    longer = SentenceQuestion("p", "who is it?", ["Al.", "Bo.", "Cyd.", "Dov and Eve."], [2])
+    both = SentenceQuestions(questions=[QUESTION, longer])
+    found = []
+    for data, rows, length in ((alone, [QUESTION], 4), (both, [QUESTION, longer, None], 9)):
+        batch = model.pad(model.inputs(data), 2)(rows, length)
+        module = nnx.merge(model.graphdef, model.params)
+        found.append(module(batch).log_prob(batch["solutions"])[0])
+    np.testing.assert_allclose(*found, rtol=1e-6)
+    assert np.isfinite(found).all()
+
+
+def test_z_is_every_sentence_with_the_answer(tmp_path):
+    file = write_squad_layout(tmp_path / "squad.json", questions=1)
+    call(sentences, "prepare", "--file", file, "--out", tmp_path / "train")
+    [question] = SentenceQuestions.open(tmp_path / "train").questions
+    assert question.sentences == ["Ada saw Dov.", "Ada lives in Oslo.", "Dov met Ada."]
+    assert question.solutions == [0, 1, 2] and question.true == 1
+
+
+@pytest.mark.slow
+def test_the_new_task_trains_compares_and_evaluates(tmp_path, capsys):
+    file = write_squad_layout(tmp_path / "squad.json", questions=48)
+    variables = {"TRAIN": str(file), "DEV": str(file), "STEPS": "60"}
+    run_shell("new_task.md", tmp_path, variables)
+    scores = json.loads((tmp_path / "runs" / "sentences" / "comparison.json").read_text())
+    assert "hard-em" in json.dumps(scores)
+    call(
+        sentences,
+        *("evaluate", "--run-dir", tmp_path / "runs" / "sentences" / "mml-0"),
+        *("--data", tmp_path / "prepared" / "dev", "--num-devices", 1),
+    )
+    scores = evaluation(capsys.readouterr().out)["scores"]
+    assert scores["in Z"] == 100  # every sentence is in Z
+    assert scores["true z"] >= 0
+
+
+@pytest.mark.slow
+def test_the_new_data_set_trains_and_evaluates(tmp_path):
+    lines = [
+        {"id": f"q{i}", "question": f"Who lives in {place}?", "answers": ["Ada"],
+         "document": f"Ada saw Bo. Ada lives in {place}. Bo met Ada."}
+        for i, place in enumerate(["Oslo", "Rome", "Lima", "Bonn"] * 8)
+    ]  # fmt: skip
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    encoder = write_checkpoint(tmp_path / "bert", positions=300)
+    variables = {"QUESTIONS": str(file), "ENCODER": str(encoder), "STEPS": "2"}
+    printed = run_shell("new_data_set.md", tmp_path, variables)
+    assert "32  questions with a mention" in printed and "mine: 32 questions" in printed
+    assert list((tmp_path / "runs" / "mine").glob("scores-mine-*.json"))
+
+
+def test_what_cannot_be_read_is_counted_or_named(tmp_path, capsys):
+    file = tmp_path / "mine.jsonl"
+    good = {"id": "a", "question": "Who?", "document": "Ada.", "answers": ["Ada"]}
+    file.write_text(json.dumps(good) + "\n" + json.dumps(good | {"id": "b", "answers": []}) + "\n")
+    skips = own_questions.ExclusionCounts()
+    [example] = own_questions.read_questions(file, skips=skips)
+    assert example.golds == ("Ada",) and skips.as_dict() == {"no answer given": 1}
+    file.write_text("{}\n")
+    with pytest.raises(InputError, match="line 1: expected a question"):
+        list(own_questions.read_questions(file, skips=skips))
+    encoder = write_checkpoint(tmp_path / "bert")
+    command = ("--file", file, "--tokenizer", encoder, "--out", tmp_path / "out")
+    assert "line 1" in fails(own_questions, capsys, "prepare", *command)
+
+
+def run_shell(page, folder, variables):
+    """Runs the ``sh`` blocks of a page in a folder; returns what they print."""
+    # One device, as on a reader's machine; eight are for tests of devices.
+    environment = {**os.environ, **variables, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
+    python = f'python() {{ {sys.executable} "$@"; }}\n'
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", python + "".join(blocks(page, "sh"))],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
