@@ -33,7 +33,7 @@ def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
                 files.append(made)
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
-        text = re.sub(r"\]\(docs/", "](", text)
+        text = re.sub(r"\]\(docs/", "](", text).replace("](CHANGELOG.md)", "](changelog.md)")
         text = re.sub(r"\[([^\]]*)\]\((?:README\.md|LICENSE)\)", r"\1", text)
         files.append(File.generated(config, name.lower(), content=text))
     return files
@@ -58,10 +58,11 @@ def _executed(script: Path, uri: str, config: MkDocsConfig) -> list[File]:
     finally:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-    text, resources = MarkdownExporter().from_notebook_node(notebook)
+    names = {"unique_key": script.stem}
+    text, resources = MarkdownExporter().from_notebook_node(notebook, resources=names)
     page = uri.removesuffix(".py") + ".md"
     folder = uri.rpartition("/")[0]
     made = [File.generated(config, page, content=text)]
     for name, content in resources.get("outputs", {}).items():
-        made.append(File.generated(config, f"{folder}/{script.stem}-{name}", content=content))
+        made.append(File.generated(config, f"{folder}/{name}", content=content))
     return made
