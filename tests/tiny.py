@@ -28,8 +28,10 @@ WORDS += ["how", "many", "more", "than", "ran", "yards", "then", *(f"##{i}" for 
 WORDS += [str(i) for i in range(10)]
 
 
-def write_checkpoint(folder: Path, *, hidden_size: int = 16, positions: int = 64) -> Path:
-    """A random BERT of two layers with a word-level vocabulary, in Hugging Face layout."""
+def write_checkpoint(
+    folder: Path, *, hidden_size: int = 16, positions: int = 64, layers: int = 2
+) -> Path:
+    """A random BERT with a word-level vocabulary, in Hugging Face layout."""
     folder.mkdir(parents=True)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, *map(str.lower, PEOPLE + PLACES)]
     tokenizer = Tokenizer(
@@ -41,7 +43,7 @@ def write_checkpoint(folder: Path, *, hidden_size: int = 16, positions: int = 64
     config = BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=hidden_size,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=2 * hidden_size,
         max_position_embeddings=positions,

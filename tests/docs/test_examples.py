@@ -1,9 +1,6 @@
 """The worked examples of the guides run, and the guides show their code as it is."""
 
 import json
-import os
-import subprocess
-import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +18,8 @@ from docs.examples.sentences.task import (
 )
 from hardem_jax.errors import InputError
 from tests.commands import call, evaluation, fails
-from tests.docs.pages import DOCS, ROOT, blocks
+from tests.docs.pages import DOCS, blocks
+from tests.docs.shell import run_shell
 from tests.tiny import write_checkpoint, write_squad_layout
 
 QUESTION = SentenceQuestion("q", "who lives in Rome?", ["Bo saw Al.", "Al lives in Rome."], [0, 1])
@@ -116,20 +114,3 @@ def test_what_cannot_be_read_is_counted_or_named(tmp_path, capsys):
     encoder = write_checkpoint(tmp_path / "bert")
     command = ("--file", file, "--tokenizer", encoder, "--out", tmp_path / "out")
     assert "line 1" in fails(own_questions, capsys, "prepare", *command)
-
-
-def run_shell(page, folder, variables):
-    """Runs the ``sh`` blocks of a page in a folder; returns what they print."""
-    # One device, as on a reader's machine; eight are for tests of devices.
-    environment = {**os.environ, **variables, "PYTHONPATH": str(ROOT), "XLA_FLAGS": ""}
-    python = f'python() {{ {sys.executable} "$@"; }}\n'
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", python + "".join(blocks(page, "sh"))],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return done.stdout
