@@ -32,7 +32,7 @@ OBJECTIVES = {
 # %%
 log_probs = jnp.log(jnp.array([0.05, 0.4, 0.3, 0.05]))
 for name, objective in OBJECTIVES.items():
-    print(f"{name:20}", np.round(weights(objective, log_probs), 2))
+    print(f"{name:20}", *(f"{abs(weight):.2f}" for weight in weights(objective, log_probs)))
 
 # %% [markdown]
 # First-only looks at the order of Z and at nothing else. MML trusts in proportion to the model.

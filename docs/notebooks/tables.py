@@ -19,9 +19,10 @@ table = {
 find_queries(table, "How many goals did Cy of the Lions score?", 5)
 
 # %% [markdown]
-# Several queries give 5. The one that is meant selects by the player's name; others select by
-# team, or add and compare in a way that happens to come out right. Weak supervision does not say
-# which.
+# Many queries give 5. The one that is meant selects by the player's name and returns the cell. The
+# same with a maximum, minimum, sum or average of one cell is as good as that; but the number of all
+# rows is 5 as well, and so is the average of all goals, by chance. Weak supervision does not say
+# which is meant.
 #
 # Z is a sequence:
 

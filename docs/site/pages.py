@@ -11,16 +11,23 @@ from pathlib import Path
 
 import jupytext
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from nbclient import NotebookClient
 from nbconvert import MarkdownExporter
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]
 # A kernel that the shell has not prepared: no accelerator is assumed, and devices are one.
 KERNEL = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
 
+# What a browser fetches without being asked: scripts, pictures, frames, styles, fonts.
+_FOREIGN = re.compile(
+    r"<(?:script|img|iframe|video|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^\s>]*"
+    r"|<link\b(?=[^>]*\b(?:stylesheet|preconnect|icon)\b)[^>]*\bhref=[\"']?(?:https?:)?//[^\s>]*"
+)
 _CODE_LINK = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(?!docs/)[^)#\s]*\.(?:py|toml|yml)\)")
 
 
@@ -45,6 +52,14 @@ def on_page_markdown(markdown: str, /, *, page: Page, config: MkDocsConfig, file
     return _CODE_LINK.sub(r"\1", markdown)
 
 
+def on_post_page(output: str, /, *, page: Page, config: MkDocsConfig) -> str:
+    """Refuses a page that would load something from another host."""
+    del config
+    if found := _FOREIGN.search(output):
+        raise PluginError(f"{page.file.src_uri}: loads from another host: {found.group()}")
+    return output
+
+
 def _executed(script: Path, uri: str, config: MkDocsConfig) -> list[File]:
     """A notebook as a page of Markdown, and its pictures."""
     notebook = jupytext.read(script)
@@ -59,7 +74,10 @@ def _executed(script: Path, uri: str, config: MkDocsConfig) -> list[File]:
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
     names = {"unique_key": script.stem}
-    text, resources = MarkdownExporter().from_notebook_node(notebook, resources=names)
+    exporter = MarkdownExporter()
+    # Lines that were printed one by one are one block.
+    exporter.register_preprocessor(CoalesceStreamsPreprocessor, enabled=True)
+    text, resources = exporter.from_notebook_node(notebook, resources=names)
     page = uri.removesuffix(".py") + ".md"
     folder = uri.rpartition("/")[0]
     made = [File.generated(config, page, content=text)]
