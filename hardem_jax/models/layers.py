@@ -23,16 +23,17 @@ class Linear(nnx.Linear):
 
 
 class LayerNorm(nnx.Module):
-    """Layer normalisation over the last axis with a learned scale and bias."""
+    """Layer normalisation over the last axis with a learned scale and, unless turned off, bias."""
 
-    def __init__(self, size: int, *, eps: float):
+    def __init__(self, size: int, *, eps: float, use_bias: bool = True):
         self.scale = nnx.Param(jnp.ones(size, jnp.float32))
-        self.bias = nnx.Param(jnp.zeros(size, jnp.float32))
+        self.bias = nnx.Param(jnp.zeros(size, jnp.float32)) if use_bias else None
         self.eps = eps
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """[N, D] -> [N, D] in the dtype of `x`, computed in float32."""
-        return layer_norm(x, self.scale[...], self.bias[...], self.eps)
+        bias = None if self.bias is None else self.bias[...]
+        return layer_norm(x, self.scale[...], bias, self.eps)
 
 
 def dense(

@@ -96,7 +96,7 @@ def load_reader(
     kind, config = read_architecture(folder)
     own = _own_options(folder, softmax_over)
     try:
-        tensors = read_weights(folder) | read_selector(folder)
+        tensors = _with_span_scores(read_weights(folder), folder, kind) | read_selector(folder)
         return _reader(tensors, kind, config, own, rngs, options)
     except InputError as error:
         named = str(error).startswith(str(folder))
@@ -161,12 +161,29 @@ def save_reader(
     content = {
         "architectures": [kind.reader_class_name],
         **config_content(config),
+        **kind.reader_head.config,
         _OWN: {**(details or {}), **own},
     }
-    tensors = {kind.weights.prefix + name: x for name, x in encoder_tensors(reader.encoder).items()}
-    tensors |= _head_tensors(reader.span_scores, _SPANS)
+    encoder = encoder_tensors(reader.encoder)
+    tensors = {kind.weights.prefix + name: x for name, x in encoder.items()}
+    tensors |= kind.reader_head.write(_head_tensors(reader.span_scores, _SPANS), encoder)
     selector = _head_tensors(reader.selector, _SELECTOR)
     write_checkpoint(Path(folder), content, tensors, selector)
+
+
+def _with_span_scores(
+    tensors: Mapping[str, np.ndarray], folder: Path, kind: Architecture
+) -> dict[str, np.ndarray]:
+    """The tensors of a checkpoint with span scores by the name of `_SPANS`."""
+    content, head = read_json(folder / "config.json"), kind.reader_head
+    for key, expected in head.config.items():
+        if content.get(key) != expected:
+            raise InputError(
+                f"{key}: expected {expected!r}, as in readers that are exported from here, "
+                f"found {content.get(key)!r}"
+            )
+    prefix = kind.weights.prefix
+    return dict(head.read(tensors, {name.removeprefix(prefix): x for name, x in tensors.items()}))
 
 
 def read_details(folder: Path) -> dict[str, Any]:

@@ -113,6 +113,32 @@ class Encoder(Protocol):
         ...
 
 
+Tensors = Mapping[str, np.ndarray]
+
+
+def _as_they_are(tensors: Tensors, encoder: Tensors) -> Tensors:
+    """Span scores that are `qa_outputs` on the last layer, as in most architectures."""
+    del encoder
+    return tensors
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderHead:
+    """How an architecture's class for question answering holds span scores.
+
+    Attributes:
+        write: ``qa_outputs.weight`` and ``.bias``, and the encoder's tensors without prefix -> the
+            tensors of the class that are not the encoder's.
+        read: all tensors of a reader, and the encoder's without prefix -> the former with
+            ``qa_outputs`` in place of what `write` has put there.
+        config: what ``config.json`` says of them.
+    """
+
+    write: Callable[[Tensors, Tensors], Tensors] = _as_they_are
+    read: Callable[[Tensors, Tensors], Tensors] = _as_they_are
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
 @dataclasses.dataclass(frozen=True)
 class Architecture:
     """What it takes to read and write the checkpoints of one architecture.
@@ -128,6 +154,9 @@ class Architecture:
         required_values: key of ``config.json`` -> the only value that is supported, and assumed if
             the key is absent.
         reader_class_name: class in transformers that has span scores on top.
+        reader_head: how it has them.
+        published: a ``config.json`` -> the same with the keys of `config_keys`, if transformers
+            has other names for them than published checkpoints.
         adapt: what has to change in parameters by path, once they are read.
     """
 
@@ -139,4 +168,6 @@ class Architecture:
     optional: frozenset[str]
     required_values: Mapping[str, Any]
     reader_class_name: str
+    reader_head: ReaderHead = ReaderHead()
+    published: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda content: content
     adapt: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]] = lambda params: params

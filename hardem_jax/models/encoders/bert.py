@@ -57,6 +57,9 @@ class BertConfig:
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
 
+    #: Rows that the table of token types has at least.
+    min_types: ClassVar[int] = 1
+
     def __post_init__(self) -> None:
         faults = list(self._faults())
         if faults:
@@ -65,7 +68,8 @@ class BertConfig:
     def _faults(self) -> Iterator[str]:
         for name in _SIZES:
             value = getattr(self, name)
-            if type(value) is not int or not 1 <= value <= LARGEST:
+            least = self.min_types if name == "type_vocab_size" else 1
+            if type(value) is not int or not least <= value <= LARGEST:
                 yield f"{name}: expected a positive integer, found {value!r}"
         for name in _RATES:
             value = getattr(self, name)
@@ -81,6 +85,16 @@ class BertConfig:
     def head_size(self) -> int:
         """Width of one attention head."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the embeddings; a dense layer brings others than `hidden_size` to that."""
+        return self.hidden_size
+
+    @property
+    def attention_output_dropout(self) -> float:
+        """Rate of dropout on what attention adds to its input."""
+        return self.hidden_dropout
 
     @property
     def first_position(self) -> int:
@@ -149,17 +163,24 @@ class Bert(TransformerEncoder):
 
 
 class BertEmbeddings(nnx.Module):
-    """Word, position and token-type embeddings, summed and normalised."""
+    """Word, position and token-type embeddings, if there are any, summed and normalised."""
 
     def __init__(self, config: BertConfig, *, rngs: nnx.Rngs, dtype: DTypeLike):
+        init = jax.nn.initializers.normal(INIT_STDDEV)
+        width, hidden = config.embedding_width, config.hidden_size
+
         def table(rows: int) -> nnx.Param:
-            init = jax.nn.initializers.normal(INIT_STDDEV)
-            return nnx.Param(init(rngs.params(), (rows, config.hidden_size), jnp.float32))
+            return nnx.Param(init(rngs.params(), (rows, width), jnp.float32))
 
         self.word = table(config.vocab_size)
         self.position = table(config.max_position_embeddings)
-        self.token_type = table(config.type_vocab_size)
-        self.norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.token_type = table(config.type_vocab_size) if config.type_vocab_size else None
+        self.norm = LayerNorm(width, eps=config.layer_norm_eps)
+        self.project = (
+            Linear(width, hidden, kernel_init=init, dtype=dtype, rngs=rngs)
+            if width != hidden
+            else None
+        )
         self.rate = config.hidden_dropout
         self.num_types = config.type_vocab_size
         self.first_position = config.first_position
@@ -169,17 +190,19 @@ class BertEmbeddings(nnx.Module):
         """[B, T] ids, types or `None` (all 0), positions or `None` (0, 1, ...), dropout key or
         `None` -> [B*T, D]."""
         x = self.word[...][token_ids]
-        if token_type_ids is None or self.num_types == 1:
-            x = x + self.token_type[...][None, :1]
-        else:
-            x = x + self.token_type[...][token_type_ids]
+        if self.token_type is not None:
+            if token_type_ids is None or self.num_types == 1:
+                x = x + self.token_type[...][None, :1]
+            else:
+                x = x + self.token_type[...][token_type_ids]
         first = self.first_position
         if positions is None:
             x = x + self.position[...][None, first : first + token_ids.shape[1]]
         else:
             x = x + self.position[...][positions + first if first else positions]
         x = self.norm(x.reshape(-1, x.shape[-1]))
-        return dropout(x, self.rate, key).astype(self.dtype)
+        x = dropout(x, self.rate, key).astype(self.dtype)
+        return x if self.project is None else self.project(x)
 
 
 class BertLayer(nnx.Module):
@@ -221,7 +244,7 @@ class BertLayer(nnx.Module):
         config = self.config
         keys = (None,) * 3 if key is None else jax.random.split(key, 3)
         context = self._attend(x, where, segments, keys[0])
-        y = dropout(self.attention_output(context), config.hidden_dropout, keys[1])
+        y = dropout(self.attention_output(context), config.attention_output_dropout, keys[1])
         x = self.attention_norm(x + y)
         y = self.output(ACTIVATIONS[config.hidden_act](self.intermediate(x)))
         return self.output_norm(x + dropout(y, config.hidden_dropout, keys[2]))

@@ -32,7 +32,10 @@ TOKENIZER_CLASS = "PreTrainedTokenizerFast"
 #: ``model_type`` of ``config.json`` -> the module of this folder with its ``ARCHITECTURE``.
 _MODULES = {
     "bert": "bert",
+    "distilbert": "distilbert",
     "dpr": "dpr",
+    "electra": "electra",
+    "modernbert": "modernbert",
     "roberta": "roberta",
     "xlm-roberta": "roberta",
 }
@@ -234,6 +237,10 @@ def read_architecture(folder: Path) -> tuple[Architecture, EncoderConfig]:
         kind = architecture(raw.get("model_type", "bert"))
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+    try:
+        raw = kind.published(raw)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     needed = [key for field, key in kind.config_keys.items() if field not in kind.optional]
     faults = []
     if absent := [key for key in ("model_type", *needed) if key not in raw]:
@@ -261,8 +268,8 @@ def architecture(model_type: Any) -> Architecture:
         'RobertaModel'
         >>> architecture("gpt2")
         Traceback (most recent call last):
-        hardem_jax.errors.InputError: model_type: expected one of bert, dpr, roberta, xlm-roberta, \
-found 'gpt2'
+        hardem_jax.errors.InputError: model_type: expected one of bert, distilbert, dpr, \
+electra, modernbert, roberta, xlm-roberta, found 'gpt2'
     """
     if not isinstance(model_type, str) or model_type not in _MODULES:
         names = ", ".join(_MODULES)

@@ -117,6 +117,7 @@ not used: qkv.bias; missing: qkv.weight
         params: dict[str, np.ndarray] = {}
         origin: dict[str, str] = {}
         faults: list[str] = []
+        wanted = {_layer_number(path) for path in shapes} | {""}
         for name, value in sorted(tensors.items()):
             target = self._target(name)
             if target is None:
@@ -125,8 +126,11 @@ not used: qkv.bias; missing: qkv.weight
                 continue
             first = target.paths[0]
             if first not in shapes:
-                # A layer that the caller does not want, or one that the config does not have.
-                if int(_layer_number(first)) >= num_layers:
+                # Of a layer that the caller does not want, unless the config does not have it.
+                number = _layer_number(first)
+                if number in wanted:
+                    faults.append(f"not used: {name}")
+                elif int(number) >= num_layers:
                     faults.append(f"not used: {name} (the config has {num_layers} layers)")
                 continue
             if first in origin:

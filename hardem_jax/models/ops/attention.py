@@ -74,6 +74,7 @@ def attention(
     segments: jax.Array | None = None,
     seeds: jax.Array | None = None,
     rate: float = 0.0,
+    window: int | None = None,
     implementation: Implementation = "auto",
     recompute: bool = False,
 ) -> jax.Array:
@@ -86,6 +87,8 @@ def attention(
         segments: int32 [B, T]; a token attends only to keys of its own segment. `None`: to all.
         seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
         rate: probability of dropping a probability, `0 <= rate < 1`.
+        window: a token attends to keys at most so many places before and after its own (local
+            attention); `None`: to all. The tokens of a segment stand next to each other.
         implementation: a name in the module's table. The device is that of the arrays' mesh, which
             may be a remote one, else JAX's default.
         recompute: recompute the probabilities in the backward pass instead of storing them, as
@@ -103,16 +106,16 @@ def attention(
         (1, 3, 2, 4)
     """
     check_attention(implementation, dtype=q.dtype, rate=rate)
-    chosen = _choose(implementation, q, where, segments, rate)
+    chosen = _choose(implementation, q, where, segments, rate, window)
     if chosen == "splash":
-        return attention_kernels.splash(q, k, v, where, segments)
+        return attention_kernels.splash(q, k, v, where, segments, window=window)
     if chosen == "cudnn":
-        return attention_kernels.cudnn(q, k, v, where, segments)
+        return attention_kernels.cudnn(q, k, v, where, segments, window=window)
     q, k, v = (x.transpose(0, 2, 1, 3) for x in (q, k, v))
     compute = fused.attention
     if recompute:
-        compute = jax.checkpoint(compute, static_argnums=(6,))
-    out: jax.Array = compute(q, k, v, where, segments, seeds, rate)
+        compute = jax.checkpoint(compute, static_argnums=(6, 7))
+    out: jax.Array = compute(q, k, v, where, segments, seeds, rate, window)
     return out.transpose(0, 2, 1, 3)
 
 
@@ -120,7 +123,7 @@ def _is_half(dtype: DTypeLike) -> bool:
     return jnp.dtype(dtype) in (jnp.bfloat16, jnp.float16)
 
 
-def _choose(implementation, q, where, segments, rate) -> str:
+def _choose(implementation, q, where, segments, rate, window) -> str:
     platform = _platform(q, where)
     if implementation == "auto":
         kernel = {"gpu": "cudnn", "tpu": "splash"}.get(platform)
@@ -133,7 +136,8 @@ def _choose(implementation, q, where, segments, rate) -> str:
     if platform != _PLATFORMS[implementation]:
         fault = f"a kernel of {_PLATFORMS[implementation].upper()}s, not of this {platform}"
     elif implementation == "cudnn":
-        fault = attention_kernels.cudnn_fault(q.shape, q.dtype, segments is not None)
+        masked = segments is not None or window is not None
+        fault = attention_kernels.cudnn_fault(q.shape, q.dtype, masked)
     if fault is None:
         return implementation
     # Python shows a warning of one text and place once.

@@ -31,6 +31,7 @@ def splash(
     where: jax.Array,
     segments: jax.Array | None,
     *,
+    window: int | None = None,
     interpret: bool = False,
 ) -> jax.Array:
     """Attention by the Pallas kernel "splash" of JAX, on TPUs (Dao et al., 2022, tiled for them).
@@ -42,6 +43,7 @@ def splash(
         q, k, v: [B, T, heads, head size], of one floating dtype.
         where: bool [B, T], true at keys that may be attended to.
         segments: int32 [B, T], or `None`, see `fused.attention`.
+        window: see `fused.visible_keys`; the kernel leaves out blocks that lie outside of it.
         interpret: run the kernel's body as ordinary operations, on any device.
 
     Returns:
@@ -55,7 +57,7 @@ def splash(
 
     query_segments = jnp.zeros(where.shape, jnp.int32) if segments is None else segments
     key_segments = jnp.where(where, query_segments, _HIDDEN)
-    attend = functools.partial(_splash_rows, interpret=interpret)
+    attend = functools.partial(_splash_rows, window=window, interpret=interpret)
     scaled = q * jnp.asarray(size**-0.5, q.dtype)
     out = _on_own_rows(
         attend,
@@ -72,14 +74,17 @@ def _pad_tokens(x, length, value=0):
     return jnp.pad(x, ends, constant_values=value)
 
 
-def _splash_rows(q, k, v, query_segments, key_segments, *, interpret) -> Any:
+def _splash_rows(q, k, v, query_segments, key_segments, *, window, interpret) -> Any:
     # Imported where it is used: a second that only TPUs need to spend.
     from jax.experimental.pallas.ops.tpu import splash_attention as library
 
     heads, length = q.shape[1:3]
     block = next(b for b in _BLOCKS if length % b == 0)
+    mask: Any = library.FullMask((length, length))
+    if window is not None:
+        mask = library.LocalMask((length, length), (window, window), offset=0)
     kernel = library.make_splash_mha(
-        library.MultiHeadMask([library.FullMask((length, length))] * heads),
+        library.MultiHeadMask([mask] * heads),
         # One backward kernel for the gradients of q, k and v: scores are computed again once.
         block_sizes=library.BlockSizes(*[block] * 6, use_fused_bwd_kernel=True),
         head_shards=1,
@@ -118,20 +123,28 @@ def _on_own_rows(function, *arrays):
 
 
 def cudnn(
-    q: jax.Array, k: jax.Array, v: jax.Array, where: jax.Array, segments: jax.Array | None
+    q: jax.Array,
+    k: jax.Array,
+    v: jax.Array,
+    where: jax.Array,
+    segments: jax.Array | None,
+    *,
+    window: int | None = None,
 ) -> jax.Array:
     """Attention by cuDNN's fused kernel, on NVIDIA GPUs.
 
-    Without segments the kernel gets the number of real tokens of each row, which must come
-    first in it, and skips the padding. With segments it is given a mask [B, 1, T, T].
+    Without segments and window the kernel gets the number of real tokens of each row, which must
+    come first in it, and skips the padding. With either it is given a mask [B, 1, T, T]: its own
+    windows look back only.
 
     Args:
         q, k, v: bfloat16 or float16 [B, T, heads, head size].
         where: bool [B, T], true at keys that may be attended to.
         segments: int32 [B, T], or `None`, see `fused.attention`.
+        window: see `fused.visible_keys`.
 
     Returns:
-        [B, T, heads, head size] in the dtype of `v`; without segments, 0 at padding.
+        [B, T, heads, head size] in the dtype of `v`; without segments and window, 0 at padding.
 
     Raises:
         RuntimeError, NotImplementedError, ValueError: see `cudnn_fault`.
@@ -140,19 +153,20 @@ def cudnn(
     if length % 2:  # the kernel's gradient takes even lengths only
         q, k, v = (_pad_tokens(x, length + 1) for x in (q, k, v))
     attend = functools.partial(jax.nn.dot_product_attention, q, k, v, implementation="cudnn")
-    if segments is None:
+    if segments is None and window is None:
         # A row of padding only is read as one token, to avoid an empty sum.
         lengths = jnp.maximum(where.sum(axis=1, dtype=jnp.int32), 1)
         out = attend(query_seq_lengths=lengths, key_value_seq_lengths=lengths)
     else:
-        where, segments = (_pad_tokens(x, q.shape[1]) for x in (where, segments))
+        where = _pad_tokens(where, q.shape[1])
+        segments = None if segments is None else _pad_tokens(segments, q.shape[1])
         # Of full size: one that is to be broadcast is refused (jax issue 28974).
-        out = attend(mask=visible_keys(where, segments))
+        out = attend(mask=visible_keys(where, segments, window))
     return out[:, :length]
 
 
 @functools.cache
-def cudnn_fault(shape: tuple[int, ...], dtype: np.dtype, segmented: bool) -> str | None:
+def cudnn_fault(shape: tuple[int, ...], dtype: np.dtype, masked: bool) -> str | None:
     """Why `cudnn` does not work here on arrays like these, or `None` where it does.
 
     Where there is a GPU, a few rows of them are compiled with their gradient: what a version of
@@ -161,7 +175,7 @@ def cudnn_fault(shape: tuple[int, ...], dtype: np.dtype, segmented: bool) -> str
     Args:
         shape: of q, [B, T, heads, head size].
         dtype: of q, k and v.
-        segmented: whether there are segments.
+        masked: whether there are segments or a window.
 
     Example:
         >>> cudnn_fault((1, 8, 2, 64), np.dtype("float32"), False) is None
@@ -169,7 +183,7 @@ def cudnn_fault(shape: tuple[int, ...], dtype: np.dtype, segmented: bool) -> str
     """
 
     def total(x, where, segments):
-        return cudnn(x, x, x, where, segments if segmented else None).astype(jnp.float32).sum()
+        return cudnn(x, x, x, where, segments if masked else None).astype(jnp.float32).sum()
 
     rows = min(shape[0], 2)  # a bias of one row is a case of its own
     tokens_shape = rows, shape[1]

@@ -22,7 +22,7 @@ from hardem_jax.models.ops.dropout import drop_and_scale
 MASK = -1e9
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(6,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(6, 7))
 def attention(
     q: jax.Array,
     k: jax.Array,
@@ -31,6 +31,7 @@ def attention(
     segments: jax.Array | None,
     seeds: jax.Array | None,
     rate: float,
+    window: int | None = None,
 ) -> jax.Array:
     """Scaled dot-product attention with dropout on the probabilities (Vaswani et al., 2017, 3.2).
 
@@ -40,6 +41,7 @@ def attention(
         segments: int [B, T]; a token attends only to keys of its own segment. `None`: to all.
         seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
         rate: probability of dropping a probability, `0 <= rate < 1`.
+        window: see `visible_keys`.
 
     Returns:
         [B, heads, T, head size] in the dtype of `v`.
@@ -49,34 +51,44 @@ def attention(
         >>> attention(x, x, x, jnp.array([[True, True, False]]), None, None, 0.0).shape
         (1, 2, 3, 4)
     """
-    return _attention_fwd(q, k, v, where, segments, seeds, rate)[0]
+    return _attention_fwd(q, k, v, where, segments, seeds, rate, window)[0]
 
 
 def _product(equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.einsum(equation, a, b, preferred_element_type=jnp.float32)
 
 
-def visible_keys(where: jax.Array, segments: jax.Array | None) -> jax.Array:
-    """Which keys a query sees: bool [B, 1, T, T], or without segments [B, 1, 1, T] for all queries.
+def visible_keys(
+    where: jax.Array, segments: jax.Array | None, window: int | None = None
+) -> jax.Array:
+    """Which keys a query sees: bool [B, 1, T, T], or [B, 1, 1, T] if all queries see the same.
 
     Args:
         where: bool [B, T], true at real tokens.
         segments: int [B, T], or `None`.
+        window: a query sees the keys at most so many places before and after it; `None`: all. The
+            tokens of a segment stand next to each other, so that it sees the same in any row.
 
     Example:
         >>> where, segments = jnp.array([[True, True, False]]), jnp.array([[0, 1, 1]])
         >>> visible_keys(where, segments)[0, 0].astype(int).tolist()
         [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
+        >>> visible_keys(where, None, window=1)[0, 0].astype(int).tolist()
+        [[1, 1, 0], [1, 1, 0], [0, 1, 0]]
     """
-    if segments is None:
-        return where[:, None, None, :]
-    same = segments[:, :, None] == segments[:, None, :]
-    return (same & where[:, None, :])[:, None]
+    seen = where[:, None, None, :]
+    if segments is not None:
+        seen = seen & (segments[:, None, :, None] == segments[:, None, None, :])
+    if window is not None:
+        places = jnp.arange(where.shape[1])
+        near = jnp.abs(places[:, None] - places[None, :]) <= window
+        seen = seen & near[None, None]
+    return seen
 
 
-def _attention_fwd(q, k, v, where, segments, seeds, rate):
+def _attention_fwd(q, k, v, where, segments, seeds, rate, window):
     scores = _product("bhtd,bhsd->bhts", q, k) * (1 / math.sqrt(q.shape[-1]))
-    scores = scores + jnp.where(visible_keys(where, segments), 0.0, MASK)
+    scores = scores + jnp.where(visible_keys(where, segments, window), 0.0, MASK)
     exps = jnp.exp(scores - scores.max(axis=-1, keepdims=True))
     # One reciprocal per row instead of one division per element.
     probs = (exps * (1 / exps.sum(axis=-1, keepdims=True))).astype(v.dtype)
@@ -85,7 +97,8 @@ def _attention_fwd(q, k, v, where, segments, seeds, rate):
     return out, (q, k, v, probs, out, seeds)
 
 
-def _attention_bwd(rate, saved, grad):
+def _attention_bwd(rate, window, saved, grad):
+    del window  # what is not seen has probability 0
     q, k, v, probs, out, seeds = saved
     drop = functools.partial(drop_and_scale, seeds=seeds, rate=rate) if rate else lambda x: x
     grad_v = _product("bhts,bhtd->bhsd", drop(probs), grad)
@@ -145,12 +158,13 @@ linear.defvjp(_linear_fwd, _linear_bwd)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, eps: float) -> jax.Array:
+def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, eps: float) -> jax.Array:
     """Layer normalisation (Ba et al., 2016), computed in float32.
 
     Args:
         x: [N, D].
-        scale, bias: [D].
+        scale: [D].
+        bias: [D], or `None`.
         eps: added to the variance.
 
     Returns:
@@ -172,18 +186,22 @@ def _normalise(x, eps):
 
 def _layer_norm_fwd(x, scale, bias, eps):
     normed, _ = _normalise(x, eps)
-    return (normed * scale[None] + bias[None]).astype(x.dtype), (x, scale)
+    y = normed * scale[None]
+    if bias is not None:
+        y = y + bias[None]
+    return y.astype(x.dtype), (x, scale, bias)
 
 
 def _layer_norm_bwd(eps, saved, grad):
-    x, scale = saved
+    x, scale, bias = saved
     normed, inverse = _normalise(x, eps)
     grad = grad.astype(jnp.float32)
     inner = grad * scale[None]
     mean = inner.mean(axis=-1, keepdims=True)
     slope = (inner * normed).mean(axis=-1, keepdims=True)
     grad_x = (inverse * (inner - mean - normed * slope)).astype(x.dtype)
-    return grad_x, (grad * normed).sum(axis=0), grad.sum(axis=0)
+    grad_bias = None if bias is None else grad.sum(axis=0)
+    return grad_x, (grad * normed).sum(axis=0), grad_bias
 
 
 layer_norm.defvjp(_layer_norm_fwd, _layer_norm_bwd)

@@ -39,13 +39,15 @@ def with_gradients(attend):
     return run
 
 
-def of_xla(segments):
-    attend = functools.partial(attention, segments=segments, implementation="xla")
+def of_xla(segments, window=None):
+    attend = functools.partial(attention, segments=segments, window=window, implementation="xla")
     return with_gradients(lambda q, k, v, where: attend(q, k, v, where=where))
 
 
-def of_splash(segments):
-    attend = functools.partial(attention_kernels.splash, segments=segments, interpret=True)
+def of_splash(segments, window=None):
+    attend = functools.partial(
+        attention_kernels.splash, segments=segments, window=window, interpret=True
+    )
     return with_gradients(lambda q, k, v, where: attend(q, k, v, where))
 
 
@@ -55,11 +57,25 @@ def assert_trees_close(actual, expected):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("window", [None, 2])
 @pytest.mark.parametrize("segments", [None, SEGMENTS], ids=["whole", "segments"])
-def test_the_kernel_of_tpus_equals_xla(segments):
+def test_the_kernel_of_tpus_equals_xla(segments, window):
     inputs = Q, K, V, WHERE, WEIGHT
-    expected, actual = (jax.jit(of(segments))(*inputs) for of in (of_xla, of_splash))
+    expected, actual = (jax.jit(of(segments, window))(*inputs) for of in (of_xla, of_splash))
     assert_trees_close(actual, expected)
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_window_sees_what_the_same_tokens_alone_would(recompute):
+    attend = functools.partial(attention, window=2, recompute=recompute)
+    out = attend(Q, K, V, where=WHERE)
+    # Token 9 sees tokens 7 to 11, as the middle one of these five does by themselves.
+    part = slice(7, 12)
+    alone = attention(Q[:, part], K[:, part], V[:, part], where=WHERE[:, part])
+    np.testing.assert_allclose(out[[0, 1, 3], 9], alone[[0, 1, 3], 2], atol=1e-6)
+    assert np.isfinite(out).all()
+    wide = attend(Q, K, V, where=WHERE, segments=np.zeros_like(WHERE, np.int32))
+    np.testing.assert_allclose(wide[WHERE], out[WHERE], atol=1e-6)
 
 
 def test_devices_run_the_kernel_on_their_own_rows():
@@ -138,19 +154,22 @@ def test_a_kernel_that_is_missing_is_replaced_and_the_warning_says_so(monkeypatc
 
 
 @pytest.mark.parametrize("length", [20, 21])
+@pytest.mark.parametrize("window", [None, 2])
 @pytest.mark.parametrize("segmented", [False, True])
-def test_cudnn_lowers_to_its_own_kernels(cudnn_here, segmented, length):
+def test_cudnn_lowers_to_its_own_kernels(cudnn_here, segmented, window, length):
     """Lowered for GPUs on a machine without one; they are not run here."""
-    assert attention_kernels.cudnn_fault((B, length, HEADS, SIZE), jnp.bfloat16, segmented) is None
+    masked = segmented or window is not None
+    assert attention_kernels.cudnn_fault((B, length, HEADS, SIZE), jnp.bfloat16, masked) is None
     x = jax.ShapeDtypeStruct((B, length, HEADS, SIZE), jnp.bfloat16)
     where = jax.ShapeDtypeStruct((B, length), jnp.bool_)
     segments = jax.ShapeDtypeStruct((B, length), jnp.int32) if segmented else None
 
     def total(q, k, v, where, segments):
-        return attention_kernels.cudnn(q, k, v, where, segments).astype(jnp.float32).sum()
+        out = attention_kernels.cudnn(q, k, v, where, segments, window=window)
+        return out.astype(jnp.float32).sum()
 
     step = jax.jit(jax.grad(total, (0, 1, 2))).trace(x, x, x, where, segments)
-    name = "__cudnn$fmhaScaleBiasSoftmax" if segmented else "__cudnn$fmhaSoftmax"
+    name = "__cudnn$fmhaScaleBiasSoftmax" if masked else "__cudnn$fmhaSoftmax"
     program = step.lower(lowering_platforms=("cuda",)).as_text()
     assert kernels(program) == {name: 1, f"{name}Backward": 1}
 

@@ -21,20 +21,23 @@ def assert_trees_close(actual, expected, **tolerance):
         np.testing.assert_allclose(a, b, **tolerance)
 
 
-def plain_attention(q, k, v, where, segments, seeds, rate):
+def plain_attention(q, k, v, where, segments, seeds, rate, window):
     scores = q @ k.swapaxes(-1, -2) / math.sqrt(q.shape[-1])
     seen = where[:, None, None]
     if segments is not None:
         seen = seen & (segments[:, None, :, None] == segments[:, None, None, :])
+    if window is not None:
+        places = np.arange(where.shape[1])
+        seen = seen & (abs(places[:, None] - places) <= window)
     probs = jax.nn.softmax(scores, axis=-1, where=seen)
     if rate:
         probs = probs * keep_mask(seeds, rate, probs.shape) * (2**32 / keep_threshold(rate))
     return probs @ v
 
 
-def plain_layer_norm(x, scale, bias):
+def plain_layer_norm(x, scale, bias=None):
     normed = (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-5)
-    return normed * scale[None] + bias[None]
+    return normed * scale[None] + (0.0 if bias is None else bias[None])
 
 
 # Of each row the first 1, 3 and 5 tokens, and the rest.
@@ -42,14 +45,15 @@ SEGMENTS = np.searchsorted([1, 3, 5], np.arange(10), side="right")[None] + np.ze
 
 
 @pytest.mark.parametrize("segments", [None, SEGMENTS], ids=["whole", "segments"])
+@pytest.mark.parametrize("window", [None, 2])
 @pytest.mark.parametrize("rate", [0.4, *slow(0.0)])
-def test_attention_and_its_gradient(rate, segments):
+def test_attention_and_its_gradient(rate, window, segments):
     q, k, v, weight = RNG.normal(size=(4, 8, 2, 10, 4)).astype(np.float32)
     seeds = dropout_seeds(jax.random.key(0)) if rate else None
 
     def run(function):
         def loss(q, k, v):
-            out = function(q, k, v, WHERE, segments, seeds, rate)
+            out = function(q, k, v, WHERE, segments, seeds, rate, window)
             out = jnp.where(WHERE[:, None, :, None], out, 0)
             return (out * weight).sum(), out
 
@@ -89,17 +93,18 @@ def test_linear_sums_gradients_in_float32_when_it_computes_in_bfloat16():
     np.testing.assert_allclose(of_bias, weight.sum(axis=0), rtol=1e-5, atol=1e-3)
 
 
-def test_layer_norm_and_its_gradient():
+@pytest.mark.parametrize("biased", [True, False])
+def test_layer_norm_and_its_gradient(biased):
     x, weight = RNG.normal(size=(2, 6, 16)).astype(np.float32)
     scale, bias = RNG.normal(size=(2, 16)).astype(np.float32)
+    inputs = (x, scale, bias) if biased else (x, scale)
 
     def run(function):
-        return jax.value_and_grad(lambda *a: (function(*a) * weight).sum(), (0, 1, 2))(
-            x, scale, bias
-        )
+        loss = jax.value_and_grad(lambda *a: (function(*a) * weight).sum(), range(len(inputs)))
+        return loss(*inputs)
 
-    expected = run(plain_layer_norm)
-    assert_trees_close(run(lambda *a: layer_norm(*a, 1e-5)), expected, rtol=1e-5, atol=2e-5)
+    actual = run(lambda x, scale, bias=None: layer_norm(x, scale, bias, 1e-5))
+    assert_trees_close(actual, run(plain_layer_norm), rtol=1e-5, atol=2e-5)
 
 
 @pytest.mark.parametrize(
