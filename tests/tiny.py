@@ -7,6 +7,7 @@ from pathlib import Path
 
 from flax import nnx
 from tokenizers import (
+    AddedToken,
     Tokenizer,
     decoders,
     models,
@@ -18,6 +19,7 @@ from tokenizers import (
 
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.encoders.modernbert import ModernBert, ModernBertConfig
 from hardem_jax.models.encoders.pretrained import save_encoder
 from hardem_jax.models.encoders.roberta import Roberta, RobertaConfig
 
@@ -85,6 +87,51 @@ def write_roberta(folder: Path, *, hidden_size: int = 16) -> Path:
         max_position_embeddings=66,
     )
     save_encoder(Roberta(config, rngs=nnx.Rngs(0)), folder)
+    return folder
+
+
+def modernbert_tokenizer(*, vocab_size: int = 400) -> Tokenizer:
+    """A byte-level BPE as ModernBERT has it: special tokens of BERT, and runs of blanks."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = [f"{person} lives in {place}." for person in PEOPLE for place in PLACES]
+    tokenizer.train_from_iterator([*texts, "Zürich, 東京 😀"], trainer)
+    # Behind the words, and the blanks as plain added tokens.
+    tokenizer.add_tokens([AddedToken(" " * count, normalized=True) for count in (4, 3, 2)])
+    tokenizer.add_special_tokens(["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"])
+    special = [(token, tokenizer.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=special,
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def write_modernbert(folder: Path, *, hidden_size: int = 16) -> Path:
+    """A random ModernBERT of four layers, two of them local, in Hugging Face layout."""
+    folder.mkdir(parents=True)
+    tokenizer = modernbert_tokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = ModernBertConfig(
+        # As published, with more rows than the tokenizer has entries.
+        vocab_size=tokenizer.get_vocab_size() + 8,
+        hidden_size=hidden_size,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=2 * hidden_size,
+        max_position_embeddings=64,
+        local_attention=8,
+        pad_token_id=tokenizer.token_to_id("[PAD]"),
+    )
+    save_encoder(ModernBert(config, rngs=nnx.Rngs(0)), folder)
     return folder
 
 

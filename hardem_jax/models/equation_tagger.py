@@ -131,9 +131,9 @@ class EquationTagger(nnx.Module):
     def _special_scores(self, hidden: Array, where: Array) -> Array:
         """[B, T, D], [B, T] -> [B, |S|, 4] from the max-pooled hidden units."""
         if self.special_scores is None:
-            return jnp.zeros((len(hidden), 0, NUM_TAGS))
+            return jnp.zeros((hidden.shape[0], 0, NUM_TAGS))
         return self.special_scores(masked_max(hidden, where)).reshape(
-            len(hidden), self.num_special, NUM_TAGS
+            hidden.shape[0], self.num_special, NUM_TAGS
         )
 
 

@@ -28,7 +28,7 @@ class EncoderConfig:
     """A pretrained encoder.
 
     Attributes:
-        encoder: Hugging Face name or folder of a BERT or RoBERTa checkpoint.
+        encoder: Hugging Face name or folder of a checkpoint: BERT, RoBERTa, ModernBERT, ...
         num_layers: keep only the first layers; None keeps all.
         dtype: of the computation in the encoder; parameters and losses stay float32.
         remat: what the backward pass recomputes to save memory: nothing, the attention

@@ -27,6 +27,7 @@ from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import quoref, rouge, squad, triviaqa
 from hardem_jax.metrics.text import COUNTS
+from hardem_jax.models.checkpoints.program import export_reader
 from hardem_jax.models.checkpoints.span_reader import save_reader
 from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import token_metrics
@@ -169,6 +170,10 @@ class SpanModel(EncoderModel):
             max_tokens=self.encoder.max_tokens,
             token_types=getattr(self.encoder, "type_vocab_size", 1) > 1,
         )
+
+    def export_program(self, params: Any, file: Path) -> None:
+        """Writes the reader as a program for jax alone, see `export_reader`."""
+        file.write_bytes(export_reader(nnx.merge(self.graphdef, params)))
 
     def check_lengths(self, buckets: Sequence[int]) -> None:
         check_lengths(self.config, self.encoder, buckets)

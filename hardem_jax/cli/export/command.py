@@ -44,6 +44,7 @@ class Export:
         push_to_hub: also upload the folder to this repository of the Hugging Face hub, such as
             "me/reader", with the token of ``hf auth login``.
         private: make a repository that does not exist yet a private one.
+        program: also write ``reader.jaxprogram``, which scores batches of any size with jax alone.
     """
 
     run_dir: Path
@@ -52,6 +53,7 @@ class Export:
     name: str | None = None
     push_to_hub: str | None = None
     private: bool = True
+    program: bool = False
 
     def run(self) -> None:
         empty = os.path.isdir(self.out) and not os.listdir(self.out)
@@ -72,6 +74,8 @@ class Export:
             new.mkdir()
             trained.model.export(trained.params, new, details)
             write_text(new / "README.md", card.text())
+            if self.program:
+                trained.model.export_program(trained.params, new / "reader.jaxprogram")
             if empty:
                 self.out.rmdir()
             new.rename(self.out)

@@ -14,8 +14,11 @@ error instead. If the kernel itself is missing, XLA is used with a warning.
 from __future__ import annotations
 
 import collections
+import contextlib
+import contextvars
 import re
 import warnings
+from collections.abc import Iterator
 from typing import get_args
 
 import jax
@@ -30,6 +33,25 @@ from hardem_jax.models.ops import attention_kernels, fused
 _PLATFORMS = {"cudnn": "gpu", "splash": "tpu"}
 # `custom_call @name(` of StableHLO, `custom_call_target="name"` of HLO.
 _CALL = re.compile(r'custom_call(?: @|_target=")(tpu_custom_call|__cudnn\$fmha\w+)')
+
+_ONLY_XLA = contextvars.ContextVar("only XLA", default=False)
+
+
+@contextlib.contextmanager
+def only_xla() -> Iterator[None]:
+    """Whatever is traced inside has attention computed by XLA, so that it runs on any device.
+
+    Example:
+        >>> x, where = jnp.ones((1, 3, 2, 4)), jnp.ones((1, 3), bool)
+        >>> with only_xla():  # without the warning that this is no TPU
+        ...     attention(x, x, x, where=where, implementation="splash").shape
+        (1, 3, 2, 4)
+    """
+    token = _ONLY_XLA.set(True)
+    try:
+        yield
+    finally:
+        _ONLY_XLA.reset(token)
 
 
 def check_attention(implementation: str, *, dtype: DTypeLike, rate: float) -> None:
@@ -124,6 +146,8 @@ def _is_half(dtype: DTypeLike) -> bool:
 
 
 def _choose(implementation, q, where, segments, rate, window) -> str:
+    if _ONLY_XLA.get():
+        return "xla"
     platform = _platform(q, where)
     if implementation == "auto":
         kernel = {"gpu": "cudnn", "tpu": "splash"}.get(platform)

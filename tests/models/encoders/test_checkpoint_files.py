@@ -77,7 +77,7 @@ def test_half_precision_becomes_float32(folder, dtype):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"model_type": "gpt2"}, "model_type: expected one of bert, dpr, .*, found 'gpt2'"),
+        ({"model_type": "gpt2"}, "model_type: expected one of bert, distilbert, .*, found 'gpt2'"),
         ({"position_embedding_type": "relative_key"}, "expected 'absolute', found 'relative_key'"),
         ({"is_decoder": True}, "is_decoder: expected False, found True"),
         ({"hidden_act": "swish"}, "hidden_act: expected one of .*, found 'swish'"),
