@@ -192,7 +192,7 @@ class SQLova(nnx.Module):
         pooled = jnp.einsum("bc,bch->bh", weights, headers)
 
         def states(layer: nnx.Linear) -> Array:
-            values = layer(pooled).reshape(len(pooled), -1, 2, headers.shape[-1] // 2)
+            values = layer(pooled).reshape(pooled.shape[0], -1, 2, headers.shape[-1] // 2)
             values = jnp.moveaxis(values, 0, 2)  # [L, 2, B, h/2]
             own = (jnp.arange(len(_MODULES)) == _NUMBER)[None, :, None, None, None]
             return jnp.where(own, values[:, None], 0.0)

@@ -11,6 +11,7 @@ Attention is computed by XLA in it, without kernels, which are programs for one 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from hardem_jax.extras import require_packages
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.models.ops.attention import only_xla
 from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.models.sqlova import SQLova
 
 #: Devices that programs are compiled for where they are loaded.
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -129,4 +131,31 @@ def export_tagger(tagger: EquationTagger) -> bytes:
         {**_TEXT, **numbers},
         lambda distribution: {"tags": distribution.tags},
         max_tokens=tagger.encoder.config.max_tokens,
+    )
+
+
+def export_parser(parser: SQLova) -> bytes:
+    """A parser of queries as a program, see `export_model`.
+
+    Its batch has ``token_ids`` and ``token_type_ids`` int32 [B, T], ``where`` bool [B, T]; of the
+    question ``question_tokens`` int32 and ``question_where`` bool [B, Q], the places of its tokens,
+    ``words_first`` int32 and ``words_where`` bool [B, W], which of them begin words; of the columns
+    ``header_tokens`` int32 and ``header_where`` bool [B, C, H], and ``columns_where`` bool [B, C].
+    It returns the log-probabilities of `QueryDistribution` by the names of its attributes. The most
+    likely query, which depends on the table, is searched outside.
+    """
+    table: Inputs = {
+        "question_tokens": ("batch, question", jnp.int32),
+        "question_where": ("batch, question", jnp.bool_),
+        "words_first": ("batch, words", jnp.int32),
+        "words_where": ("batch, words", jnp.bool_),
+        "header_tokens": ("batch, columns, header", jnp.int32),
+        "header_where": ("batch, columns, header", jnp.bool_),
+        "columns_where": ("batch, columns", jnp.bool_),
+    }
+    return export_model(
+        parser,
+        {**_TEXT, **table},
+        lambda queries: {f.name: getattr(queries, f.name) for f in dataclasses.fields(queries)},
+        max_tokens=parser.encoder.config.max_tokens,
     )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.models.checkpoints.program import export_reader, export_tagger
+from hardem_jax.models.checkpoints.program import export_parser, export_reader, export_tagger
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.encoders.distilbert import DistilBert, DistilBertConfig
 from hardem_jax.models.encoders.electra import Electra, ElectraConfig
@@ -18,6 +18,7 @@ from hardem_jax.models.encoders.modernbert import ModernBert, ModernBertConfig
 from hardem_jax.models.encoders.roberta import Roberta, RobertaConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.models.sqlova import SQLova
 from tests.marks import slow
 from tests.models.modules import drawn, run
 
@@ -115,3 +116,32 @@ def test_a_tagger_runs_without_its_code(tmp_path):
     for batch, outputs in zip(batches, found, strict=True):
         expected = tagger({name: jnp.asarray(value) for name, value in batch.items()}).tags
         np.testing.assert_allclose(outputs["tags"], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("value_units", ["words", *slow("wordpieces")])
+def test_a_parser_runs_without_its_code(tmp_path, value_units):
+    parser = drawn(
+        lambda: SQLova(ENCODERS["bert"](), hidden_size=4, value_units=value_units, rngs=nnx.Rngs(1))
+    )
+    batches = []
+    for batch_size, length, words, columns in ((2, 12, 3, 2), (1, 16, 5, 4)):
+        batch = text_batch(batch_size, length)
+        question = np.tile(np.arange(1, words + 1, dtype=np.int32), (batch_size, 1))
+        headers = np.arange(words + 2, words + 2 + columns, dtype=np.int32)
+        batch |= {
+            "question_tokens": question,
+            "question_where": question <= words - np.arange(batch_size)[:, None],
+            "words_first": question[:, :-1] - 1,
+            "words_where": question[:, :-1] < words - np.arange(batch_size)[:, None],
+            "header_tokens": np.tile(headers[None, :, None], (batch_size, 1, 2)),
+            "header_where": np.tile(np.array([True, False]), (batch_size, columns, 1)),
+            "columns_where": np.ones((batch_size, columns), bool),
+        }
+        batches.append(batch)
+    found = outputs_elsewhere(export_parser(parser), batches, tmp_path)
+    for batch, outputs in zip(batches, found, strict=True):
+        queries = run(parser, batch)
+        assert outputs.keys() == vars(queries).keys()
+        for name, values in outputs.items():
+            expected = getattr(queries, name)
+            np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5, err_msg=name)
