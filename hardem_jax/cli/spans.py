@@ -123,25 +123,18 @@ class SpanSetting(Setting):
         P(z) is that in a window, the larger one where windows overlap; that of the prediction is
         its answer's, see `hardem_jax.tasks.span_answers.Answer`.
         """
-        return [
-            self._view(
-                task,
-                question,
-                [
-                    (inputs[index], reading)
-                    for index, reading in sorted(readings, key=lambda pair: pair[0])
-                    if data.places[index, 0] == number
-                ],
-            )
-            for number, question in enumerate(data.questions)
-        ]
+        own: list[list[tuple[Window, Any]]] = [[] for _ in data.questions]
+        for index, reading in sorted(readings, key=lambda pair: pair[0]):
+            own[data.places[index, 0]].append((inputs[index], reading))
+        pairs = zip(data.questions, own, strict=True)
+        return [self._view(task, question, windows) for question, windows in pairs]
 
     def _view(self, task: Any, question: Question, own: list[tuple[Window, Any]]) -> View:
         found: dict[tuple[int, int, int], float] = {}
         texts, true = {}, None
         for window, reading in own:
             for z, log_prob in enumerate(reading.solutions):
-                span, text = _mention(window, z)
+                span, text = mention(window, z)
                 texts.setdefault(span, text)
                 found[span] = max(found.get(span, 0.0), float(np.exp(log_prob)))
                 true = span if z == window.true_solution else true
@@ -354,7 +347,7 @@ def _asked() -> Iterator[str]:
         yield question
 
 
-def _mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
+def mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
     """Document and characters of a mention in Z, and its text among its neighbours."""
     first, last = window.solutions[z] - window.context_start
     start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])

@@ -118,6 +118,10 @@ class Z(Sequence[S], abc.ABC, Generic[S]):
             notes.append("The shade is the probability that the solution uses it.")
         return page.page(self._title(), notes, [*self._body(), listed], order)
 
+    def place(self, index: int) -> str:
+        """Where a solution is, in a few words."""
+        return self._place(self.solutions[index])
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page to an HTML file, which needs nothing else.
 

@@ -111,10 +111,11 @@ class Equations(Z[Equation]):
         blocks = []
         for source, text in (("passage", self.passage), ("question", self.question)):
             blocks.append(element("p", source.capitalize(), class_="label"))
-            blocks.append(marked_text(text, self._marks(source), self._listed()))
+            blocks.append(marked_text(text, self.marks(source), self._listed()))
         return blocks
 
-    def _marks(self, source: str) -> list[Mark]:
+    def marks(self, source: Literal["passage", "question"]) -> list[Mark]:
+        """The numbers of one of the texts: those in use, those that are not, what is not read."""
         uses: dict[tuple[int, int], list[int]] = {}
         for index, equation in enumerate(self):
             for n in equation.numbers:
@@ -169,11 +170,23 @@ def find_equations(
         read = cut_after_words(passage, options.max_words)
     example = NumericExample("", "", passage[:read], question, value, ())
     found = numeric_question(example, options.numbers, options.rules)
+    shown = stored_equations(found, value, options.rules)
+    return dataclasses.replace(shown, passage=passage, read=read)
+
+
+def stored_equations(found: NumericQuestion, answer: float, rules: EquationRules) -> Equations:
+    """The equations of a question whose Z is known, such as one of a build.
+
+    Args:
+        found: the question with its Z.
+        answer: y.
+        rules: that Z follows.
+    """
     numbers = found.table
     solutions = tuple(
         Equation(
-            formula(row, numbers, options.rules),
-            tuple(_numbers(row.tolist(), found, options.rules)),
+            formula(row, numbers, rules),
+            tuple(_numbers(row.tolist(), found, rules)),
             tuple(row.tolist()),
         )
         for row in found.equations
@@ -184,7 +197,8 @@ def find_equations(
         (_SOURCES[kind], start, end)
         for kind, (start, end) in zip(kinds, found.spans.tolist(), strict=True)
     )
-    return Equations(solutions, passage, question, value, read, candidates)
+    read = len(found.passage)
+    return Equations(solutions, found.passage, found.question, answer, read, candidates)
 
 
 def _numbers(row: list[int], question: NumericQuestion, rules: EquationRules) -> list[Number]:

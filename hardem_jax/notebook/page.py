@@ -28,6 +28,16 @@ _PICTURES = {code: chr(0x2400 + code) for code in range(32) if chr(code) not in 
 _PICTURES |= {0x7F: "\u2421"} | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
+def visible(text: str) -> str:
+    """A text as HTML can hold it, of the same length.
+
+    Example:
+        >>> visible("a\\x00b\\ud800")
+        'a␀b�'
+    """
+    return text.translate(_PICTURES)
+
+
 def element(tag: str, *children: Element | str, **attributes: str) -> Element:
     """An element of HTML.
 
@@ -41,7 +51,7 @@ def element(tag: str, *children: Element | str, **attributes: str) -> Element:
         '<p class="x">1 &lt; 2, <b>so</b></p>'
     """
     names = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
-    found = Element(tag, {name: value.translate(_PICTURES) for name, value in names.items()})
+    found = Element(tag, {name: visible(value) for name, value in names.items()})
     for child in children:
         append(found, child)
     return found
@@ -52,9 +62,9 @@ def append(parent: Element, child: Element | str) -> None:
     if isinstance(child, Element):
         parent.append(child)
     elif len(parent):
-        parent[-1].tail = (parent[-1].tail or "") + child.translate(_PICTURES)
+        parent[-1].tail = (parent[-1].tail or "") + visible(child)
     else:
-        parent.text = (parent.text or "") + child.translate(_PICTURES)
+        parent.text = (parent.text or "") + visible(child)
 
 
 def solution_list(rows: Sequence[tuple[int, Solution, str]], left_out: int) -> Element:

@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from hardem_jax.data.build_options import WikiSQLOptions
-from hardem_jax.data.examples import Match, TableQuestion
+from hardem_jax.data.examples import Match, QueryQuestion, TableQuestion
 from hardem_jax.data.solve import query_question
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import Denotation
@@ -74,7 +74,7 @@ class Queries(Z[TableQuery]):
     rules: SqlRules
 
     def _title(self) -> str:
-        answer = ", ".join(map(_cell_text, self.answer))
+        answer = ", ".join(map(cell_text, self.answer))
         return f"{count(len(self), 'query', 'queries')} with the answer {answer}"
 
     def _notes(self) -> list[str]:
@@ -97,17 +97,20 @@ class Queries(Z[TableQuery]):
         return f"row{'s' * (len(solution.rows) != 1)} {few}"
 
     def _body(self) -> list[Element]:
+        return [
+            element("p", "Question", class_="label"),
+            marked_text(self.question, self.marks(), self._listed(), labelled=False),
+            element("p", f"Table of {count(len(self.table.rows), 'row')}", class_="label"),
+            element("div", self._rows(self._listed()), class_="rows"),
+        ]
+
+    def marks(self) -> list[Mark]:
+        """The words of the question that are values of conditions."""
         uses: dict[tuple[int, int], list[int]] = {}
         for index, z in enumerate(self):
             for span in dict.fromkeys(z.values):
                 uses.setdefault(span, []).append(index)
-        marks = [Mark(*span, tuple(used), self._strength(used)) for span, used in uses.items()]
-        return [
-            element("p", "Question", class_="label"),
-            marked_text(self.question, marks, self._listed(), labelled=False),
-            element("p", f"Table of {count(len(self.table.rows), 'row')}", class_="label"),
-            element("div", self._rows(self._listed()), class_="rows"),
-        ]
+        return [Mark(*span, tuple(used), self._strength(used)) for span, used in uses.items()]
 
     def _rows(self, listed: frozenset[int]) -> Element:
         # (row, column) -> queries that select the cell, and those that compare it.
@@ -198,8 +201,20 @@ def find_queries(
     cells = _answer(answer, match)
     asked = TableQuestion("question", question, read, cells, match)
     found = query_question(asked, rules, Denotation)
-    typed = typed_table(read, rules.semantics)
-    conditions = find_conditions(typed, question, found.words, rules)
+    return stored_queries(found, read, rules)
+
+
+def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queries:
+    """The queries of a question whose Z is known, such as one of a build.
+
+    Args:
+        found: the question with its Z, or with a part of it.
+        table: of the question.
+        rules: that Z follows.
+    """
+    question, words = found.question, found.words
+    typed = typed_table(table, rules.semantics)
+    conditions = find_conditions(typed, question, words, rules)
     masks = {condition[:4]: condition.mask for condition in conditions}
 
     @functools.cache
@@ -209,34 +224,34 @@ def find_queries(
 
     solutions = []
     for row in found.queries:
-        query = Query.from_row(row, question, found.words)
+        query = Query.from_row(row, question, words)
         numbers = tuple(row.tolist())
         used = [numbers[3 + 4 * i : 7 + 4 * i] for i in range(numbers[2])]
-        words = found.words
         solutions.append(
             TableQuery(
-                query.text(read.header),
+                query.text(table.header),
                 query,
                 AGGREGATORS[query.aggregator],
-                read.header[query.select],
+                table.header[query.select],
                 tuple((int(words[a, 0]), int(words[b, 1])) for _, _, a, b in used),
                 rows_of(*used),
                 numbers,
             )
         )
-    size, most = found.num_queries, found.max_conditions
-    return Queries(tuple(solutions), read, question, cells, match, size, most, rules)
+    size, most, cells = found.num_queries, found.max_conditions, tuple(found.answer)
+    return Queries(tuple(solutions), table, question, cells, found.match, size, most, rules)
 
 
 def _answer(answer: Any, match: Match) -> tuple[Cell, ...]:
     many = isinstance(answer, Iterable) and not isinstance(answer, (str, bytes))
     cells = tuple(plain_cell(cell, "answer") for cell in (answer if many else (answer,)))
     if match == "denotation":
-        return tuple(map(_cell_text, cells))
+        return tuple(map(cell_text, cells))
     return cells
 
 
-def _cell_text(cell: Cell) -> str:
+def cell_text(cell: Cell) -> str:
+    """A cell as people read it."""
     if cell is None:
         return "NULL"
     return cell if isinstance(cell, str) else format_number(cell, 15)
@@ -245,7 +260,7 @@ def _cell_text(cell: Cell) -> str:
 def _shown(cell: Cell) -> Element | str:
     if cell is None:
         return element("span", "NULL", class_="null")
-    return _cell_text(cell)
+    return cell_text(cell)
 
 
 def _skip(body: Element, rows: int, columns: int) -> None:

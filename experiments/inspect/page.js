@@ -1,0 +1,389 @@
+"use strict";
+// Data reach the page as text nodes and attributes only, never as HTML.
+const read = (id) => JSON.parse(document.getElementById(id).textContent);
+const at = (id) => document.getElementById(id);
+const about = read("about"), all = read("all");
+const ROW = 62, FOLD = 1200, KEEP = 300;
+const state = { shown: [], open: -1, run: 0, other: -1, step: null, picked: [] };
+const parts = new Map();
+let current = null;
+
+function part(number) {
+  if (!parts.has(number)) parts.set(number, read("p" + number));
+  return parts.get(number);
+}
+
+function make(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "on") for (const [event, call] of Object.entries(value)) node.addEventListener(event, call);
+    else if (name === "p") node.style.setProperty("--p", value.toFixed(4));
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+const percent = (p) => p >= 0.9995 ? "100" : p >= 0.0995 ? (100 * p).toFixed(0) : p >= 0.0005 ? (100 * p).toFixed(1) : p > 0 ? "<0.1" : "0";
+
+// --- the list: only rows in sight are in the document ---
+
+function filter() {
+  const words = at("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const number = (id, other) => at(id).value === "" ? other : Number(at(id).value);
+  const least = number("least", 0), most = number("most", Infinity);
+  const outcome = at("outcome") ? at("outcome").value : "";
+  state.shown = [];
+  all.forEach(([id, question, answer, size, right], index) => {
+    if (size < least || size > most) return;
+    const mine = right[state.run], other = right[state.other];
+    if (outcome === "right" && mine !== 1) return;
+    if (outcome === "wrong" && mine !== 0) return;
+    if (outcome === "one" && !(mine + other === 1)) return;
+    if (outcome === "first" && !(mine === 1 && other === 0)) return;
+    if (outcome === "second" && !(mine === 0 && other === 1)) return;
+    if (words.length) {
+      const text = `${id} ${question} ${answer}`.toLowerCase();
+      if (!words.every((word) => text.includes(word))) return;
+    }
+    state.shown.push(index);
+  });
+  const order = at("order").value;
+  if (order) state.shown.sort((a, b) => (order === "up" ? 1 : -1) * (all[a][3] - all[b][3]) || a - b);
+  const rest = about.leftOut ? `, ${about.leftOut.toLocaleString("en")} left out of the split` : "";
+  const some = state.shown.length === all.length ? "" : `${state.shown.length.toLocaleString("en")} of `;
+  at("counted").textContent = `${some}${all.length.toLocaleString("en")} questions${rest}`;
+  rows();
+}
+
+function mark(right, title) {
+  if (right === null || right === undefined) return null;
+  return make("span", { class: right ? "right" : "wrong", title }, right ? "✓" : "✗");
+}
+
+function rows() {
+  const box = at("list"), body = at("rows");
+  body.style.height = `${ROW * state.shown.length}px`;
+  const first = Math.max(0, Math.floor(box.scrollTop / ROW) - 5);
+  const last = Math.min(state.shown.length, first + Math.ceil((box.clientHeight || 800) / ROW) + 10);
+  const nodes = [];
+  for (let place = first; place < last; place++) {
+    const index = state.shown[place], [id, question, answer, size, right] = all[index];
+    const marks = right.map((one, run) => run === state.run || run === state.other ? mark(one, about.runs[run].name) : null);
+    nodes.push(make("a", { class: "row", href: `#q=${index}`, style: `top:${ROW * place}px`, title: id,
+      tabindex: "-1", "aria-current": index === state.open ? "true" : null,
+      on: { click: (event) => { event.preventDefault(); open(index); document.body.dataset.view = "question"; } } },
+      make("bdi", { class: "asked" }, question),
+      make("span", { class: "sub" }, ...marks, make("span", { class: "size" }, `|Z| ${size.toLocaleString("en")}`), make("bdi", { class: "gold" }, answer))));
+  }
+  if (!nodes.length) nodes.push(make("p", { class: "none" }, "No question is left by these filters."));
+  body.replaceChildren(...nodes);
+}
+
+function reveal() {
+  const place = state.shown.indexOf(state.open), box = at("list");
+  if (place < 0) return;
+  if (ROW * place < box.scrollTop) box.scrollTop = ROW * place;
+  else if (ROW * (place + 1) > box.scrollTop + box.clientHeight) box.scrollTop = ROW * (place + 1) - box.clientHeight;
+}
+
+// --- a question ---
+
+function open(index) {
+  state.open = index;
+  current = read("q" + index);
+  state.picked = [];
+  const steps = moments();
+  if (!steps.includes(state.step)) state.step = steps.length ? preferred(steps) : null;
+  draw();
+  at("question").scrollTop = 0;
+  rows();
+  reveal();
+  remember();
+}
+
+// Training steps at which the shown run or the one next to it says something of the question.
+function moments() {
+  const steps = new Set();
+  for (const run of [state.run, state.other])
+    for (const step of Object.keys((current.runs || [])[run] || {})) steps.add(Number(step));
+  return [...steps].sort((a, b) => a - b);
+}
+
+function preferred(steps) {
+  const known = steps.filter((step) => said(state.run, step) && said(state.run, step).correct !== undefined);
+  return known.length ? known[known.length - 1] : steps[steps.length - 1];
+}
+
+const said = (run, step) => ((current.runs || [])[run] || {})[step];
+
+// Of another run the same step, or else its nearest one before, or its first.
+function nearest(run) {
+  const own = (current.runs || [])[run];
+  if (!own) return null;
+  const steps = Object.keys(own).map(Number).sort((a, b) => a - b);
+  if (!steps.length) return null;
+  const before = steps.filter((step) => step <= state.step);
+  const step = before.length ? before[before.length - 1] : steps[0];
+  return { step, ...own[step] };
+}
+
+function strength(numbers, chances) {
+  if (!numbers.length) return 0;
+  if (!chances) return 0.35 + 0.5 * numbers.length / Math.max(1, current.z.length);
+  return Math.min(1, numbers.reduce((sum, z) => sum + (chances.p[z] || 0), 0));
+}
+
+function draw() {
+  const [id, question, answer, size] = all[state.open], now = nearest(state.run);
+  const nodes = [
+    make("button", { class: "back", type: "button", on: { click: () => { document.body.dataset.view = "list"; rows(); reveal(); } } }, "← Questions"),
+    make("h2", { dir: "auto" }, question),
+    make("p", { class: "facts" }, make("span", {}, "Answer ", make("bdi", { class: "gold" }, answer || "none")),
+      make("span", {}, `|Z| ${size.toLocaleString("en")}`), make("bdi", { class: "id" }, id))];
+  const runs = [state.run, state.other].filter((run) => run >= 0 && about.runs[run]);
+  if (runs.length) nodes.push(make("div", { class: "runs" }, ...runs.map(verdict)));
+  if (now && moments().length > 1) nodes.push(stepper());
+  for (const text of current.texts) nodes.push(...marked(text, now));
+  if (current.table !== undefined) nodes.push(...table(now));
+  nodes.push(...solutions(runs));
+  at("question").replaceChildren(...nodes);
+  light();
+}
+
+function verdict(run) {
+  const one = nearest(run), name = make("b", {}, about.runs[run].name);
+  if (!one) return make("section", {}, name, make("p", {}, "says nothing of this question"));
+  const which = (about.runs[run].moments.find(([step]) => step === one.step) || [])[1];
+  const shown = one.answer || "no answer";
+  const where = one.z >= 0 ? "in Z" : "not in Z";
+  return make("section", {}, make("p", { class: "head" }, name, make("span", { class: "soft" }, ` step ${one.step.toLocaleString("en")}${which ? ` (${which})` : ""}`)),
+    one.correct === undefined ? null : make("p", {}, mark(one.correct, ""), ` ${one.correct ? "right" : "wrong"}: `, make("bdi", { class: "gold" }, shown)),
+    one.prediction ? make("p", {}, make("span", { class: "soft" }, `most likely, ${percent(one.chance)} %, ${where}: `), make("bdi", {}, make("code", {}, one.prediction))) : make("p", { class: "soft" }, "no prediction"));
+}
+
+function stepper() {
+  const steps = moments(), place = Math.max(0, steps.indexOf(state.step));
+  const range = make("input", { type: "range", min: 0, max: steps.length - 1, step: 1, value: place, "aria-label": "Training step",
+    "aria-valuetext": `step ${steps[place]}`, on: { input: (event) => go(steps[Number(event.target.value)], true) } });
+  return make("div", { class: "stepper" },
+    make("button", { type: "button", "aria-label": "Step before", disabled: place === 0, on: { click: () => move(-1) } }, "◀"),
+    range,
+    make("button", { type: "button", "aria-label": "Step after", disabled: place === steps.length - 1, on: { click: () => move(1) } }, "▶"),
+    make("output", {}, `step ${steps[place].toLocaleString("en")}, ${place + 1} of ${steps.length}`));
+}
+
+function go(step, keep) {
+  state.step = step;
+  draw();
+  if (keep) document.querySelector(".stepper input").focus();
+  remember();
+}
+function move(by) {
+  if (!current) return;
+  const steps = moments(), place = steps.indexOf(state.step) + by;
+  if (steps.length && steps[place] !== undefined) go(steps[place]);
+}
+
+function marked(text, chances) {
+  // Lengths count characters; strings of JavaScript count halves of some.
+  const characters = Array.from(part(text.text)), block = make("div", { class: "text", dir: "auto" });
+  let start = 0;
+  for (const [length, over] of text.segments) {
+    const piece = characters.slice(start, start + length).join("");
+    if (typeof over === "string") block.append(make("span", { class: over }, piece));
+    else if (over) block.append(make("mark", { "data-z": over.join(" "), p: strength(over, chances), tabindex: 0, title: titled(over, chances),
+      on: { click: () => pick(over), keydown: (event) => { if (event.key === "Enter") pick(over); } } }, piece));
+    else if (length > FOLD) {
+      const inner = characters.slice(start + KEEP, start + length - KEEP).join("");
+      block.append(characters.slice(start, start + KEEP).join(""),
+        make("details", {}, make("summary", {}, `${(length - 2 * KEEP).toLocaleString("en")} characters`), inner),
+        characters.slice(start + length - KEEP, start + length).join(""));
+    } else block.append(piece);
+    start += length;
+  }
+  return [make("h3", {}, text.label), block];
+}
+
+function titled(over, chances) {
+  const few = over.slice(0, 4).map((z) => `z${current.z[z][0]}`).join(", ") + (over.length > 4 ? ", …" : "");
+  return chances ? `${few}: ${percent(strength(over, chances))} %` : few;
+}
+
+function table(chances) {
+  const found = part(current.table), cells = current.cells || [], selected = new Map(), compared = new Map();
+  const add = (map, row, column, z) => {
+    const key = `${row} ${column}`;
+    if (!map.has(key)) map.set(key, []);
+    map.get(key).push(z);
+  };
+  const used = new Set();
+  cells.forEach(([select, columns, set], z) => {
+    for (const row of [-1, ...current.rowSets[set]]) {
+      if (row >= 0) used.add(row);
+      add(selected, row, select, z);
+      for (const column of columns) add(compared, row, column, z);
+    }
+  });
+  const cell = (tag, row, column, text) => {
+    const over = selected.get(`${row} ${column}`) || [], asked = compared.get(`${row} ${column}`) || [];
+    const names = [over.length ? "used" : "", asked.length ? "asked" : "", found.real[column] ? "number" : "", text === null ? "null" : ""];
+    const zs = [...new Set([...over, ...asked])];
+    return make(tag, { class: names.filter(Boolean).join(" ") || null, "data-z": zs.length ? zs.join(" ") : null,
+      p: over.length ? strength(over, chances) : undefined, title: over.length ? titled(over, chances) : null,
+      scope: tag === "th" ? "col" : null, on: over.length ? { click: () => pick(over) } : {} }, make("bdi", {}, text === null ? "NULL" : text));
+  };
+  const count = found.rows.length, most = 40;
+  let shown = [...Array(count).keys()];
+  if (count > most) {
+    const wanted = shown.filter((row) => used.has(row)).slice(0, most);
+    shown = wanted.length ? wanted : shown.slice(0, most);
+  }
+  const body = make("tbody", {}), width = found.header.length + 1;
+  const skip = (rows) => { if (rows > 0) body.append(make("tr", {}, make("td", { colspan: width, class: "skipped" }, `… ${rows.toLocaleString("en")} row${rows === 1 ? "" : "s"} …`))); };
+  let previous = -1;
+  for (const row of shown) {
+    skip(row - previous - 1);
+    body.append(make("tr", {}, make("th", { class: "index", scope: "row" }, String(row)), ...found.rows[row].map((text, column) => cell("td", row, column, text))));
+    previous = row;
+  }
+  skip(count - previous - 1);
+  const head = make("thead", {}, make("tr", {}, make("th", {}), ...found.header.map((text, column) => cell("th", -1, column, text))));
+  return [make("h3", {}, `Table of ${count.toLocaleString("en")} row${count === 1 ? "" : "s"}`), make("div", { class: "wide", tabindex: 0 }, make("table", { class: "cells" }, head, body))];
+}
+
+// Rows are solutions, the most likely first; columns are training steps, as in the paper's Table 4.
+function solutions(runs) {
+  const columns = [];
+  for (const run of runs)
+    for (const step of Object.keys((current.runs || [])[run] || {}).map(Number).sort((a, b) => a - b)) columns.push([run, step, said(run, step)]);
+  const now = runs.length ? nearest(runs[0]) : null;
+  const order = current.z.map((_, z) => z);
+  if (now) order.sort((a, b) => (now.p[b] || 0) - (now.p[a] || 0) || a - b);
+  const left = current.all - current.z.length, label = `${current.all.toLocaleString("en")} solution${current.all === 1 ? "" : "s"}`;
+  if (!current.z.length) return [make("h3", {}, "Solutions"), make("p", { class: "soft" }, "Z is empty: nothing executes to the answer.")];
+  const shaded = (run, step, one) => {
+    const here = nearest(run).step === step;
+    return (z) => make("td", { class: `chance${one.z === z ? " predicted" : ""}${here ? " here" : ""}`, p: one.p[z] || 0,
+      title: one.p[z] === null ? "not read by the model" : `${about.runs[run].name}, step ${step}: ${(100 * one.p[z]).toFixed(2)} %`, on: { click: () => go(step) } },
+      one.p[z] === null ? "–" : percent(one.p[z]));
+  };
+  const cells = columns.map(([run, step, one]) => shaded(run, step, one));
+  const head = [];
+  if (columns.length) {
+    const groups = runs.map((run) => [run, columns.filter(([own]) => own === run).length]).filter(([, n]) => n);
+    if (runs.length > 1) head.push(make("tr", {}, make("th", { colspan: 2 }), ...groups.map(([run, n]) => make("th", { colspan: n, class: "group" }, about.runs[run].name))));
+    head.push(make("tr", {}, make("th", { colspan: 2 }, "P(z | x) in %, by training step"), ...columns.map(([run, step]) => {
+      const which = (about.runs[run].moments.find(([own]) => own === step) || [])[1];
+      return make("th", { class: `chance${nearest(run).step === step ? " here" : ""}`, scope: "col" },
+        make("button", { type: "button", on: { click: () => go(step) } }, step.toLocaleString("en")), which ? make("small", {}, which) : null);
+    })));
+  }
+  const row = (z) => {
+    const [number, text, place] = current.z[z];
+    return make("tr", { tabindex: 0, "data-row": z, class: z === current.true ? "true" : null, on: {
+      mouseenter: () => light([z]), mouseleave: () => light(), focus: () => light([z]), blur: () => light(), click: () => pick([z]) } },
+      make("td", { class: "index" }, String(number)),
+      make("td", { class: "z" }, make("bdi", {}, make("code", {}, text)), z === current.true ? make("span", { class: "soft" }, " annotated") : null, make("span", { class: "place" }, place)),
+      ...cells.map((cell) => cell(z)));
+  };
+  const body = make("tbody", {}, ...order.slice(0, 30).map(row));
+  const more = order.slice(30);
+  if (more.length) {
+    const button = make("button", { type: "button", on: { click: () => body.append(...more.splice(0).map(row)) || line.remove() } }, `${more.length} more`);
+    const line = make("p", {}, button);
+    return [make("h3", {}, label), make("div", { class: "wide" }, make("table", { class: "z" }, make("thead", {}, ...head), body)), line, legend(left, columns)].filter(Boolean);
+  }
+  return [make("h3", {}, label), make("div", { class: "wide" }, make("table", { class: "z" }, make("thead", {}, ...head), body)), legend(left, columns)].filter(Boolean);
+}
+
+function legend(left, columns) {
+  const texts = [];
+  if (columns.length) texts.push("Shade: probability. Frame: the model's prediction.");
+  else texts.push("No model was asked: shades say how many solutions share a part.");
+  if (left > 0) texts.push(`${left.toLocaleString("en")} less likely or later solutions are not in this file (--solutions).`);
+  return make("p", { class: "soft" }, texts.join(" "));
+}
+
+function pick(numbers) {
+  state.picked = state.picked.join() === numbers.join() ? [] : numbers;
+  light();
+}
+function light(numbers) {
+  const wanted = new Set((numbers || state.picked).map(String));
+  for (const node of document.querySelectorAll("#question [data-z]"))
+    node.classList.toggle("hot", wanted.size > 0 && node.dataset.z.split(" ").some((z) => wanted.has(z)));
+  for (const node of document.querySelectorAll("#question [data-row]")) node.classList.toggle("hot", wanted.has(node.dataset.row));
+}
+
+// --- where one is, in the address, so that it can be sent to others ---
+
+let own = "";
+function remember() {
+  const words = [`q=${state.open}`];
+  if (state.step !== null) words.push(`step=${state.step}`);
+  if (about.runs.length > 1) words.push(`run=${state.run}`, `other=${state.other}`);
+  if (document.documentElement.dataset.theme) words.push(`theme=${document.documentElement.dataset.theme}`);
+  own = "#" + words.join("&");
+  if (location.hash !== own) location.replace(own);
+}
+function recall() {
+  const words = new Map(location.hash.slice(1).split("&").map((word) => word.split("=")));
+  const number = (name, most, other) => { const n = parseInt(words.get(name), 10); return n >= 0 && n < most ? n : other; };
+  if (["dark", "light"].includes(words.get("theme"))) document.documentElement.dataset.theme = words.get("theme");
+  state.run = number("run", about.runs.length, 0);
+  state.other = number("other", about.runs.length, about.runs.length > 1 && !words.has("other") ? 1 : -1);
+  state.step = number("step", Infinity, null);
+  if (at("run")) at("run").value = String(state.run);
+  if (at("other")) at("other").value = state.other < 0 ? "" : String(state.other);
+  if (words.get("view") === "question") document.body.dataset.view = "question";
+  filter();
+  return number("q", all.length, -1);
+}
+
+function theme() {
+  const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.dataset.theme = dark ? "light" : "dark";
+  remember();
+}
+function changed() {
+  if (at("run")) state.run = Number(at("run").value);
+  if (at("other")) state.other = at("other").value === "" ? -1 : Number(at("other").value);
+  filter();
+  if (state.open >= 0) open(state.open);
+}
+function next(by) {
+  if (!state.shown.length) return;
+  const place = state.shown.indexOf(state.open);
+  const wanted = place < 0 ? 0 : Math.min(state.shown.length - 1, Math.max(0, place + by));
+  open(state.shown[wanted]);
+}
+
+at("filters").addEventListener("submit", (event) => event.preventDefault());
+for (const id of ["search", "least", "most"]) at(id).addEventListener("input", () => { at("list").scrollTop = 0; filter(); });
+for (const id of ["run", "other", "outcome", "order"]) if (at(id)) at(id).addEventListener("change", changed);
+at("theme").addEventListener("click", theme);
+at("list").addEventListener("scroll", rows, { passive: true });
+addEventListener("resize", rows);
+addEventListener("hashchange", () => { if (location.hash !== own) { const index = recall(); if (index >= 0) open(index); } });
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+  if (event.key === "Escape") {
+    if (typing) event.target.blur();
+    else { document.body.dataset.view = "list"; state.picked = []; light(); }
+    return;
+  }
+  if (typing) return;
+  const inList = event.target === at("list");
+  const keys = { j: () => next(1), k: () => next(-1), ArrowLeft: () => move(-1), ArrowRight: () => move(1), t: theme,
+    "/": () => at("search").focus(), Enter: inList ? () => { document.body.dataset.view = "question"; } : null,
+    ArrowDown: inList ? () => next(1) : null, ArrowUp: inList ? () => next(-1) : null,
+    o: () => { if (at("run")) { at("run").value = String((state.run + 1) % about.runs.length); changed(); } } };
+  if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
+});
+
+const wanted = recall();
+performance.mark("list");
+if (wanted >= 0 || all.length) open(wanted >= 0 ? wanted : 0);
+performance.mark("question");
