@@ -58,9 +58,14 @@ class Inspect:
         check_writable(self.out)
         if os.path.exists(self.out) and not self.force:
             raise InputError(f"{self.out}: expected a new file, found one (--force replaces it)")
-        folders = [*run_folders(self.source), *(f for a in self.against for f in run_folders(a))]
-        if self.against and len(folders) == len(self.against):
-            raise InputError(f"{self.source}: expected a run to compare, found a split or a build")
+        folders = run_folders(self.source)
+        if self.against and not folders:
+            raise InputError(f"{self.source}: expected a run to compare, found none")
+        for other in self.against:
+            found = run_folders(other)
+            if not found:
+                raise InputError(f"--against: {other}: expected a run or a comparison, found none")
+            folders += found
         source = open_source(
             folders[0] if folders else self.source,
             data=self.data,

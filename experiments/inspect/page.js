@@ -4,7 +4,7 @@ const read = (id) => JSON.parse(document.getElementById(id).textContent);
 const at = (id) => document.getElementById(id);
 const about = read("about"), all = read("all");
 const ROW = 62, FOLD = 1200, KEEP = 300;
-const state = { shown: [], open: -1, run: 0, other: -1, step: null, picked: [] };
+const state = { shown: [], open: -1, run: 0, other: -1, step: null, share: false, picked: [] };
 const parts = new Map();
 let current = null;
 
@@ -73,7 +73,7 @@ function rows() {
     nodes.push(make("a", { class: "row", href: `#q=${index}`, style: `top:${ROW * place}px`, title: id,
       tabindex: "-1", "aria-current": index === state.open ? "true" : null,
       on: { click: (event) => { event.preventDefault(); open(index); document.body.dataset.view = "question"; } } },
-      make("bdi", { class: "asked" }, question),
+      make("bdi", { class: "what" }, question),
       make("span", { class: "sub" }, ...marks, make("span", { class: "size" }, `|Z| ${size.toLocaleString("en")}`), make("bdi", { class: "gold" }, answer))));
   }
   if (!nodes.length) nodes.push(make("p", { class: "none" }, "No question is left by these filters."));
@@ -131,7 +131,13 @@ function nearest(run) {
 function strength(numbers, chances) {
   if (!numbers.length) return 0;
   if (!chances) return 0.35 + 0.5 * numbers.length / Math.max(1, current.z.length);
-  return Math.min(1, numbers.reduce((sum, z) => sum + (chances.p[z] || 0), 0));
+  return Math.min(1, numbers.reduce((sum, z) => sum + (chance(chances, z) || 0), 0));
+}
+
+// P(z | x), or what it is of the sum over Z; null if the model did not read z.
+function chance(one, z) {
+  const p = one.p[z];
+  return p === null || !state.share ? p : one.sum > 0 ? Math.min(1, p / one.sum) : 0;
 }
 
 function draw() {
@@ -159,7 +165,7 @@ function verdict(run) {
   const where = one.z >= 0 ? "in Z" : "not in Z";
   return make("section", {}, make("p", { class: "head" }, name, make("span", { class: "soft" }, ` step ${one.step.toLocaleString("en")}${which ? ` (${which})` : ""}`)),
     one.correct === undefined ? null : make("p", {}, mark(one.correct, ""), ` ${one.correct ? "right" : "wrong"}: `, make("bdi", { class: "gold" }, shown)),
-    one.prediction ? make("p", {}, make("span", { class: "soft" }, `most likely, ${percent(one.chance)} %, ${where}: `), make("bdi", {}, make("code", {}, one.prediction))) : make("p", { class: "soft" }, "no prediction"));
+    one.prediction ? make("p", {}, make("span", { class: "soft" }, `most likely, ${percent(one.chance)} %, ${where}`), ...(one.prediction === one.answer ? [] : [": ", make("bdi", {}, make("code", {}, one.prediction))])) : make("p", { class: "soft" }, "no prediction"));
 }
 
 function stepper() {
@@ -264,16 +270,17 @@ function solutions(runs) {
   if (!current.z.length) return [make("h3", {}, "Solutions"), make("p", { class: "soft" }, "Z is empty: nothing executes to the answer.")];
   const shaded = (run, step, one) => {
     const here = nearest(run).step === step;
-    return (z) => make("td", { class: `chance${one.z === z ? " predicted" : ""}${here ? " here" : ""}`, p: one.p[z] || 0,
-      title: one.p[z] === null ? "not read by the model" : `${about.runs[run].name}, step ${step}: ${(100 * one.p[z]).toFixed(2)} %`, on: { click: () => go(step) } },
-      one.p[z] === null ? "–" : percent(one.p[z]));
+    return (z) => {
+      const p = chance(one, z), said = p === null ? "not read by the model" : `${about.runs[run].name}, step ${step}: ${(100 * p).toPrecision(3)} %`;
+      return make("td", { class: `chance${one.z === z ? " predicted" : ""}${here ? " here" : ""}`, p: p || 0, title: said }, p === null ? "–" : percent(p));
+    };
   };
   const cells = columns.map(([run, step, one]) => shaded(run, step, one));
   const head = [];
   if (columns.length) {
     const groups = runs.map((run) => [run, columns.filter(([own]) => own === run).length]).filter(([, n]) => n);
     if (runs.length > 1) head.push(make("tr", {}, make("th", { colspan: 2 }), ...groups.map(([run, n]) => make("th", { colspan: n, class: "group" }, about.runs[run].name))));
-    head.push(make("tr", {}, make("th", { colspan: 2 }, "P(z | x) in %, by training step"), ...columns.map(([run, step]) => {
+    head.push(make("tr", {}, make("th", { colspan: 2 }, `${state.share ? "share of the sum over Z" : "P(z | x)"} in %, by training step`), ...columns.map(([run, step]) => {
       const which = (about.runs[run].moments.find(([own]) => own === step) || [])[1];
       return make("th", { class: `chance${nearest(run).step === step ? " here" : ""}`, scope: "col" },
         make("button", { type: "button", on: { click: () => go(step) } }, step.toLocaleString("en")), which ? make("small", {}, which) : null);
@@ -299,7 +306,7 @@ function solutions(runs) {
 
 function legend(left, columns) {
   const texts = [];
-  if (columns.length) texts.push("Shade: probability. Frame: the model's prediction.");
+  if (columns.length) texts.push(`Shade: ${state.share ? "share of the sum over Z" : "probability"}. Frame: the model's prediction.`);
   else texts.push("No model was asked: shades say how many solutions share a part.");
   if (left > 0) texts.push(`${left.toLocaleString("en")} less likely or later solutions are not in this file (--solutions).`);
   return make("p", { class: "soft" }, texts.join(" "));
@@ -323,6 +330,7 @@ function remember() {
   const words = [`q=${state.open}`];
   if (state.step !== null) words.push(`step=${state.step}`);
   if (about.runs.length > 1) words.push(`run=${state.run}`, `other=${state.other}`);
+  if (state.share) words.push("shade=share");
   if (document.documentElement.dataset.theme) words.push(`theme=${document.documentElement.dataset.theme}`);
   own = "#" + words.join("&");
   if (location.hash !== own) location.replace(own);
@@ -336,6 +344,8 @@ function recall() {
   state.step = number("step", Infinity, null);
   if (at("run")) at("run").value = String(state.run);
   if (at("other")) at("other").value = state.other < 0 ? "" : String(state.other);
+  state.share = words.get("shade") === "share";
+  if (at("shade")) at("shade").value = state.share ? "share" : "";
   if (words.get("view") === "question") document.body.dataset.view = "question";
   filter();
   return number("q", all.length, -1);
@@ -349,6 +359,7 @@ function theme() {
 function changed() {
   if (at("run")) state.run = Number(at("run").value);
   if (at("other")) state.other = at("other").value === "" ? -1 : Number(at("other").value);
+  if (at("shade")) state.share = at("shade").value === "share";
   filter();
   if (state.open >= 0) open(state.open);
 }
@@ -361,7 +372,7 @@ function next(by) {
 
 at("filters").addEventListener("submit", (event) => event.preventDefault());
 for (const id of ["search", "least", "most"]) at(id).addEventListener("input", () => { at("list").scrollTop = 0; filter(); });
-for (const id of ["run", "other", "outcome", "order"]) if (at(id)) at(id).addEventListener("change", changed);
+for (const id of ["run", "other", "outcome", "order", "shade"]) if (at(id)) at(id).addEventListener("change", changed);
 at("theme").addEventListener("click", theme);
 at("list").addEventListener("scroll", rows, { passive: true });
 addEventListener("resize", rows);
@@ -379,6 +390,7 @@ addEventListener("keydown", (event) => {
   const keys = { j: () => next(1), k: () => next(-1), ArrowLeft: () => move(-1), ArrowRight: () => move(1), t: theme,
     "/": () => at("search").focus(), Enter: inList ? () => { document.body.dataset.view = "question"; } : null,
     ArrowDown: inList ? () => next(1) : null, ArrowUp: inList ? () => next(-1) : null,
+    s: () => { if (at("shade")) { at("shade").value = state.share ? "" : "share"; changed(); } },
     o: () => { if (at("run")) { at("run").value = String((state.run + 1) % about.runs.length); changed(); } } };
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
 });

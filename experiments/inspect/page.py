@@ -26,9 +26,6 @@ from hardem_jax.notebook.page import visible
 from hardem_jax.notebook.queries import cell_text
 from hardem_jax.solutions.sql.types import Table
 
-# Digits of a probability.
-_DIGITS = 4
-
 
 @dataclasses.dataclass
 class Parts:
@@ -174,20 +171,23 @@ def _chosen(
 
 def _said(said: Said, places: dict[int, int], chosen: Sequence[int]) -> dict[str, Any]:
     view = said.view
-    probabilities = [
-        round(view.probabilities[places[z]], _DIGITS) if z in places else None for z in chosen
-    ]
+    probabilities = [_short(view.probabilities[places[z]]) if z in places else None for z in chosen]
     numbers = [number for number, z in enumerate(chosen) if places.get(z, -2) == view.predicted]
     found: dict[str, Any] = {
         "p": probabilities,
-        "rest": round(max(0.0, sum(view.probabilities) - sum(p or 0 for p in probabilities)), 4),
+        "sum": _short(sum(view.probabilities)),
         "prediction": visible(view.prediction),
-        "chance": round(view.probability, _DIGITS),
+        "chance": _short(view.probability),
         "z": numbers[0] if numbers and view.predicted >= 0 else -1,
     }
     if said.correct is not None:
         found |= {"answer": visible(said.answer or ""), "correct": int(said.correct)}
     return found
+
+
+def _short(value: float) -> float:
+    """A number with the digits that a page shows."""
+    return float(f"{value:.3g}")
 
 
 def _text(text: Text, parts: Parts) -> dict[str, Any]:
@@ -227,4 +227,3 @@ def _file(name: str) -> str:
 def _digest(script: str) -> str:
     """What a policy names a script by."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-

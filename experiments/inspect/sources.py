@@ -122,6 +122,7 @@ def open_source(path: Path, *, data: Path | None, split: str | None, count: int)
             changes["dev_split"] = split
         setting = dataclasses.replace(setting, **changes)
         questions, place = setting.open_dev(None), setting.dev
+        split = getattr(setting, "dev_split", None)
     else:
         if data is not None:
             raise InputError(f"{path}: expected a run to ask about --data, found none")
@@ -130,7 +131,10 @@ def open_source(path: Path, *, data: Path | None, split: str | None, count: int)
     if not len(questions.questions):
         raise InputError(f"{place}: expected questions, found none")
     first = questions.first(count)
-    return Source(task, Path(place).absolute().name, first, len(questions.left_out))
+    title = Path(place).absolute().name
+    if task != "spans":  # the folder of a build is named after a version
+        title = f"{questions.meta['data set']} {split or 'dev'}"
+    return Source(task, title, first, len(questions.left_out))
 
 
 def views_of_run(

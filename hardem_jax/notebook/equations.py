@@ -30,6 +30,7 @@ from hardem_jax.solutions.equations.text import formula
 
 Source = Literal["passage", "question", "special"]
 
+_TEXTS: tuple[Source, Source] = ("passage", "question")
 _SOURCES: dict[int, Source] = {PASSAGE: "passage", QUESTION: "question", SPECIAL: "special"}
 _SIGNS = {PLUS: "+", MINUS: "-", PERCENT: "%"}
 _DEFAULT = DropNumOptions()
@@ -109,12 +110,12 @@ class Equations(Z[Equation]):
 
     def _body(self) -> list[Element]:
         blocks = []
-        for source, text in (("passage", self.passage), ("question", self.question)):
+        for source, text in zip(_TEXTS, (self.passage, self.question), strict=True):
             blocks.append(element("p", source.capitalize(), class_="label"))
             blocks.append(marked_text(text, self.marks(source), self._listed()))
         return blocks
 
-    def marks(self, source: Literal["passage", "question"]) -> list[Mark]:
+    def marks(self, source: Source) -> list[Mark]:
         """The numbers of one of the texts: those in use, those that are not, what is not read."""
         uses: dict[tuple[int, int], list[int]] = {}
         for index, equation in enumerate(self):

@@ -21,6 +21,7 @@ from experiments.benchmark.step_profile import StepProfile
 from experiments.benchmark.tpu import Tpu
 from experiments.benchmark.train_step import TrainStep
 from experiments.download.command import Download
+from experiments.inspect.command import Inspect
 from experiments.paper.latent_scope import LatentScope
 from experiments.paper.set_sizes import SetSizes
 from experiments.quickstart.run import Quickstart
@@ -39,7 +40,7 @@ _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "expe
 MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMANDS")]
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
-    *(DiagnosticsCost, Download, Equations, GradientVariance, History, InputPipeline),
+    *(DiagnosticsCost, Download, Equations, GradientVariance, History, InputPipeline, Inspect),
     *(LatentScope, LossCost, Measure, Packing, Programs, Quickstart, RationaleTraining),
     *(Reconstruction, Regimes, Reproduce, Retrieval, Rouge, SearchCost, SetSizes),
     *(SolutionSets, Sql, StepProfile, Tabulate, Tpu, TrainStep),

@@ -1,0 +1,367 @@
+"""The inspector's file: what is in it, that data stay data, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+
+import pytest
+
+from experiments import drop, squad_layout, triviaqa, wikisql
+from experiments.inspect.command import Inspect
+from experiments.inspect.drawings import joined
+from experiments.inspect.page import page, record
+from experiments.inspect.sources import RunViews, Said, open_source
+from hardem_jax.analysis.views import View
+from hardem_jax.cli.command import run_command
+from hardem_jax.cli.watching import recorded_views
+from tests.commands import call
+from tests.tiny import drop_answer, write_checkpoint, write_drop, write_triviaqa
+
+HOSTILE = "</script><script>hacked=1</script><img src=x onerror=hacked=1>&amp;'\""
+HOSTILE += "\u202egnol\u202c \x00\x07"  # turned around, and control characters
+LOOP = ("--loop.num-steps", 2, "--loop.eval-every", 1, "--loop.no-progress", "--num-devices", 1)
+#: Longest wait for 2,000 questions: the list and one of them.
+LIMIT_MS = 1000
+
+
+def inspect(*arguments):
+    run_command(Inspect, prog="test", argv=[str(argument) for argument in arguments])
+
+
+def refused(capsys, *arguments):
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        inspect(*arguments)
+    assert stop.value.code == 2
+    [line] = capsys.readouterr().err.strip().splitlines()
+    return line
+
+
+def block(html, id):
+    """The JSON of a block of the file."""
+    found = re.search(rf'<script type="application/json" id="{id}">(.*?)</script>', html)
+    assert found
+    return json.loads(found[1])
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("no Chromium on the path (Debian's package chromium)")
+    with sync_api.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Opens a page from a file and fails on any error or request of its own."""
+    opened, wrong = [], []
+
+    def opener(html, where="", width=1200, **options):
+        file = tmp_path / "page.html"
+        file.write_text(html, encoding="utf-8")
+        tab = browser.new_page(viewport={"width": width, "height": 800}, **options)
+        opened.append(tab)
+        tab.on("pageerror", lambda error: wrong.append(str(error)))
+        tab.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
+        tab.on(
+            "request", lambda r: None if r.url.startswith(file.as_uri()) else wrong.append(r.url)
+        )
+        tab.goto(file.as_uri() + where)
+        tab.wait_for_selector("#question h2", state="attached")
+        return tab
+
+    yield opener
+    for tab in opened:
+        tab.close()
+    assert not wrong
+
+
+@pytest.fixture(scope="module")
+def spans(tmp_path_factory):
+    """A prepared split: a hostile document, one of astral characters, one of two windows."""
+    root = tmp_path_factory.mktemp("spans")
+    bert = write_checkpoint(root / "bert")
+    texts = [
+        ("q0", f"Who lives in Rome? {HOSTILE}", f"Ada met Bo. {HOSTILE} Ada lives in Rome."),
+        (
+            "q1",
+            "Who lives in Lima?",
+            "\U0001d504\U0001f600 saw Ada, and \U0001f600 Ada lives in Lima.",
+        ),
+        ("q2", "Who lives in Oslo?", "Ada lives in Oslo. " + "Bo met Cyd . " * 12 + "Ada saw Bo."),
+    ]
+    paragraphs = []
+    for id, question, text in texts:
+        answer = {"text": "Ada", "answer_start": text.index("Ada")}
+        asked = {"id": id, "question": question, "answers": [answer]}
+        paragraphs.append({"context": text, "qas": [asked]})
+    file = root / "squad.json"
+    file.write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    call(
+        *(squad_layout, "prepare", "--file", file, "--out", root / "dev", "--split", "dev"),
+        *("--tokenizer", bert, "--windows.max-tokens", 40, "--windows.stride", 10),
+        *("--windows.max-question-tokens", 12),
+    )
+    return root / "dev"
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """A build of questions on a table with a hostile header and a hostile cell."""
+    root = tmp_path_factory.mktemp("tables")
+    (root / "official").mkdir()
+    table = {
+        "id": "t",
+        "header": ["Player", f"No. {HOSTILE}", "Goals"],
+        "types": ["text", "real", "real"],
+        "rows": [["ann", 7, 3], ["bo", 8, 1], [f"cy {HOSTILE}", 9, 4]],
+    }
+    asked = {"t0": (f"Who wears 8 {HOSTILE}?", ["bo"]), "t1": ("How many goals has ann?", [3])}
+    asked |= {"t2": ("Who wears 8?", ["bo"])}
+    lines = [{"table": table}]
+    lines += [
+        {"id": id, "question": question, "table_id": "t", "answer": answer, "match": "execution"}
+        for id, (question, answer) in asked.items()
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (root / "official" / "dev.jsonl").write_text(text)
+    call(
+        *(wikisql, "prepare", "--layout", "jsonl", "--folder", root / "official"),
+        *("--out", root / "built"),
+    )
+    return root / "built"
+
+
+@pytest.fixture(scope="module")
+def passages(tmp_path_factory):
+    """A build of questions on numbers, the first passage a hostile one."""
+    root = tmp_path_factory.mktemp("passages")
+    write_drop(root / "drop_dataset_dev.json")
+    file = root / "drop_dataset_dev.json"
+    content = json.loads(file.read_text())
+    asked = {"query_id": "h", "question": f"How many more? {HOSTILE}", "answer": drop_answer("3")}
+    passage = f"Ada ran 41 yards. {HOSTILE} Bo ran 38 yards."
+    file.write_text(json.dumps({"g": {"passage": passage, "qa_pairs": [asked]}, **content}))
+    call(drop, "prepare", "--folder", root, "--out", root / "built", "--splits", "dev")
+    return root / "built"
+
+
+def written(source, tmp_path, *flags):
+    inspect(source, "--out", tmp_path / "z.html", *flags)
+    return (tmp_path / "z.html").read_text(encoding="utf-8")
+
+
+def views(source, steps, *, correct=None):
+    """What a run might say: the first solution gains, step by step."""
+    said = {}
+    for place, step in enumerate(steps):
+        said[step] = {}
+        for index, question in enumerate(source.questions):
+            texts = source.drawer().texts(index)
+            chances = [0.1 + 0.2 * place, *[0.05] * (len(texts) - 1)][: len(texts)]
+            view = View(question.id, question.question, "a", texts, chances, -1, "p", 0.5, 0)
+            last = step == steps[-1] and correct is not None
+            said[step][index] = Said(view, "answer", correct[index]) if last else Said(view)
+    return RunViews("MML", "mml-0", dict.fromkeys(steps, "") | {steps[-1]: "last"}, said)
+
+
+@pytest.mark.parametrize("kind", ["spans", "tables", "passages"])
+def test_data_stay_data(kind, request, tmp_path, show):
+    html = written(request.getfixturevalue(kind), tmp_path)
+    assert "<img" not in html and "hacked=1<" not in html and "</script><script>hacked" not in html
+    data = "".join(re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html))
+    assert data.isascii() and data.isprintable()
+    tab = show(html)
+    assert tab.evaluate("typeof hacked") == "undefined"
+    assert tab.locator("img, #question script").count() == 0
+    shown = tab.locator("body").inner_text()
+    assert "onerror=hacked=1>&amp;'\"" in shown and "\u2400\u2407" in shown  # pictures of controls
+    # What turns the direction of letters ends with the text that holds it.
+    assert tab.evaluate("getComputedStyle(document.querySelector('h2')).unicodeBidi") == "isolate"
+
+
+def test_marks_are_where_the_solutions_are(spans, passages, tables, tmp_path, show):
+    tab = show(written(spans, tmp_path), "#q=1")
+    assert tab.locator("#question mark").all_inner_texts() == ["Ada", "Ada"]  # astral ones count 1
+    text = "\U0001d504\U0001f600 saw Ada, and \U0001f600 Ada lives in Lima."
+    assert tab.locator(".text").inner_text() == text
+    tab = show(written(passages, tmp_path, "--force"), "#q=1")
+    assert tab.locator("#question mark").all_inner_texts() == ["40", "31"]
+    assert "40 - 31" in tab.locator("table.z code").all_inner_texts()
+    tab = show(written(tables, tmp_path, "--force"), "#q=2")
+    assert tab.locator("td.used").all_inner_texts() == ["bo"]
+    assert tab.locator("#question mark").all_inner_texts() == ["8"]
+    tab.locator("table.z tbody tr").first.click()
+    assert tab.locator("td.used.hot").count() == 1
+
+
+def test_windows_are_joined_to_documents(spans):
+    source = open_source(spans, data=None, split=None, count=10)
+    windows = [w for w in source.data.windows if w.example_id == "q2"]
+    assert len(windows) > 2
+    expected = "Ada lives in Oslo. " + "Bo met Cyd . " * 12 + "Ada saw Bo."
+    assert joined(windows) == [(0, 0, expected)]
+    assert joined(windows[:1] + windows[-1:]) != joined(windows)
+
+
+def test_steps_keys_filters_and_comparison(spans, show):
+    source = open_source(spans, data=None, split=None, count=10)
+    one = views(source, [10, 20, 30], correct=[True, False, True])
+    two = dataclasses.replace(views(source, [30], correct=[False, False, True]), name="Hard EM")
+    tab = show(page(record(source, [one, two], most=100)))
+    count = tab.locator("#rows .row").count
+    assert count() == 3 and tab.locator(".runs section").count() == 2
+    assert "step 30" in tab.locator("output").inner_text()
+    shade = "Number(document.querySelector('#question mark').style.getPropertyValue('--p'))"
+    assert tab.evaluate(shade) == pytest.approx(0.5)
+    tab.keyboard.press("ArrowLeft")
+    assert "step 20, 2 of 3" in tab.locator("output").inner_text()
+    assert tab.evaluate(shade) == pytest.approx(0.3)
+    tab.keyboard.press("s")  # of 0.3 + 0.05
+    assert tab.evaluate(shade) == pytest.approx(0.3 / 0.35, abs=1e-3)
+    tab.keyboard.press("j")
+    assert "Lima" in tab.locator("h2").inner_text()
+    assert "step=20" in tab.url and "q=1" in tab.url
+    for choice, expected in {"right": 2, "wrong": 1, "one": 1, "first": 1, "second": 0}.items():
+        tab.select_option("#outcome", choice)
+        assert count() == expected, choice
+    tab.select_option("#outcome", "")
+    tab.select_option("#run", "1")
+    tab.select_option("#outcome", "right")
+    assert count() == 1  # of the other objective
+    tab.select_option("#outcome", "")
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("/")
+    tab.keyboard.type("oslo")
+    assert count() == 1
+    tab.fill("#search", "")
+    tab.fill("#most", "1")
+    sizes = [len(source.drawer().texts(i)) for i in range(3)]
+    assert count() == sum(size <= 1 for size in sizes)
+
+
+def test_phone_and_themes(spans, tmp_path, show):
+    html = written(spans, tmp_path)
+    phone = show(html, width=390)
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
+    assert not phone.locator("#question").is_visible()
+    phone.locator("#rows .row").nth(1).click()
+    assert phone.locator("#question").is_visible() and not phone.locator("#list").is_visible()
+    phone.locator(".back").click()
+    assert phone.locator("#list").is_visible()
+    colour = "getComputedStyle(document.body).backgroundColor"
+    dark, light = show(html, color_scheme="dark"), show(html, color_scheme="light")
+    colours = dark.evaluate(colour), light.evaluate(colour)
+    assert colours == ("rgb(23, 25, 29)", "rgb(255, 255, 255)")
+    light.keyboard.press("t")
+    assert light.evaluate(colour) == colours[0]
+
+
+def test_2000_questions_open_in_a_second(spans, show):
+    source = open_source(spans, data=None, split=None, count=10)
+    run = views(source, list(range(8)), correct=[True, False, True])
+    content = record(source, [run, dataclasses.replace(run, name="Hard EM")], most=100)
+    times = 2000 // 3 + 1
+    content |= {"list": content["list"] * times, "questions": content["questions"] * times}
+    html, best = page(content), LIMIT_MS + 1.0
+    for _ in range(3):  # the machine may be busy
+        tab = show(html)
+        marks = tab.evaluate("performance.getEntriesByType('mark').map((m) => m.startTime)")
+        assert len(marks) == 2 and tab.locator("#counted").inner_text().startswith("2,001")
+        best = min(best, max(marks))
+    assert best < LIMIT_MS
+    assert tab.locator("#rows .row").count() < 50  # of those in sight
+    tab.evaluate("document.getElementById('list').scrollTop = 62 * 1500")
+    tab.wait_for_selector('#rows a[href="#q=1500"]')
+
+
+def test_few_solutions_of_many_are_the_likely_ones(tables):
+    source = open_source(tables, data=None, split=None, count=2)
+    index = 1
+    texts = source.drawer().texts(index)
+    assert len(texts) >= 3
+    view = View("t1", "?", "3", texts, [0.0, 0.1, *[0.2] * (len(texts) - 2)], 0, texts[1], 0.1, 1)
+    run = RunViews("MML", "r", {5: "best"}, {5: {index: Said(view)}})
+    question = record(source, [run], most=2)["questions"][index]
+    # The true one and the prediction stay.
+    assert [z[0] for z in question["z"]] == [0, 1] and question["true"] == 0
+    assert question["all"] == len(texts) and question["runs"][0]["5"]["z"] == 1
+
+
+def test_what_a_model_did_not_read_has_no_probability(tables):
+    source = open_source(tables, data=None, split=None, count=2)
+    texts = source.drawer().texts(1)
+    view = View("t1", "?", "3", texts[1:], [0.25] * (len(texts) - 1), -1, "", 0.0, -1)
+    run = RunViews("MML", "r", {5: "best"}, {5: {1: Said(view)}})
+    said = record(source, [run], most=100)["questions"][1]["runs"][0]["5"]
+    assert said["p"] == [None, *[0.25] * (len(texts) - 1)] and said["z"] == -1
+
+
+def test_refusals(spans, tmp_path, capsys):
+    out = tmp_path / "z.html"
+    inspect(spans, "--out", out)
+    assert "(--force replaces it)" in refused(capsys, spans, "--out", out)
+    inspect(spans, "--out", out, "--force", "--count", 1)
+    assert len(block(out.read_text(), "all")) == 1
+    new = tmp_path / "new.html"
+    assert "found nothing" in refused(capsys, tmp_path / "none", "--out", new)
+    assert "expected a build" in refused(capsys, spans, "--split", "dev", "--out", new)
+    line = refused(capsys, spans, "--out", new, "--against", tmp_path)
+    assert "expected a run to compare" in line
+    assert "folder does not exist" in refused(capsys, spans, "--out", tmp_path / "no" / "z.html")
+    assert not new.exists()
+
+
+@pytest.mark.slow
+def test_runs_and_comparisons(tmp_path, capsys, show):
+    bert, qa_file = write_checkpoint(tmp_path / "bert"), write_triviaqa(tmp_path)
+    data = tmp_path / "data"
+    call(
+        *(triviaqa, "prepare", "--qa-file", qa_file, "--evidence", tmp_path / "evidence"),
+        *("--tokenizer", bert, "--out", data, "--windows.max-tokens", 20),
+        *("--windows.stride", 4, "--windows.max-question-tokens", 8),
+    )
+    source = open_source(data, data=None, split=None, count=100)
+    watched = source.questions[1].id
+    call(
+        *(triviaqa, "compare", "--data", data, "--dev", data, "--out", tmp_path / "runs"),
+        *("--model.encoder", bert, "--model.num-layers", 1, "--batches.batch-size", 4),
+        *("--batches.buckets", 32, *LOOP, "--seeds", 0, "--shown", 0, "--watched", watched),
+        *("--objectives", "mml", "hard-em"),
+    )
+    html = written(tmp_path / "runs", tmp_path)
+    about, rows = block(html, "about"), block(html, "all")
+    assert [run["name"] for run in about["runs"]] == ["Hard EM", "MML"]
+    for number, folder in enumerate(("hard-em-0", "mml-0")):
+        scores = json.loads((tmp_path / "runs" / folder / "by_question.json").read_text())["scores"]
+        steps = [step for step, which in about["runs"][number]["moments"] if "last" in which]
+        last = [block(html, f"q{i}")["runs"][number][str(steps[0])] for i in range(len(rows))]
+        assert [100.0 * one["correct"] for one in last] == scores["em"]
+        history = recorded_views(tmp_path / "runs" / folder)[watched]
+        question = block(html, "q1")
+        assert [*question["runs"][number]] == [str(step) for step in history]
+        for step, view in history.items():
+            own = question["runs"][number][str(step)]
+            assert own["p"] == pytest.approx(view.probabilities, rel=1e-2)
+            assert own["prediction"] == view.prediction
+    assert show(html, "#q=1").locator("output").inner_text().endswith("of 2")
+    one = written(tmp_path / "runs" / "mml-0", tmp_path, "--force", "--checkpoint", "last")
+    assert [run["name"] for run in block(one, "about")["runs"]] == ["MML"]
+    both = written(
+        *(tmp_path / "runs" / "mml-0", tmp_path, "--force"),
+        *("--against", tmp_path / "runs" / "hard-em-0", "--data", data, "--count", 5),
+    )
+    assert len(block(both, "all")) == 5 and len(block(both, "about")["runs"]) == 2
+    runs, new = tmp_path / "runs", tmp_path / "x.html"
+    line = refused(capsys, runs, "--out", new, "--against", data)
+    assert "expected a run or a comparison" in line
+    refused(capsys, tmp_path / "runs" / "mml-0", "--out", new, "--split", "dev")
+    assert not new.exists()
