@@ -195,6 +195,8 @@ class Prepare:
         for id, reason in build.index(self.split)["left_out"]:
             exclusions.add(reason, id)
         keep = self.keep_without_solution
+        if keep is None:
+            keep = self.split != "train"
         spans.prepare(
             iter(examples),
             self.out,
@@ -208,7 +210,7 @@ class Prepare:
                 "split": self.split,
             },
             exclusions=exclusions,
-            for_training=self.split == "train" if keep is None else not keep,
+            split="dev" if keep else "train",
             force=self.force,
             processes=self.processes,
         )

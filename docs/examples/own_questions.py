@@ -75,7 +75,7 @@ class Prepare:
             metric="squad",
             sources=determined_by(self),
             exclusions=exclusions,
-            for_training=self.split == "train",
+            split=self.split,
             force=self.force,
         )
 
