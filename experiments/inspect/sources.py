@@ -121,7 +121,11 @@ def open_source(path: Path, *, data: Path | None, split: str | None, count: int)
                 raise InputError(f"--split: expected a run on builds, found one of {task}")
             changes["dev_split"] = split
         setting = dataclasses.replace(setting, **changes)
-        questions, place = setting.open_dev(None), setting.dev
+        try:
+            questions, place = setting.open_dev(None), setting.dev
+        except InputError as error:
+            hint = "; --data names the data of a run that lie elsewhere now"
+            raise InputError(f"{error}{hint if data is None else ''}") from error
         split = getattr(setting, "dev_split", None)
     else:
         if data is not None:

@@ -45,6 +45,8 @@ def test_the_commands_lead_to_a_reader_that_answers(finished):
     assert [execute_span(page, int(a), int(b)) for _, a, b in places] == [x for x, _, _ in places]
     comparison = json.loads((folder / "runs" / "compared" / "comparison.json").read_text())
     assert comparison and (folder / "runs" / "compared" / "predictions.md").is_file()
+    page = (folder / "compared.html").read_text()
+    assert "compared.html: 8 questions" in printed and page.count('id="q') >= 8
 
 
 @pytest.mark.slow
