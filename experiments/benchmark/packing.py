@@ -137,13 +137,14 @@ class Packing:
         self, batches: Batches, seconds: Sequence[float], padded_seconds: Sequence[float]
     ) -> dict[str, Any]:
         """What the table and the file say about a layout."""
-        from hardem_jax.models.encoders.packing import real_token_share
+        from hardem_jax.models.encoders.packing import token_metrics
 
         tokens = [int(batch["where"].sum()) for batch in batches]
+        shares = [float(token_metrics(batch)["real_tokens"]) for batch in batches]
         return {
             "items_per_s": len(batches) * self.batch_size / sum(seconds),
             "real_tokens_per_s": sum(tokens) / sum(seconds),
-            "real_token_share": statistics.mean(float(real_token_share(b)) for b in batches),
+            "real_token_share": statistics.mean(shares),
             "seconds": list(seconds),
             "seconds_per_turn": quartiles(seconds),
             "speed": median_ratio(padded_seconds, seconds),

@@ -116,6 +116,8 @@ def open_source(path: Path, *, data: Path | None, split: str | None, count: int)
     if os.path.isfile(path / "config.json"):
         task, setting = _setting(path)
         changes: dict[str, Any] = {} if data is None else {"dev": data}
+        if data is not None and hasattr(setting, "gold"):
+            changes["gold"] = None  # annotations of the run's own split
         if split is not None:
             if not hasattr(setting, "dev_split"):
                 raise InputError(f"--split: expected a run on builds, found one of {task}")
