@@ -172,9 +172,8 @@ class _Series:
     def save(self, number: int, content: dict[str, Any], metadata: dict[str, Any]) -> None:
         """Returns once the content is copied off the devices; checksums are written after it.
 
-        A checkpoint with the same number is replaced.
+        A checkpoint with the same number is replaced. No save may be pending, in any series.
         """
-        self.wait()
         with _one_error(self._folder):
             _check_space(self._folder, content["state"].values())
             response = self._checkpointer.save_checkpointables_async(
@@ -345,6 +344,15 @@ class RunCheckpoints:
             for series in self._opened.values():
                 closing.callback(series.close)
 
+    def _wait(self) -> None:
+        """Waits for the pending saves of all series.
+
+        Orbax gives the barriers of all its checkpointers the same names. If processes finish
+        one save while they begin another, they meet at the wrong barrier, and the run hangs.
+        """
+        for series in self._opened.values():
+            series.wait()
+
     def _series(self, name: Literal["last", "best"]) -> _Series:
         # Opened on the first save, so that a run that cannot resume leaves its folder unchanged.
         if name not in self._opened:
@@ -366,6 +374,7 @@ class RunCheckpoints:
         Raises:
             OSError: the disk is full, in this save or the previous one.
         """
+        self._wait()
         self._series("last").save(
             int(state.step),
             {"state": _to_arrays(state), "data": _DataPosition(batches)},
@@ -383,8 +392,9 @@ class RunCheckpoints:
             progress: `RunProgress.to_json()`.
 
         Raises:
-            OSError: the disk is full.
+            OSError: the disk is full, in this save or the previous one.
         """
+        self._wait()
         series = self._series("best")
         newest = series.newest()
         number = step if newest is None else max(step, newest + 1)

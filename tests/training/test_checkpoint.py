@@ -7,15 +7,19 @@ import logging
 import os
 import shutil
 import sys
+import time
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
+from orbax.checkpoint import v1 as ocp
 
 from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.errors import InputError
+from hardem_jax.training import checkpoint
 from hardem_jax.training.checkpoint import RunCheckpoints, load_params
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
@@ -106,6 +110,30 @@ def test_only_the_newest_are_kept(tmp_path):
             checkpoints.save_best(toy.init_params(), step, {})
     assert sorted(os.listdir(tmp_path / "last")) == ["1", "2"]
     assert os.listdir(tmp_path / "best") == ["2"]
+
+
+def test_one_save_is_complete_before_the_next_begins(tmp_path, monkeypatch):
+    # Saves that overlap hang a run of several processes, one time in twenty.
+    pending = []
+
+    def slowly(folder):
+        time.sleep(0.3)
+        write_checksums(folder)
+        pending.remove(folder)
+
+    def begin(checkpointer, number, *arguments, **options):
+        assert not pending
+        pending.append(Path(checkpointer.directory) / str(number))
+        return save(checkpointer, number, *arguments, **options)
+
+    save = ocp.training.Checkpointer.save_checkpointables_async
+    monkeypatch.setattr(checkpoint, "write_checksums", slowly)
+    monkeypatch.setattr(ocp.training.Checkpointer, "save_checkpointables_async", begin)
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        for step in range(2):
+            checkpoints.save_last(at_step(step), toy.batches(), {})
+            checkpoints.save_best(toy.init_params(), step, {})
+    assert not pending
 
 
 @pytest.mark.parametrize("folder", ["last", "best"])
