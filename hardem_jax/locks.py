@@ -1,4 +1,4 @@
-"""A lock that keeps two processes from writing to the same folder."""
+"""Locks that keep two processes from the same folder, or from the same piece of work in it."""
 
 import contextlib
 import errno
@@ -18,17 +18,26 @@ LOCK_FILE = "lock.json"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP)
 
 
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Locks an existing folder until the context or the process ends.
+class InUse(InputError):
+    """Another process holds the lock."""
 
-    The kernel (`flock`) releases the lock however the process ends. ``lock.json`` in the folder
-    names the owner; a killed process leaves the file, but no lock on it. On a file system without
+
+@contextlib.contextmanager
+def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterator[None]:
+    """Locks an existing folder, or something in it, until the context or the process ends.
+
+    The kernel (`flock`) releases the lock however the process ends. A file in the folder names
+    the owner; a killed process leaves the file, but no lock on it. On a file system without
     locks, a warning goes to stderr.
 
+    Args:
+        folder: an existing folder.
+        name: of the file; locks with different names are independent.
+        wait: for the other process to end, instead of raising `InUse`.
+
     Raises:
-        InputError: another process holds the lock (names its id, host and start time), or
-            the folder cannot be written to.
+        InUse: another process holds the lock (names its id, host and start time).
+        InputError: the folder cannot be written to.
 
     Example:
         >>> import tempfile
@@ -37,9 +46,10 @@ def locked(folder: Path) -> Iterator[None]:
         ...     pass
         Traceback (most recent call last):
         ...
-        hardem_jax.errors.InputError: ...: in use by process ... on ..., since ...
+        hardem_jax.locks.InUse: ...: in use by process ... on ..., since ...
     """
-    handle = _hold(folder)
+    file = folder / name
+    handle = _hold(file, wait)
     try:
         with _writing(folder):
             owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
@@ -47,35 +57,37 @@ def locked(folder: Path) -> Iterator[None]:
             os.write(handle, json.dumps(owner).encode() + b"\n")
         yield
     finally:
-        if _is_lock_file(folder, handle):
-            (folder / LOCK_FILE).unlink()
+        if _is_lock_file(file, handle):
+            file.unlink()
         os.close(handle)
 
 
-def _hold(folder: Path) -> int:
+def _hold(file: Path, wait: bool) -> int:
     """Returns the descriptor of the open, locked lock file."""
     while True:
-        with _writing(folder):
-            handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
+        with _writing(file.parent):
+            handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            _lock(folder, handle)
+            _lock(file, handle, wait)
         except BaseException:
             os.close(handle)
             raise
-        if _is_lock_file(folder, handle):
+        if _is_lock_file(file, handle):
             return handle
         os.close(handle)  # the previous owner removed the file after it was opened here
 
 
-def _lock(folder: Path, handle: int) -> None:
+def _lock(file: Path, handle: int, wait: bool) -> None:
+    # A folder is what its users know; a claim on something in it has the name of that.
+    locked_thing = file.parent if file.name == LOCK_FILE else file
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InputError(f"{folder}: in use by {_owner(os.read(handle, 1000))}") from None
+        raise InUse(f"{locked_thing}: in use by {_owner(os.read(handle, 1000))}") from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
-            raise InputError(f"{folder}: cannot be locked ({error.strerror})") from error
-        print(f"warning: {folder}: cannot be locked ({error.strerror})", file=sys.stderr)
+            raise InputError(f"{locked_thing}: cannot be locked ({error.strerror})") from error
+        print(f"warning: {locked_thing}: cannot be locked ({error.strerror})", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -86,10 +98,10 @@ def _writing(folder: Path) -> Iterator[None]:
         raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
 
 
-def _is_lock_file(folder: Path, handle: int) -> bool:
+def _is_lock_file(file: Path, handle: int) -> bool:
     # The folder may have been deleted, and even recreated by another process.
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(folder / LOCK_FILE))
+        return os.path.samestat(os.fstat(handle), os.stat(file))
     except FileNotFoundError:
         return False
 

@@ -6,12 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
 from hardem_jax.data.files import new_file, new_folder
 from hardem_jax.errors import InputError
-from hardem_jax.locks import LOCK_FILE, locked
+from hardem_jax.locks import LOCK_FILE, InUse, locked
 
 HOLD = """
 import sys, time
@@ -51,6 +52,21 @@ def test_another_process_is_named_and_a_killed_one_holds_nothing(tmp_path, holde
     assert (tmp_path / LOCK_FILE).exists()
     with locked(tmp_path):
         pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_locks_of_other_names_are_independent_and_can_be_waited_for(tmp_path, holder):
+    with locked(tmp_path, "mml-0.json"):
+        assert {file.name for file in tmp_path.iterdir()} == {LOCK_FILE, "mml-0.json"}
+        with (
+            pytest.raises(InUse, match=f"^{tmp_path}/mml-0.json: in use by process {os.getpid()}"),
+            locked(tmp_path, "mml-0.json"),
+        ):
+            raise AssertionError("held twice")
+    ended = threading.Timer(0.3, holder.kill)
+    ended.start()
+    with locked(tmp_path, wait=True):
+        assert holder.wait() == -signal.SIGKILL
     assert not list(tmp_path.iterdir())
 
 

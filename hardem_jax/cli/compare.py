@@ -1,8 +1,12 @@
 """The command ``compare`` of every task: all objectives on the same data, several seeds each.
 
 Every run is a ``train`` in a folder of its own below ``out``. A run that has ended is not repeated,
-one that was stopped continues, and one with other settings is refused. Reported are the scores
-after the last step: choosing the best evaluation would favour the objective that varies most.
+one that was stopped continues, and one with other settings is refused. The same command may run
+several times at once, on machines that share a disk: each takes runs that no other has, and the
+one that ends last writes the tables.
+
+Reported are the scores after the last step: choosing the best evaluation would favour the objective
+that varies most.
 The table and ``comparison.json`` hold mean and standard deviation over seeds and, for official
 scores, intervals over seeds and questions and paired tests between objectives.
 ``learning_curves.png`` holds the scores during training, ``by_set_size.png`` scores by |Z|,
@@ -39,12 +43,46 @@ from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.cli.watching import draw_watched
 from hardem_jax.data.files import write_json, write_text
 from hardem_jax.errors import InputError, found_by, require
-from hardem_jax.locks import locked
+from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
 from hardem_jax.training.fingerprint import may_change, named_settings
 
 if TYPE_CHECKING:
     from hardem_jax.tasks.base import Trained
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """One run of the grid, and what it has written when it has ended.
+
+    Attributes:
+        name: label of the objective.
+        train: the command.
+        settings: what the scores depend on.
+    """
+
+    name: str
+    train: TrainCommand
+    settings: Mapping[str, str]
+
+    @property
+    def final(self) -> Path:
+        return self.train.out / "final.json"
+
+    @property
+    def questions(self) -> Path:
+        return self.train.out / "by_question.json"
+
+    def scores(self) -> dict[str, float] | None:
+        """The scores after the last step; None before."""
+        return _recorded(self.final, self.settings)
+
+    def by_question(self) -> dict[str, list[float]] | None:
+        """The official scores of every question; None before they are written."""
+        return _recorded(self.questions, self.settings)
+
+    def ended(self) -> bool:
+        return self.scores() is not None and self.by_question() is not None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,25 +154,59 @@ class CompareCommand(Setting):
             raise InputError(
                 f"--out: {self.out}: expected a folder to write to, found {found_by(error)}"
             ) from error
-        with locked(self.out):
-            # Objectives and seeds share their data.
-            name, objective = next(iter(self.rows().items()))
-            first = self._train(name, objective, self.seeds[0])
-            self._compare(first.start(objective, mesh).data)
+        # Objectives and seeds share their data.
+        name, objective = next(iter(self.rows().items()))
+        data = self._train(name, objective, self.seeds[0]).start(objective, mesh).data
+        grid = self._grid(data)
+        # Again, until all have ended or are in use: another worker may have been killed.
+        while any([self._take(run, grid) for run in grid if not run.ended()]):
+            pass
+        if left := [run.train.out.name for run in grid if not run.ended()]:
+            say(f"left to others: {', '.join(left)}; who ends last writes the tables")
+            return
+        with locked(self.out, wait=True):
+            self._write_tables(grid)
 
-    def _compare(self, data: Mapping[str, str]) -> None:
-        runs: dict[str, list[dict[str, float]]] = {}
-        by_question: dict[str, list[dict[str, list[float]]]] = {}
-        content: dict[str, Any] = {"flags": flags(self), "devices": _devices(), "runs": runs}
+    def _take(self, run: _Run, grid: Sequence[_Run]) -> bool:
+        """Trains and scores a run; returns False if another process does."""
+        try:
+            with locked(self.out, f"{run.train.out.name}.lock.json"):
+                self._score(run)
+                self._score_questions(run)
+        except InUse:
+            return False
+        with locked(self.out, wait=True):
+            self._write_scores(grid)
+        return True
+
+    def _grid(self, data: Mapping[str, str]) -> list[_Run]:
+        """All runs, those of the first seed first, in the order of the table."""
+        runs = []
         for seed in self.seeds:
             for name, objective in self.rows().items():
                 train = self._train(name, objective, seed)
                 # Scores depend on more than the run, such as the number of training questions.
-                settings = named_settings(self) | train.settings(data)
-                runs.setdefault(name, []).append(self._scores(train, settings))
-                by_question.setdefault(name, []).append(self._by_question(train.out, settings))
-                content["summary"] = summary = summarize(runs)
-                write_json(self.out / "comparison.json", content)
+                runs.append(_Run(name, train, named_settings(self) | train.settings(data)))
+        return runs
+
+    def _write_scores(self, grid: Sequence[_Run]) -> dict[str, Any]:
+        """Writes ``comparison.json`` with the runs that have ended, and returns its content."""
+        runs: dict[str, list[dict[str, float]]] = {}
+        for run in grid:
+            if (scores := run.scores()) is not None:
+                runs.setdefault(run.name, []).append(scores)
+        content = {"flags": flags(self), "devices": _devices(), "runs": runs}
+        content["summary"] = summarize(runs)
+        write_json(self.out / "comparison.json", content)
+        return content
+
+    def _write_tables(self, grid: Sequence[_Run]) -> None:
+        content = self._write_scores(grid)
+        runs, summary = content["runs"], content["summary"]
+        by_question: dict[str, list[dict[str, list[float]]]] = {}
+        for run in grid:
+            if (of_run := run.by_question()) is not None:
+                by_question.setdefault(run.name, []).append(of_run)
         content["intervals"] = found = intervals(by_question)
         pairs = differences(by_question)
         write_json(self.out / "comparison.json", content | {"differences": recorded(pairs)})
@@ -187,36 +259,32 @@ class CompareCommand(Setting):
         shared |= {"loop": dataclasses.replace(self.loop, seed=seed)}
         return self.TRAIN(**shared, objective=objective)
 
-    def _scores(self, train: TrainCommand, settings: Mapping[str, str]) -> dict[str, float]:
-        """The scores of one run, trained unless it has ended with the same settings."""
-        final = train.out / "final.json"
-        if (scores := _recorded(final, settings)) is not None:
-            return scores
-        began = time.monotonic()
-        train.run()  # refuses a folder with other settings
-        scores = last_evaluation(train.out) | dict(self.more_scores(train.out))
+    def _score(self, run: _Run) -> None:
+        """Writes the scores of one run, trained unless it has ended with the same settings."""
+        if run.scores() is not None:
+            return
+        began, folder = time.monotonic(), run.train.out
+        run.train.run()  # refuses a folder with other settings
+        scores = last_evaluation(folder) | dict(self.more_scores(folder))
         scores["minutes"] = (time.monotonic() - began) / 60
         # A list keeps the order of the scores.
-        content = {"objective": label(train.objective), "settings": settings}
-        write_json(final, content | {"scores": list(scores.items())})
-        return scores
+        content = {"objective": label(run.train.objective), "settings": run.settings}
+        write_json(run.final, content | {"scores": list(scores.items())})
 
-    def _by_question(self, run_dir: Path, settings: Mapping[str, str]) -> dict[str, list[float]]:
-        """The official scores of a finished run on every question, answered again if need be.
+    def _score_questions(self, run: _Run) -> None:
+        """Writes the official scores of a finished run on every question, answered once more.
 
         The last evaluation of training does not hand its answers over: a run that ended before, or
         was killed right after it, has none to give.
         """
-        file = run_dir / "by_question.json"
-        if (scores := _recorded(file, settings)) is not None:
-            return scores
-        say(f"{run_dir.name}: scoring every question")
-        trained, dev = self.trained(run_dir), self.open_dev(self.dev_questions)
+        if run.by_question() is not None:
+            return
+        say(f"{run.train.out.name}: scoring every question")
+        trained, dev = self.trained(run.train.out), self.open_dev(self.dev_questions)
         found = trained.task.by_question(dev, trained.evaluate(dev)[1])
         scores = {metric: values.tolist() for metric, values in found.items()}
         # On one line: there may be 100,000 questions.
-        write_text(file, json.dumps({"settings": settings, "scores": scores}))
-        return scores
+        write_text(run.questions, json.dumps({"settings": run.settings, "scores": scores}))
 
 
 def labelled(objectives: Sequence[str], kinds: Any = AnyObjective) -> dict[str, Objective]:

@@ -2,11 +2,15 @@
 
 import itertools
 import json
+import subprocess
+import sys
+import time
 
 import pytest
 
 from experiments import triviaqa
 from hardem_jax.cli.command import run_command
+from hardem_jax.locks import LOCK_FILE
 from tests.commands import call, fails
 from tests.tiny import write_checkpoint, write_triviaqa
 
@@ -116,6 +120,39 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
     run_command(triviaqa.COMMANDS, prog="test", argv=[*fewer, "--train-questions", "0"])
     content = json.loads((out / "comparison.json").read_text())
     assert "data: em" not in content["summary"]["MML"]
+
+
+@pytest.mark.slow
+def test_two_workers_share_the_runs_and_one_takes_those_of_the_other_when_killed(flags, tmp_path):
+    out = tmp_path / "shared"
+    words = [*flags[1], "--out", out, "--shown", 0]
+    command = [sys.executable, "-m", "experiments.triviaqa", *map(str, words)]
+
+    def worker():
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def wait_for(file, process):
+        while not file.exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+
+    killed = worker()
+    wait_for(out / "first-only-0" / LOCK_FILE, killed)
+    other = worker()
+    wait_for(out / "mml-0" / LOCK_FILE, other)  # it has passed the first run by
+    trained = {path.parent.name for path in out.glob("*/final.json")}
+    killed.kill()
+    killed.communicate()
+    printed, errors = other.communicate()
+    assert other.returncode == 0, errors
+    runs = {"first-only-0", "mml-0", "hard-em-tau-2-0", "mml-as-released-in-2019-0"}
+    assert {path.name for path in out.iterdir() if path.is_dir()} == runs
+    for name in runs:
+        lines = map(json.loads, (out / name / "metrics.jsonl").read_text().splitlines())
+        assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 2], name
+    # A run that the other had ended is not trained again.
+    assert printed.count("best f1") == len(runs - trained)
+    assert all(objective in printed for objective in OBJECTIVES)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 On a single machine there is one process and nothing to do. On a TPU slice or several GPU
 machines, every host runs the same command, once or once per GPU; after initialisation
-`jax.devices()` lists the devices of all processes. If a process dies, the launcher must restart
-all of them; they resume from the last checkpoint, which must be on a file system that all share.
+`jax.devices()` lists the devices of all processes. If a process dies, the others end within
+seconds, and the launcher must restart all of them; they resume from the last checkpoint, which must be on a file system that all share.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from jax.experimental import multihost_utils
 
 from hardem_jax.errors import InputError
 from hardem_jax.training.config import DistributedMode
+
+#: After so long without a sign of life a process counts as dead, and the others end. They give it
+#: from a thread of their own, also while Python or the compiler is busy. JAX's default is 100.
+HEARTBEAT_SECONDS = 10
 
 _MAX_ERROR_LENGTH = 4096  # bytes
 
@@ -49,6 +53,7 @@ def initialize_distributed(mode: DistributedMode = "auto") -> None:
         jax.distributed.initialize(
             num_processes=count,
             process_id=index,
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
             cluster_detection_method="deactivate" if explicit else None,
         )
     except ValueError as error:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,11 @@ import pytest
 
 from hardem_jax.errors import InputError
 from hardem_jax.training.devices import mesh as mesh_module
-from hardem_jax.training.devices.distributed import initialize_distributed, is_multi_process
+from hardem_jax.training.devices.distributed import (
+    HEARTBEAT_SECONDS,
+    initialize_distributed,
+    is_multi_process,
+)
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.tree_paths import named_leaves
 from tests.training import process_worker as worker
@@ -89,6 +94,22 @@ def kill_one(processes, step):
     for process in processes:
         _, err = process.communicate()
         assert process.returncode == -signal.SIGKILL, err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_dead_process_ends_the_other_within_seconds(tmp_path, victim):
+    processes = start(tmp_path / "run", SECONDS_PER_STEP="0.2")
+    for line in processes[victim].stdout:
+        if line == "step 4\n":
+            break
+    processes[victim].kill()
+    began = time.monotonic()
+    _, err = processes[1 - victim].communicate(timeout=120)
+    # JAX aborts; a loaded machine may need a while to do so.
+    assert processes[1 - victim].returncode == -signal.SIGABRT, err
+    assert time.monotonic() - began < 4 * HEARTBEAT_SECONDS
+    processes[victim].communicate()
 
 
 def terminate_one(processes, step):
