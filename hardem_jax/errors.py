@@ -5,6 +5,7 @@ import errno
 import numbers
 import os
 import re
+import signal
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
@@ -25,6 +26,8 @@ _FOUND = {
     errno.EACCES: "no permission",
     errno.EROFS: "a read-only disk",
 }
+#: What a scheduler sends before it takes the machine back; SIGUSR1 if SLURM is asked to warn.
+TERMINATION = (signal.SIGTERM, signal.SIGUSR1)
 #: Upper bound of every count and size, so that it fits 32 bits.
 LARGEST = 2**31 - 1
 

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import tyro
 
 from hardem_jax.data.files import read_json
-from hardem_jax.errors import InputError, Stopped, nearest, one_line
+from hardem_jax.errors import TERMINATION, InputError, Stopped, nearest, one_line
 
 #: Takes a file with flags, ``config.json`` of a run or ``comparison.json``; others override them.
 CONFIG = "--config"
@@ -180,10 +180,10 @@ def exit_with_one_line():
     """Turn an error that a person can act on into its line on stderr.
 
     The exit code is 2 for an `InputError`; 1 for a loss that is not finite and for what the
-    machine refuses, a full disk, say; 130 after Ctrl-C, 143 after SIGTERM, and 141, without a line,
-    after whoever reads the output has gone.
+    machine refuses, a full disk, say; 130 after Ctrl-C, 143 after SIGTERM, 138 after SIGUSR1, and
+    141, without a line, after whoever reads the output has gone.
     """
-    with _raising_sigterm(), _quiet_loops():
+    with _raising_signals(), _quiet_loops():
         try:
             yield
         except (InputError, FloatingPointError) as error:
@@ -208,8 +208,8 @@ def _exit(line: str, code: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _raising_sigterm():
-    """SIGTERM unwinds the stack as Ctrl-C does, so that half-written files are removed."""
+def _raising_signals():
+    """Termination unwinds the stack as Ctrl-C does, so that half-written files are removed."""
 
     def handle(signum: int, frame: Any) -> None:
         raise Stopped(signum, f"stopped by {signal.Signals(signum).name}")
@@ -217,11 +217,12 @@ def _raising_sigterm():
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, handle)
+    before = {signum: signal.signal(signum, handle) for signum in TERMINATION}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 @contextlib.contextmanager

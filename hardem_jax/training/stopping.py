@@ -1,4 +1,4 @@
-"""Signal handling: on SIGTERM or Ctrl-C, finish the current step, save a checkpoint and stop."""
+"""Signal handling: on SIGTERM, SIGUSR1 or Ctrl-C, finish the step, save a checkpoint and stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 import jax
 from jax.experimental import multihost_utils
 
-from hardem_jax.errors import Stopped
+from hardem_jax.errors import TERMINATION, Stopped
 
 
 class StopSignals:
@@ -76,13 +76,14 @@ class StopSignals:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Handles SIGTERM and SIGINT while the body runs; a second signal stops it immediately.
+    """Handles `TERMINATION` and SIGINT while the body runs; a second signal stops it immediately.
 
     Outside the main thread, where Python allows no signal handlers, it changes nothing.
     """
     stop = StopSignals()
     # With several processes SIGTERM belongs to JAX's preemption service.
-    handled = [signal.SIGINT] if jax.process_count() > 1 else [signal.SIGINT, signal.SIGTERM]
+    owned = {signal.SIGTERM} if jax.process_count() > 1 else set()
+    handled = [signum for signum in (signal.SIGINT, *TERMINATION) if signum not in owned]
     if threading.current_thread() is not threading.main_thread():
         handled = []
     before = {signum: signal.signal(signum, stop._handle) for signum in handled}

@@ -59,8 +59,8 @@ class Failing:
     how: str
 
     def run(self) -> None:
-        if self.how == "sigterm":
-            signal.raise_signal(signal.SIGTERM)
+        if self.how.startswith("SIG"):
+            signal.raise_signal(getattr(signal, self.how))
         if self.how.startswith("finalizer"):
             Signalling(getattr(signal, self.how.split()[1]))
             time.sleep(20)
@@ -75,7 +75,8 @@ class Failing:
         ("full", 1, "error: runs/x: No space left on device"),
         ("read-only", 1, "error: Read-only file system"),
         ("ctrl-c", 130, "error: stopped by SIGINT"),
-        ("sigterm", 143, "error: stopped by SIGTERM"),
+        ("SIGTERM", 143, "error: stopped by SIGTERM"),
+        ("SIGUSR1", 138, "error: stopped by SIGUSR1"),
         ("stopped", 143, "error: stopped by SIGTERM after step 3"),
         ("finalizer SIGINT", 130, "error: stopped by SIGINT"),
         ("finalizer SIGTERM", 143, "error: stopped by SIGTERM"),

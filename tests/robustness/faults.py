@@ -46,7 +46,7 @@ from tests.robustness.subjects import (
 )
 
 Name = Literal["train", "evaluate", "prepare", "index", "build"]
-Signal = Literal["SIGKILL", "SIGTERM", "SIGINT"]
+Signal = Literal["SIGKILL", "SIGTERM", "SIGINT", "SIGUSR1"]
 Damage = Literal["flipped bit", "truncated", "emptied", "deleted", "lengthened"]
 Fault = Literal[Signal, "full disk", "second process", Damage]
 SIGNALS, FAULTS = typing.get_args(Signal), typing.get_args(Fault)

@@ -383,7 +383,9 @@ def signalled_at(step, signum):
     return toy.observed(toy.batches(), before_next)
 
 
-@pytest.mark.parametrize(("signum", "step"), [(signal.SIGTERM, 12), *slow((signal.SIGINT, 13))])
+@pytest.mark.parametrize(
+    ("signum", "step"), [(signal.SIGTERM, 12), *slow((signal.SIGINT, 13), (signal.SIGUSR1, 12))]
+)
 def test_a_signal_saves_the_step_in_flight(tmp_path, undisturbed, signum, step):
     before = signal.getsignal(signum)
     with pytest.raises(

@@ -3,7 +3,8 @@
 On a single machine there is one process and nothing to do. On a TPU slice or several GPU
 machines, every host runs the same command, once or once per GPU; after initialisation
 `jax.devices()` lists the devices of all processes. If a process dies, the others end within
-seconds, and the launcher must restart all of them; they resume from the last checkpoint, which must be on a file system that all share.
+seconds, and the launcher must restart all of them; they resume from the last checkpoint, which
+must be on a file system that all share.
 """
 
 from __future__ import annotations
