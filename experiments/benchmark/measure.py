@@ -13,7 +13,7 @@ from rich.progress import track
 from rich.table import Table
 
 from hardem_jax.cli.command import flags
-from hardem_jax.data.files import write_json
+from hardem_jax.data.files import write_json, write_text
 
 T = TypeVar("T")
 
@@ -100,6 +100,22 @@ def table(
     return drawn
 
 
+def markdown(drawn: Table) -> str:
+    """The table as Markdown, to paste.
+
+    Example:
+        >>> print(markdown(table("", [{"a": 1.0}], {"wall\ns": ("a", 1000, 0)})), end="")
+        | wall s |
+        |---|
+        | 1000 |
+    """
+    head = [str(column.header).replace("\n", " ") for column in drawn.columns]
+    rows = zip(*(column.cells for column in drawn.columns), strict=True)
+    lines = [head, *([str(cell).replace("|", "\\|") for cell in row] for row in rows)]
+    text = [f"| {' | '.join(line)} |\n" for line in lines]
+    return "".join([text[0], f"|{'---|' * len(head)}\n", *text[1:]])
+
+
 def cell(value: Any, factor: float = 1, digits: int | None = None) -> str:
     """Text, a number, or median and quartiles; None is a dash.
 
@@ -136,7 +152,7 @@ def machine() -> dict[str, Any]:
 def report(
     command: Any, about: dict[str, Any], content: Mapping[str, Any], *shown: Table | str
 ) -> None:
-    """Write the JSON file, if one is wanted, and print tables, lines and the machine.
+    """Write JSON and Markdown, if a file is wanted, and print tables, lines and the machine.
 
     Args:
         command: the flags, with ``out``.
@@ -147,6 +163,8 @@ def report(
     about["load_average_after"] = list(os.getloadavg())
     if command.out is not None:
         write_json(command.out, {"flags": flags(command), "machine": about, **content})
+        tables = [markdown(item) for item in shown if isinstance(item, Table)]
+        write_text(command.out.with_suffix(".md"), "\n".join(tables))
     before, after = (
         " ".join(f"{x:.2f}" for x in about[name]) for name in ("load_average", "load_average_after")
     )

@@ -25,6 +25,7 @@ SQLova: what heads, losses and Z cost.
 import contextlib
 import dataclasses
 import functools
+import itertools
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,13 @@ from experiments.benchmark.measure import (
     table,
 )
 from experiments.benchmark.steps import workers
-from experiments.benchmark.steps.setting import MATRIX_SIZE, Setting, StepFlags, step_flops
+from experiments.benchmark.steps.setting import (
+    MATRIX_SIZE,
+    Setting,
+    StepFlags,
+    step_flops,
+    step_tokens,
+)
 from experiments.benchmark.steps.workers import PRODUCT, Worker, WorkerError
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
@@ -60,13 +67,17 @@ Variant = Literal[
 VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
 COLUMNS = {
     "T": "tokens",
+    "devices": "num_devices",
     "variant": "variant",
     "examples/s": ("examples_per_s", 1, 1),
+    "tokens/s,\na device": ("tokens_per_s", 1, 0),
+    "scaling,\n%": ("efficiency", 100, 0),
     "ms per step": ("wall_s", 1000, 0),
     "speed, faster\nPyTorch = 1": ("speed_wall_s", 1, 2),
     "CPU ms\nper step": ("cpu_s", 1000, 0),
     "the same,\nCPU time": ("speed_cpu_s", 1, 2),
     "utilisation,\n%": ("utilisation", 100, 0),
+    "MFU,\n%": ("mfu", 100, 1),
     "first\nstep, s": ("first_step_s", 1, 1),
     "peak\nMiB": ("peak_mib", 1, 0),
 }
@@ -80,6 +91,8 @@ class TrainStep(StepFlags):
 
     Attributes:
         tokens: T, one or several.
+        num_devices: that share a step, one or several numbers; a CPU simulates them. PyTorch is
+            measured on one.
         solutions: Z of the rows that have mentions.
         variants: what to measure.
         rounds: turns of every variant.
@@ -87,6 +100,7 @@ class TrainStep(StepFlags):
     """
 
     tokens: tuple[int, ...] = (128, 300)
+    num_devices: tuple[int, ...] = (1,)
     solutions: int = 32
     variants: tuple[Variant, ...] = VARIANTS
     rounds: int = 10
@@ -96,36 +110,64 @@ class TrainStep(StepFlags):
         require(self, "rounds", "steps", at_least=1)
         if not self.variants or len(set(self.variants)) != len(self.variants):
             raise InputError(f"variants: expected distinct variants, found {self.variants}")
-        if not self._settings():
-            raise InputError("tokens: expected at least one length, found none")
+        for name in ("tokens", "num_devices"):
+            if not getattr(self, name):
+                raise InputError(f"{name}: expected at least one number, found none")
+        self._settings(self.device)
 
-    def _settings(self) -> list[Setting]:
-        return [self.setting(tokens=tokens, solutions=self.solutions) for tokens in self.tokens]
+    def _settings(self, device: str) -> list[Setting]:
+        return [
+            self.setting(tokens=t, num_devices=n, solutions=self.solutions, device=device)
+            for t, n in itertools.product(self.tokens, self.num_devices)
+        ]
 
     def run(self) -> None:
+        about = machine()
+        results, found = self.measure()
+        rows = table_rows(results)
+        given = {name for row in rows for name, value in row.items() if value is not None}
+        columns = {
+            name: form
+            for name, form in COLUMNS.items()
+            if (form if isinstance(form, str) else form[0]) in given
+        }
+        title = "One complete training step, medians over rounds (quartiles)"
+        drawn = table(title, rows, columns, left=3)
+        content = {"device": found, "results": results}
+        report(self, about, content, drawn, *self._notes(found, results))
+
+    def measure(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The figures of every length and number of devices, and the device.
+
+        Raises:
+            InputError: the machine has no such device, or no variant could be measured.
+        """
         from experiments.benchmark.steps.jax_steps import write_weights  # imports jax
 
-        about, results = machine(), []
-        for setting in self._settings():
-            with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
-                write_weights(setting, Path(folder))
-                results.append(self._measure(setting, Path(folder)))
-        title = "One complete training step, medians over rounds (quartiles)"
-        rows = [
-            {"tokens": result["tokens"], "variant": variant, "examples_per_s": "failed", **found}
-            for result in results
-            for variant, found in result["variants"].items()
-        ]
-        drawn = table(title, rows, COLUMNS, left=2)
-        report(self, about, {"results": results}, drawn, *self._notes(results))
+        with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+            # In a process of its own: one that has seen a device holds it.
+            with Worker(Path(folder)) as worker:
+                try:
+                    found = worker(workers.find_device, self.device)
+                except WorkerError as error:
+                    raise InputError(error.message.removeprefix("InputError: ")) from None
+            results: list[dict[str, Any]] = []
+            for setting in self._settings(found["device"]):
+                own = Path(folder) / str(len(results))
+                own.mkdir()
+                write_weights(setting, own)
+                results.append(self._measure(setting, own, found["peak_flops_per_s"]))
+        return results, found
 
-    def _measure(self, setting: Setting, folder: Path) -> dict[str, Any]:
-        """All variants at one length."""
+    def _measure(self, setting: Setting, folder: Path, data_sheet: float | None) -> dict[str, Any]:
+        """All variants at one length and number of devices."""
+        of_one = [v for v in self.variants if v.startswith("pytorch")]
+        measured_here = [v for v in self.variants if setting.num_devices == 1 or v not in of_one]
         variants: dict[str, dict[str, Any]] = {}
         turns: dict[str, Worker] = {}
         libraries: dict[str, Any] = {}
         with contextlib.ExitStack() as stack:
-            for variant in self.variants:
+            for variant in measured_here:
                 worker = stack.enter_context(Worker(folder))
                 try:
                     variants[variant] = worker(workers.build, variant, setting, folder)
@@ -138,36 +180,41 @@ class TrainStep(StepFlags):
                 raise InputError(f"nothing could be measured: {said}")
             check_agreement({name: variants[name]["without_dropout"] for name in turns}, setting)
             # With our step; on a GPU on its own, for its matrices are not memory of the step.
-            shared = "ours" in turns and self.device == "cpu"
+            shared = "ours" in turns and setting.device == "cpu"
             turns[PRODUCT] = turns["ours"] if shared else stack.enter_context(Worker(folder))
             turns[PRODUCT](workers.build, PRODUCT, setting, folder)
             runs = {
-                name: functools.partial(self._turn, worker, name) for name, worker in turns.items()
+                name: functools.partial(self._turn, worker, name, setting.device)
+                for name, worker in turns.items()
             }
             times = interleave(runs, self.rounds, f"T={setting.tokens}")
         measured = {name: by_measure(rounds) for name, rounds in times.items()}
-        peak = 2 * MATRIX_SIZE[setting.device] ** 3 / min(measured.pop(PRODUCT)["wall_s"])
+        device: Any = setting.device
+        peak = 2 * MATRIX_SIZE[device] ** 3 / min(measured.pop(PRODUCT)["wall_s"])
         for variant in measured:
-            variants[variant] |= summarize(variant, measured, setting, peak)
+            variants[variant] |= summarize(variant, measured, setting, peak, data_sheet)
         return {
             "tokens": setting.tokens,
+            "num_devices": setting.num_devices,
             "libraries": libraries,
             "matrix_product_flops_per_s": peak,
             "variants": variants,
         }
 
-    def _turn(self, worker: Worker, variant: str, _: int) -> dict[str, Any]:
-        return worker(workers.run, variant, self.steps, self.device)
+    def _turn(self, worker: Worker, variant: str, device: str, _: int) -> dict[str, Any]:
+        return worker(workers.run, variant, self.steps, device)
 
-    def _notes(self, results: Sequence[dict[str, Any]]) -> list[str]:
+    def _notes(self, found: Mapping[str, Any], results: Sequence[dict[str, Any]]) -> list[str]:
         """What must be known to read the table."""
         libraries = {k: v for result in results for k, v in result["libraries"].items()}
         lines = [
             f"{self.preset}, {self.dtype}, {self.rows} rows, |Z| = {self.solutions}, dropout "
-            f"{self.dropout}; " + ", ".join(f"{name} {v}" for name, v in libraries.items())
+            f"{self.dropout}; " + ", ".join(f"{name} {v}" for name, v in libraries.items()),
+            f"device: {found['device']} ({found['kind']})",
         ]
         for result in results:
-            at, peak = f"T={result['tokens']}", result["matrix_product_flops_per_s"] / 1e12
+            at = f"T={result['tokens']}, {result['num_devices']} devices"
+            peak = result["matrix_product_flops_per_s"] / 1e12
             lines.append(f"{at}: a large matrix product reaches {peak:.3f} TFLOP/s")
             for variant, found in result["variants"].items():
                 compared = found.get("without_dropout", {}).get("loss")
@@ -176,8 +223,37 @@ class TrainStep(StepFlags):
         return lines
 
 
+def table_rows(results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of the table, with the efficiency relative to the fewest devices measured.
+
+    Example:
+        >>> results = [
+        ...     {"tokens": 9, "num_devices": n, "variants": {"ours": {"examples_per_s": speed}}}
+        ...     for n, speed in ((1, 10.0), (4, 30.0))
+        ... ]
+        >>> [row["efficiency"] for row in table_rows(results)]
+        [None, 0.75]
+    """
+    rows, fewest = [], {}
+    for result in sorted(results, key=lambda result: (result["tokens"], result["num_devices"])):
+        for variant, found in result["variants"].items():
+            row = {"variant": variant, "examples_per_s": "failed", "efficiency": None, **found}
+            row |= {name: result[name] for name in ("tokens", "num_devices")}
+            if "examples_per_s" in found:
+                each = found["examples_per_s"] / row["num_devices"]
+                first = fewest.setdefault((row["tokens"], variant), row | {"each": each})
+                if first["num_devices"] < row["num_devices"]:
+                    row["efficiency"] = each / first["each"]
+            rows.append(row)
+    return rows
+
+
 def summarize(
-    variant: str, measured: Mapping[str, Mapping[str, list[Any]]], setting: Setting, peak: float
+    variant: str,
+    measured: Mapping[str, Mapping[str, list[Any]]],
+    setting: Setting,
+    peak: float,
+    data_sheet: float | None = None,
 ) -> dict[str, Any]:
     """The figures of one variant.
 
@@ -185,19 +261,24 @@ def summarize(
         variant: which.
         measured: ``wall_s``, ``cpu_s`` and ``peak_mib`` of every round, of all variants.
         setting: of the step.
-        peak: operations per second of a large matrix product.
+        peak: operations per second of a large matrix product on one device.
+        data_sheet: operations per second of one device by its maker, for bf16.
 
     Returns:
-        Quartiles of seconds per step; examples per second and utilisation, from the median; and
-        the speed relative to the fastest PyTorch variant, within rounds (None without one).
+        Quartiles of seconds per step; examples and real tokens per second, utilisation and MFU,
+        from the median (the last three of one device; MFU is None in float32); and the
+        speed relative to the fastest PyTorch variant, within rounds (None without one).
     """
     own = measured[variant]
     seconds = statistics.median(own["wall_s"])
+    flops = step_flops(setting) / seconds / setting.num_devices
     result: dict[str, Any] = {
         "rounds": own,
         "peak_mib": own["peak_mib"][-1],
-        "examples_per_s": setting.rows / seconds,
-        "utilisation": step_flops(setting) / seconds / peak,
+        "examples_per_s": setting.examples / seconds,
+        "tokens_per_s": int(step_tokens(setting)) / seconds / setting.num_devices,
+        "utilisation": flops / peak,
+        "mfu": flops / data_sheet if data_sheet and setting.dtype == "bfloat16" else None,
     }
     for measure in ("wall_s", "cpu_s"):
         theirs = [t[measure] for name, t in measured.items() if name.startswith("pytorch")]

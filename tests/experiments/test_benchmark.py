@@ -68,6 +68,52 @@ def test_train_step_agrees_with_pytorch(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_the_layout_of_a_step_changes_no_loss():
+    plain = {"tokens": 24, "solutions": 3, "shortest": 0.5, "dropout": 0.0}
+
+    def losses(**others):
+        return TrainingStep(Setting("tiny", 1, **plain, **others)).run(2)
+
+    expected = losses(rows=8)
+    for layout in (
+        {"rows": 8, "packed_tokens": 40},
+        {"rows": 4, "accumulate": 2, "packed_tokens": 24},
+        {"rows": 2, "num_devices": 4, "packed_tokens": 24, "fsdp": 2},
+    ):
+        np.testing.assert_allclose(losses(**layout), expected, rtol=1e-5, err_msg=str(layout))
+
+
+@pytest.mark.slow
+def test_scaling_is_measured_over_simulated_devices(capsys, tmp_path):
+    content, printed = run(
+        *(train_step, capsys, tmp_path / "out.json", "--device", "cpu"),
+        *("--num-devices", "1", "2", "--variants", "encoder", "--dtype", "bfloat16"),
+    )
+    assert content["device"]["device"] == "cpu" and "device: cpu" in printed
+    one, two = (result["variants"]["encoder"] for result in content["results"])
+    for result, devices in ((one, 1), (two, 2)):
+        tokens = 24 * result["examples_per_s"]
+        assert result["tokens_per_s"] == pytest.approx(tokens / devices)
+        assert result["mfu"] is None  # nobody says what a CPU can do
+    header, _, *rows = (tmp_path / "out.md").read_text().splitlines()
+    columns = [name.strip() for name in header.split("|")[1:-1]]
+    cells = [dict(zip(columns, row.split(" | "), strict=True)) for row in rows]
+    assert [row["devices"] for row in cells] == ["1", "2"]
+    efficiency = two["examples_per_s"] / one["examples_per_s"] / 2
+    assert cells[1]["scaling, %"] == f"{100 * efficiency:.0f}" and cells[0]["scaling, %"] == "-"
+    assert "MFU, %" not in columns
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["gpu", "tpu"])
+def test_a_device_that_is_not_there_is_one_line(capsys, device):
+    if jax.default_backend() == device:
+        pytest.skip(f"this machine has a {device}")
+    line = fails(capsys, train_step, *TINY, "--variants", "ours", "--device", device)
+    assert line.startswith(f"error: device: expected a {device}, found none")
+
+
+@pytest.mark.slow
 def test_an_encoder_alone_is_a_step_too(tmp_path):
     setting = Setting("tiny", 1, rows=4, tokens=24, task="encoder")
     write_weights(setting, tmp_path)

@@ -76,7 +76,7 @@ def _step(setting: Setting, num_inputs: int) -> Callable[[int], None]:
     import jax
     from flax import nnx
 
-    from experiments.benchmark.steps.jax_steps import bert_config, uncompiled, use_device
+    from experiments.benchmark.steps.jax_steps import bert_config, prepare_jax, uncompiled
     from experiments.benchmark.steps.tasks import TASKS
     from hardem_jax.models.encoders.bert import Bert
     from hardem_jax.objectives import HardEM
@@ -85,7 +85,7 @@ def _step(setting: Setting, num_inputs: int) -> Callable[[int], None]:
     from hardem_jax.training.state import init_state
     from hardem_jax.training.step import compile_train_step
 
-    use_device(setting)
+    prepare_jax(setting)
     task, mesh = TASKS[setting.task], data_mesh(1)
     model = task.model(Bert(bert_config(setting), rngs=nnx.Rngs(0)))
     graphdef, params = nnx.split(model, nnx.Param)

@@ -1,9 +1,10 @@
 """Our training step, and the loss without the model: the code that the experiments train with."""
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,20 +18,26 @@ from experiments.benchmark.steps.setting import (
     MATRIX_SIZE,
     NUM_STEPS,
     OPTIMIZER,
+    Device,
     Setting,
 )
 from experiments.benchmark.steps.tasks import TASKS
+from hardem_jax.data.batching.packing import packing_arrays, rows_needed
+from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.encoders.pretrained import load_encoder, save_encoder
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM, Objective
+from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import LossFn
 from hardem_jax.training.optimizer import OptimizerConfig, learning_rate_schedule, make_optimizer
-from hardem_jax.training.state import init_state
+from hardem_jax.training.state import current_shardings, init_state
 from hardem_jax.training.step import TrainStep, compile_train_step, make_train_step
 from hardem_jax.training.tree_paths import leaf_name
 
+#: Where JAX looks for each device; gradients' sums over devices also need the host.
+PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}
 OPTIMIZER_CONFIG = OptimizerConfig(warmup_fraction=0.0, **OPTIMIZER)
 
 
@@ -43,14 +50,62 @@ def uncompiled(
     return make_train_step(loss_fn, optimizer, schedule, accumulate=accumulate), optimizer
 
 
-def use_device(setting: Setting) -> None:
-    """Compute on the device of the setting, and float32 products in float32."""
+def use_device(device: Literal["auto", Device], num_devices: int = 1) -> Device:
+    """Compute on this device, and nowhere else; "auto" is what JAX takes.
+
+    Args:
+        device: which; returned, or what "auto" stands for.
+        num_devices: how many the CPU has to simulate, if it is not in use yet.
+
+    Raises:
+        InputError: the machine has none.
+    """
     # Several processes may share the device, and its peak memory is to be read off.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    jax.config.update("jax_platforms", "cuda,cpu" if setting.device == "gpu" else "cpu")
-    jax.devices(setting.device)  # an error if there is none; otherwise JAX would take another
+    if device != "auto":
+        jax.config.update("jax_platforms", PLATFORMS[device])
+    if device == "cpu" and num_devices > 1:
+        jax.config.update("jax_num_cpu_devices", num_devices)
+    try:
+        found: Any = jax.default_backend()
+    except RuntimeError as error:
+        raise InputError(f"device: expected a {device}, found none ({error})") from error
+    if device not in ("auto", found):  # the host, which comes second
+        raise InputError(f"device: expected a {device}, found none")
+    return found
+
+
+def prepare_jax(setting: Setting) -> None:
+    """Computes as the setting says."""
+    use_device(setting.device, setting.num_devices)
+    # Float32 products in float32, also where the hardware would round its inputs.
     precision = "float32" if setting.dtype == "float32" else None
     jax.config.update("jax_default_matmul_precision", precision)
+    jax.config.update("jax_default_prng_impl", setting.random_bits)
+
+
+def step_batch(setting: Setting) -> dict[str, np.ndarray]:
+    """The batch of a whole step: rows of all devices, packed or not, k parts on a first axis."""
+    batch = TASKS[setting.task].batch(dataclasses.replace(setting, rows=setting.examples))
+    k = setting.accumulate
+    # Each part has its share of the rows with mentions, as in training.
+    parts = [{name: x[i::k] for name, x in batch.items()} for i in range(k)]
+    if setting.packed_tokens is not None:
+        fewest = max(
+            rows_needed(own.sum(axis=1), setting.packed_tokens)
+            for part in parts
+            for own in np.split(part["where"], setting.num_devices)
+        )
+        for part in parts:
+            part |= packing_arrays(
+                part["where"],
+                num_devices=setting.num_devices,
+                num_rows=fewest,
+                row_tokens=setting.packed_tokens,
+            )
+    if k == 1:
+        return parts[0]
+    return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
 
 
 class TrainingStep:
@@ -62,21 +117,24 @@ class TrainingStep:
     """
 
     def __init__(self, setting: Setting, folder: Path | None = None):
-        use_device(setting)
-        dtype, task = jnp.dtype(setting.dtype), TASKS[setting.task]
+        prepare_jax(setting)
+        task = TASKS[setting.task]
+        computed: dict[str, Any] = {"dtype": jnp.dtype(setting.dtype)}
+        computed["attention"] = setting.attention
         if folder is None:
-            encoder = Bert(bert_config(setting), rngs=nnx.Rngs(0), dtype=dtype)
+            encoder = Bert(bert_config(setting), rngs=nnx.Rngs(0), **computed)
         else:
-            encoder = load_encoder(folder, dtype=dtype, **setting.dropout_rates)
+            encoder = load_encoder(folder, **computed, **setting.dropout_rates)
         model = task.model(encoder)
         if folder is not None and setting.task == "spans":  # PyTorch computes it with these heads
             _load_heads(model, folder)
         graphdef, params = nnx.split(model, nnx.Param)
-        mesh = data_mesh(1)
-        step, optimizer = uncompiled(task.make_loss(graphdef, HardEM()), params)
+        mesh = data_mesh(setting.num_devices, fsdp=setting.fsdp)
+        loss_fn = all_gather_params(task.make_loss(graphdef, HardEM()), mesh)
+        step, optimizer = uncompiled(loss_fn, params, setting.accumulate)
         self._state = init_state(params, optimizer, 0, mesh)
-        self._step = compile_train_step(step, mesh)
-        self._batch = place_batch(task.batch(setting), mesh)
+        self._step = compile_train_step(step, mesh, current_shardings(self._state))
+        self._batch = place_batch(step_batch(setting), mesh, accumulate=setting.accumulate)
 
     def run(self, steps: int) -> list[tuple[float, float]]:
         """Runs ``steps`` steps; returns ``(loss, norm of the gradient)`` of each."""
@@ -100,8 +158,8 @@ class MatrixProduct:
     """A product of two square matrices: what the device can do at its best, as JAX gets it."""
 
     def __init__(self, setting: Setting):
-        use_device(setting)
-        size = MATRIX_SIZE[setting.device]
+        prepare_jax(setting)
+        size = MATRIX_SIZE[use_device(setting.device)]
         self._matrix = jnp.ones((size, size), jnp.dtype(setting.dtype))
         self._product = jax.jit(jnp.matmul)
 

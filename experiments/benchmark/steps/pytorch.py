@@ -15,6 +15,7 @@ from experiments.benchmark.steps.setting import (
     Setting,
     random_batch,
 )
+from hardem_jax.errors import InputError
 
 
 class SpanReader(torch.nn.Module):
@@ -156,6 +157,8 @@ class ReaderStep:
         candidate_losses: bool = False,
         unpadded: bool = False,
     ):
+        if setting.device == "tpu" or setting.num_devices > 1:
+            raise InputError("PyTorch is measured on one CPU or GPU")
         torch.manual_seed(0)
         device = "cuda" if setting.device == "gpu" else "cpu"
         self._cuda = device == "cuda"

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from hardem_jax.errors import InputError, require
+from hardem_jax.models.config import Implementation
 
 # The longest mention, in tokens (released code: 10).
 MAX_MENTION = 10
@@ -26,7 +27,7 @@ OPTIMIZER: dict[str, Any] = {
 }
 NUM_STEPS = 100_000
 # Rows and columns of the product that is the measure of a device: large enough to fill it.
-MATRIX_SIZE = {"cpu": 2048, "gpu": 8192}
+MATRIX_SIZE = {"cpu": 2048, "gpu": 8192, "tpu": 8192}
 # File next to the encoder's checkpoint: `HEAD.kernel` [D, 2] and `HEAD.bias` [2] of each head.
 HEADS_FILE = "heads.npz"
 HEADS = ("span_scores", "selector")
@@ -43,6 +44,8 @@ class Sizes(NamedTuple):
 
 
 Task = Literal["spans", "equations", "normalized-equations", "queries", "naqanet", "encoder"]
+Device = Literal["cpu", "gpu", "tpu"]
+RandomBits = Literal["threefry2x32", "rbg", "unsafe_rbg"]
 Preset = Literal["tiny", "minilm", "bert-base", "bert-large"]
 PRESETS: dict[Preset, Sizes] = {
     "tiny": Sizes(1000, 32, 2, 2, 64),
@@ -59,13 +62,19 @@ class StepFlags:
     Attributes:
         preset: size of the encoder; "tiny" only to see that everything runs.
         layers: of the encoder; None for the preset's number.
-        rows: R; the first half has mentions, the second half none, as in training.
+        rows: R of each device; the first half has mentions, the second half none, as in training.
         shortest: length of the shortest row as a share of T; lengths are uniform from there to T.
         dropout: rate, of hidden units and of attention.
         attention_dropout: of attention, if it has a rate of its own; our kernels need 0.
+        random_bits: how dropout draws: "threefry2x32", as training does, or by the hardware
+            ("rbg", "unsafe_rbg").
+        attention: what computes it, see `hardem_jax.models.ops.attention`.
+        packed_tokens: length of the rows into which texts are packed; None pads them.
+        accumulate: k, micro-batches of a step, each with these rows.
+        fsdp: devices over which parameters and optimiser state are split.
         dtype: of the computation in the encoder; weights, heads and loss are float32.
-        device: "cpu" or "gpu".
-        out: write the measurements here, as JSON.
+        device: what computes; "auto" is what JAX would take, the fastest of the machine.
+        out: write the measurements here, as JSON, and the table beside it, as Markdown.
     """
 
     preset: Preset = "minilm"
@@ -74,8 +83,13 @@ class StepFlags:
     shortest: float = 1.0
     dropout: float = 0.1
     attention_dropout: float | None = None
+    random_bits: RandomBits = "threefry2x32"
+    attention: Implementation = "auto"
+    packed_tokens: int | None = None
+    accumulate: int = 1
+    fsdp: int = 1
     dtype: Literal["float32", "bfloat16"] = "float32"
-    device: Literal["cpu", "gpu"] = "cpu"
+    device: Literal["auto", Device] = "auto"
     out: Path | None = None
 
     def setting(self, **others: Any) -> "Setting":
@@ -93,14 +107,22 @@ class Setting(StepFlags):
         solutions: Z, mentions in every row of the first half.
         task: "spans" of a reader, "equations" of a tagger ("normalized-equations" with a softmax
             over Z_tot), "queries" of SQLova, "naqanet", or an "encoder" without a head.
+        num_devices: that share a step, each with its own rows.
     """
 
     tokens: int = 128
     solutions: int = 32
     task: Task = "spans"
+    num_devices: int = 1
 
     def __post_init__(self) -> None:
-        require(self, "layers", "solutions", at_least=1)
+        counts = ("layers", "solutions", "packed_tokens", "accumulate", "fsdp", "num_devices")
+        require(self, *counts, at_least=1)
+        if self.packed_tokens is not None and self.packed_tokens < self.tokens:
+            raise InputError(
+                f"packed_tokens: expected at least {self.tokens} (tokens), found "
+                f"{self.packed_tokens}"
+            )
         require(self, "tokens", at_least=MIN_TOKENS)
         require(self, "rows", at_least=2)
         if self.rows % 2:
@@ -115,6 +137,11 @@ class Setting(StepFlags):
     def sizes(self) -> Sizes:
         sizes = PRESETS[self.preset]
         return sizes if self.layers is None else sizes._replace(layers=self.layers)
+
+    @property
+    def examples(self) -> int:
+        """Rows of a whole step."""
+        return self.rows * self.num_devices * self.accumulate
 
     @property
     def dropout_rates(self) -> dict[str, Any]:
@@ -172,7 +199,8 @@ def _begin(setting: Setting) -> int:
 def step_flops(setting: Setting) -> float:
     """Floating-point operations of the matrix products in the encoder, padding included.
 
-    The backward pass takes twice those of the forward pass.
+    Those of a whole step, as if texts were padded to T. The backward pass takes twice those of the
+    forward pass.
 
     Example:
         >>> f"{step_flops(Setting('bert-base', rows=32, tokens=300)) / 1e12:.2f} TFLOP"
@@ -181,4 +209,16 @@ def step_flops(setting: Setting) -> float:
     hidden, tokens = setting.sizes.hidden, setting.tokens
     dense = 2 * (4 * hidden**2 + 2 * hidden * setting.sizes.intermediate)
     attention = 2 * 2 * tokens * hidden
-    return float(3 * setting.sizes.layers * setting.rows * tokens * (dense + attention))
+    return float(3 * setting.sizes.layers * setting.examples * tokens * (dense + attention))
+
+
+def step_tokens(setting: Setting) -> int:
+    """Real tokens of a whole step.
+
+    Example:
+        >>> step_tokens(Setting(rows=4, tokens=32))
+        128
+    """
+    rng = np.random.default_rng(0)
+    rows = dataclasses.replace(setting, rows=setting.examples, num_devices=1, accumulate=1)
+    return int(random_texts(rows, rng)["where"].sum())

@@ -15,10 +15,10 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from experiments.benchmark.measure import timed
-from experiments.benchmark.steps.setting import Setting
+from experiments.benchmark.steps.setting import Device, Setting
 
 T = TypeVar("T")
 CHECKED_STEPS = 2
@@ -102,7 +102,7 @@ def build(variant: str, setting: Setting, folder: Path) -> dict[str, Any]:
         gc.collect()  # models hold reference cycles; their memory is not to be measured later
     step = _steps[variant] = make(variant, setting, folder)
     seconds = first_step(step)
-    if setting.device == "gpu":
+    if setting.device != "cpu":
         if torch := sys.modules.get("torch"):
             torch.cuda.reset_peak_memory_stats()
     elif Path("/proc/self/clear_refs").exists():
@@ -118,9 +118,9 @@ def first_step(step: Step) -> float:
 
 
 def run(variant: str, steps: int, device: str) -> dict[str, Any]:
-    """Seconds per step, and peak memory in MiB: of the device on a GPU, else resident."""
+    """Seconds per step, and peak memory in MiB: of the process on CPUs, else of one device."""
     times = timed(_steps[variant].run, steps)
-    if device == "gpu":
+    if device != "cpu":
         if torch := sys.modules.get("torch"):
             peak = torch.cuda.max_memory_allocated()
         else:
@@ -130,6 +130,18 @@ def run(variant: str, steps: int, device: str) -> dict[str, Any]:
     lines = status.read_text().splitlines() if status.exists() else []
     peaks = [int(line.split()[1]) / 2**10 for line in lines if line.startswith("VmHWM:")]
     return {**times, "peak_mib": peaks[0] if peaks else None}
+
+
+def find_device(device: Literal["auto", Device]) -> dict[str, Any]:
+    """The device that "auto" stands for, its kind, and its bf16 operations a second if known."""
+    import jax
+
+    from experiments.benchmark.steps.jax_steps import use_device
+    from hardem_jax.training.devices.peaks import peak_flops
+
+    found = use_device(device)
+    one = jax.devices()[0]
+    return {"device": found, "kind": one.device_kind, "peak_flops_per_s": peak_flops([one])}
 
 
 def libraries(device: str) -> dict[str, Any]:
