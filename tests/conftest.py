@@ -32,6 +32,8 @@ TESTS = Path(__file__).parent
 # What is computed here is tested as users run it, with all that XLA fuses and reorders.
 OPTIMIZED = ("distributions", "models", "tasks", "test_losses", "test_masked", "test_posteriors")
 OPTIMIZED += ("test_objectives", "test_pitfalls", "test_released_mml")
+# But not these: searches are large programs, and what they decide is tested, not their rounding.
+UNOPTIMIZED = ("test_query_search.py", "test_program_search.py")
 # Folders with files of minutes: begun last, one would run with nothing beside it.
 FIRST = ("training", "experiments", "robustness", "models", "tasks", "distributions")
 
@@ -42,16 +44,21 @@ def pytest_collection_modifyitems(items):
         name = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
         first = FIRST.index(name) if name in FIRST else len(FIRST)
         # Few changes of `xla_optimizer`: each forgets what was compiled.
-        return first, not name.startswith(OPTIMIZED)
+        return first, not _is_optimized(item.path)
 
     items.sort(key=rank)
+
+
+def _is_optimized(path):
+    if TESTS not in path.parents or path.name in UNOPTIMIZED:
+        return False
+    return path.relative_to(TESTS).parts[0].startswith(OPTIMIZED)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def xla_optimizer(request):
     """Switches XLA's optimizer on for tests of numerics, and off for all others, to save time."""
-    name = request.path.relative_to(TESTS).parts[0]
-    off = not name.startswith(OPTIMIZED)
+    off = not _is_optimized(request.path)
     if jax.config.read("jax_disable_most_optimizations") != off:
         jax.config.update("jax_disable_most_optimizations", off)
         jax.clear_caches()
