@@ -30,7 +30,7 @@ MAY_BE_ZERO = {
     *("RationaleTraining.minutes", "RationaleSizes.true_share", "GradientVariance.stages"),
     "RationaleSizes.pretraining_seed",
     *("PlantedConfig.noise", "Regimes.minutes", "LatentScope.minutes", "SetSizes.minutes"),
-    "Reproduce.minutes",
+    *("Everything.minutes", "Reproduce.minutes"),
     *("LatentScope.shown", "LatentScope.train_questions", "SetSizes.shown"),
     "SetSizes.subset_seed",
     *("Knobs.spurious", "Knobs.missing", "Knobs.first", "Knobs.noise"),
@@ -48,7 +48,7 @@ ONLY_FINITE = {
 }
 MAY_BE_HUGE = {
     *("EquationSettings.learning_rate", *ONLY_FINITE),
-    *("LatentScope.minutes", "SetSizes.minutes", "SetSizes.targets"),
+    *("Everything.minutes", "LatentScope.minutes", "SetSizes.minutes", "SetSizes.targets"),
     *("SetSizes.subset_questions", "HardEM.tau"),
     *(
         "Regimes.minutes",

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import experiments
+from experiments.benchmark.correctness import Correctness
 from experiments.benchmark.costs.diagnostics import DiagnosticsCost
 from experiments.benchmark.costs.loss import LossCost
 from experiments.benchmark.costs.search import SearchCost
+from experiments.benchmark.everything import Everything
 from experiments.benchmark.history import History
 from experiments.benchmark.input_pipeline import InputPipeline
 from experiments.benchmark.packing import Packing
@@ -40,8 +42,9 @@ _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "expe
 MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMANDS")]
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
-    *(DiagnosticsCost, Download, Equations, GradientVariance, History, InputPipeline, Inspect),
-    *(LatentScope, LossCost, Measure, Packing, Programs, Quickstart, RationaleTraining),
+    Correctness,
+    *(DiagnosticsCost, Download, Equations, Everything, GradientVariance, History, InputPipeline),
+    *(Inspect, LatentScope, LossCost, Measure, Packing, Programs, Quickstart, RationaleTraining),
     *(Reconstruction, Regimes, Reproduce, Retrieval, Rouge, SearchCost, SetSizes),
     *(SolutionSets, Sql, StepProfile, Tabulate, Tpu, TrainStep),
 ]
