@@ -48,7 +48,8 @@ ONLY_FINITE = {
 }
 MAY_BE_HUGE = {
     *("EquationSettings.learning_rate", *ONLY_FINITE),
-    *("Everything.minutes", "LatentScope.minutes", "SetSizes.minutes", "SetSizes.targets"),
+    *("Everything.minutes", "Kit.limit_mib", "LatentScope.minutes", "SetSizes.minutes"),
+    "SetSizes.targets",
     *("SetSizes.subset_questions", "HardEM.tau"),
     *(
         "Regimes.minutes",

@@ -16,6 +16,7 @@ from experiments.benchmark.costs.search import SearchCost
 from experiments.benchmark.everything import Everything
 from experiments.benchmark.history import History
 from experiments.benchmark.input_pipeline import InputPipeline
+from experiments.benchmark.kit import Kit
 from experiments.benchmark.packing import Packing
 from experiments.benchmark.retrieval import Retrieval
 from experiments.benchmark.solution_sets import SolutionSets
@@ -44,7 +45,17 @@ COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
     Correctness,
     *(DiagnosticsCost, Download, Equations, Everything, GradientVariance, History, InputPipeline),
-    *(Inspect, LatentScope, LossCost, Measure, Packing, Programs, Quickstart, RationaleTraining),
+    *(
+        Inspect,
+        Kit,
+        LatentScope,
+        LossCost,
+        Measure,
+        Packing,
+        Programs,
+        Quickstart,
+        RationaleTraining,
+    ),
     *(Reconstruction, Regimes, Reproduce, Retrieval, Rouge, SearchCost, SetSizes),
     *(SolutionSets, Sql, StepProfile, Tabulate, Tpu, TrainStep),
 ]

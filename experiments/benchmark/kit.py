@@ -1,0 +1,180 @@
+"""What a machine without a network needs to be measured: ``... benchmark.kit --help``.
+
+Packs an encoder in float16, prepared data and the wheels of packages that are missing there, with a
+script that runs in the root of a checkout. An accelerator is often lent for some minutes at a time,
+so each stage of the script takes its minutes, and goes on where an earlier call has stopped if the
+folder of its results is the same::
+
+    python -m experiments.benchmark.kit --out kit --encoder minilm --data built=built/wikisql \
+        gold=wikisql --wheels tyro grain array-record --train "wikisql compare --data built \
+        --dev built --gold gold --loop.num-steps 500 --seeds 0 1 2"
+    sh kit/run.sh correctness results
+    sh kit/run.sh everything results 9
+    sh kit/run.sh train results 9
+"""
+
+import dataclasses
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from hardem_jax.cli.command import flags, run_command
+from hardem_jax.data.files import new_folder, write_json
+from hardem_jax.errors import InputError, require
+
+FORMAT = "kit 1"
+ENCODER, WHEELS, WEIGHTS_FILE = "encoder", "wheels", "model.safetensors"
+#: Oldest first: pip takes a wheel of exactly one of these.
+PLATFORMS = ("manylinux1", "manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28")
+
+SCRIPT = """\
+#!/bin/sh
+# sh run.sh STAGE RESULTS [MINUTES], in the root of a checkout; STAGE is correctness, everything or
+# train. Called again, it goes on with what is left.
+set -eu
+kit=$(cd "$(dirname "$0")" && pwd)
+stage=$1
+mkdir -p "$2"
+results=$(cd "$2" && pwd)
+minutes=${{3:-9}}
+if [ -d "$kit/wheels" ]; then
+    python3 -m pip install -q --no-index --no-deps --upgrade --target "$kit/site" \\
+        "$kit"/wheels/*.whl
+    export PYTHONPATH="$PWD:$kit/site${{PYTHONPATH:+:$PYTHONPATH}}"
+else
+    export PYTHONPATH="$PWD${{PYTHONPATH:+:$PYTHONPATH}}"
+fi
+case $stage in
+correctness)
+    python3 -m experiments.benchmark.correctness {correctness} --out "$results/correctness.json"
+    ;;
+everything)
+    python3 -m experiments.benchmark.everything {everything} \\
+        --minutes "$minutes" --out "$results/everything.json"
+    ;;
+train)
+    cd "$kit/data"
+    # 124: the minutes are over, and a checkpoint was saved.
+    timeout --signal=TERM "${{minutes}}m" python3 -m experiments.{command} \\
+        --model.encoder "$kit/encoder" --out "$results/runs" {train} || [ $? -eq 124 ]
+    ;;
+*)
+    echo "expected correctness, everything or train, found $stage" >&2
+    exit 2
+    ;;
+esac
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kit:
+    """Pack what a machine without a network needs, and a script that measures and trains.
+
+    Attributes:
+        out: new folder to write.
+        encoder: checkpoint in Hugging Face layout, with safetensors.
+        train: a module of `experiments`, its command and flags, but for the encoder and ``--out``;
+            paths are names in `data`.
+        data: name=path of every file or folder that `train` needs.
+        correctness: flags of `experiments.benchmark.correctness`.
+        everything: flags of `experiments.benchmark.everything`.
+        wheels: packages that the machine lacks; pip downloads them, without what they depend on.
+        python: version of Python there.
+        limit_mib: size that must not be exceeded.
+    """
+
+    out: Path
+    encoder: Path
+    train: str
+    data: tuple[str, ...] = ()
+    correctness: str = ""
+    everything: str = ""
+    wheels: tuple[str, ...] = ()
+    python: str = "3.12"
+    limit_mib: float = 64.0
+
+    def __post_init__(self) -> None:
+        require(self, "limit_mib", above=0)
+        for given in self.data:
+            name, _, path = given.partition("=")
+            if not name or "/" in name or not Path(path).exists():
+                raise InputError(f"data: expected name=path of what exists, found {given!r}")
+
+    def run(self) -> None:
+        words = shlex.split(self.train)
+        command, train = words[:2], words[2:]
+        if len(command) < 2:
+            raise InputError(f"train: expected a module and its command, found {self.train!r}")
+        with new_folder(self.out, format=FORMAT) as folder:
+            write_json(folder / "meta.json", {"format": FORMAT, "flags": flags(self)})
+            half_size(self.encoder, folder / ENCODER)
+            (folder / "data").mkdir()
+            for given in self.data:
+                name, _, path = given.partition("=")
+                copy = shutil.copytree if Path(path).is_dir() else shutil.copy2
+                copy(path, folder / "data" / name)
+            if self.wheels:
+                download_wheels(self.wheels, self.python, folder / WHEELS)
+            stages = {"command": command, "train": train}
+            stages |= {n: shlex.split(getattr(self, n)) for n in ("correctness", "everything")}
+            script = SCRIPT.format(**{name: shlex.join(part) for name, part in stages.items()})
+            (folder / "run.sh").write_text(script)
+            size = sum(file.stat().st_size for file in files(folder)) / 2**20
+            if size > self.limit_mib:
+                largest = max(files(folder), key=lambda file: file.stat().st_size)
+                raise InputError(
+                    f"limit_mib: expected at most {self.limit_mib:g} MiB, found {size:.1f}, most "
+                    f"of it in {largest.relative_to(folder)}"
+                )
+        print(f"{self.out}: {size:.1f} MiB")
+
+
+def files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())
+
+
+def half_size(checkpoint: Path, folder: Path) -> None:
+    """Copies a checkpoint with its weights in float16, its configuration and its tokenizer.
+
+    Raises:
+        InputError: there is no such checkpoint.
+    """
+    from safetensors.numpy import load_file, save_file
+
+    if not (checkpoint / WEIGHTS_FILE).is_file():
+        raise InputError(f"{checkpoint}: expected a checkpoint with {WEIGHTS_FILE}")
+    folder.mkdir()
+    for file in checkpoint.iterdir():
+        if file.suffix in (".json", ".txt") and file.is_file():
+            shutil.copy2(file, folder)
+    halved = {
+        name: x.astype(np.float16) if x.dtype == np.float32 else x
+        for name, x in load_file(checkpoint / WEIGHTS_FILE).items()
+    }
+    save_file(halved, folder / WEIGHTS_FILE, metadata={"format": "pt"})
+
+
+def download_wheels(packages: tuple[str, ...], python: str, folder: Path) -> None:
+    """Wheels of exactly these packages, for x86-64 Linux.
+
+    Raises:
+        InputError: pip found no wheel of one of them.
+    """
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)]
+    command += ["--only-binary=:all:", "--implementation=cp", f"--python-version={python}"]
+    command += [f"--platform={name}_x86_64" for name in reversed(PLATFORMS)]
+    done = subprocess.run([*command, *packages], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or ["pip said nothing"]
+        raise InputError(f"wheels: pip could not download them ({said[-1]})")
+
+
+COMMANDS = Kit
+
+if __name__ == "__main__":
+    run_command(COMMANDS, prog="python -m experiments.benchmark.kit")

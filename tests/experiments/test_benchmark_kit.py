@@ -1,0 +1,105 @@
+"""The kit runs from another folder, in pieces of given minutes, with nothing but itself."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+
+from experiments import triviaqa
+from experiments.benchmark import kit
+from hardem_jax.models.encoders.pretrained import load_encoder
+from tests.commands import call, fails
+from tests.tiny import write_checkpoint, write_triviaqa
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return write_checkpoint(tmp_path_factory.mktemp("kit") / "bert")
+
+
+def test_an_encoder_has_half_the_size_and_nearly_the_same_weights(tmp_path, checkpoint):
+    kit.half_size(checkpoint, tmp_path / "half")
+    whole, half = (folder / kit.WEIGHTS_FILE for folder in (checkpoint, tmp_path / "half"))
+    assert half.stat().st_size < 0.7 * whole.stat().st_size
+    ours, theirs = (
+        jax.tree.leaves(nnx.state(load_encoder(folder), nnx.Param))
+        for folder in (checkpoint, tmp_path / "half")
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        assert other.dtype == np.float32
+        np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-6)
+    assert any(np.any(one != other) for one, other in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--data", "built=nowhere"), "data: expected name=path of what exists, found 'built=no"),
+        (("--limit-mib", 0.01), "limit_mib: expected at most 0.01 MiB, found"),
+        (("--encoder", "nowhere"), "nowhere: expected a checkpoint with model.safetensors"),
+    ],
+)
+def test_what_cannot_be_packed_is_one_line(tmp_path, capsys, checkpoint, flags, named):
+    given = {"--encoder": checkpoint, "--train": "wikisql compare", "--out": tmp_path / "kit"}
+    given |= {flags[0]: flags[1]}
+    assert named in fails(kit, capsys, *(word for pair in given.items() for word in pair))
+    assert not (tmp_path / "kit").exists()
+
+
+@pytest.mark.slow
+def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
+    qa_file = write_triviaqa(tmp_path)
+    windows = ("--windows.max-tokens", "32", "--windows.stride", "8")
+    call(
+        triviaqa,
+        *("prepare", "--qa-file", qa_file, "--evidence", tmp_path / "evidence"),
+        *("--tokenizer", checkpoint, "--out", tmp_path / "built", *windows),
+        *("--windows.max-question-tokens", "8"),
+    )
+    train = "triviaqa train --data built --dev built --model.num-layers 1 --loop.no-progress "
+    train += "--batches.batch-size 4 --batches.buckets 32 --num-devices 1 "
+    train += "--loop.num-steps 2 --loop.eval-every 2 objective:mml"
+    tiny = "--device cpu --preset tiny --rows 2 --tokens 32"
+    call(
+        kit,
+        *("--out", tmp_path / "kit", "--encoder", checkpoint, "--train", train),
+        *("--data", f"built={tmp_path / 'built'}"),
+        *(f"--correctness={tiny} --solutions 3 --tasks equations",),
+        *(f"--everything={tiny} --rounds 1 --steps 1 --parts 'attention by XLA'",),
+    )
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python3"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    (tmp_path / "kit").rename(tmp_path / "moved")
+
+    def stage(name, *minutes):
+        return subprocess.run(
+            ["sh", tmp_path / "moved" / "run.sh", name, tmp_path / "results", *minutes],
+            cwd=ROOT,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    for name in ("correctness", "everything", "train"):
+        done = stage(name)
+        assert done.returncode == 0, done.stderr
+    results = tmp_path / "results"
+    assert {file.name for file in results.iterdir()} >= {"correctness.json", "everything.json"}
+    report = json.loads((results / "everything.json").read_text())
+    assert report["parts"]["attention by XLA"]["results"]
+    assert (results / "runs" / "best" / "2").is_dir()
+    # What is stopped by its minutes has ended well, too.
+    assert stage("train", "0.001").returncode == 0
+    assert stage("sing").returncode == 2
