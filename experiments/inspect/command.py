@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,10 +27,10 @@ class Inspect:
         out: HTML file to write.
         against: folders of other runs, to be shown next to it on the same questions.
         data: split or build to ask the models about; by default the one that the run was evaluated
-            on.
+            on. The documents of a build are cut into windows as the run reads them.
         split: of a build; by default that of the run, or "dev".
         checkpoint: of runs; the second is left out where it is of the same step.
-        count: questions, the first ones.
+        count: questions, the first ones, and at most as many that are left out of the split.
         solutions: of each question, the most likely ones, or without a model the first.
         batch_size: inputs read at once.
         force: replace the file that is in ``out``.
@@ -66,16 +67,19 @@ class Inspect:
             if not found:
                 raise InputError(f"--against: {other}: expected a run or a comparison, found none")
             folders += found
-        source = open_source(
-            folders[0] if folders else self.source,
-            data=self.data,
-            split=self.split,
-            count=self.count,
-        )
-        runs = []
-        for folder in folders:
-            print(f"{folder}: reading {len(source.questions)} questions", file=sys.stderr)
-            runs.append(views_of_run(folder, source, self.checkpoint, self.batch_size))
-        text = page(record(source, runs, most=self.solutions))
+        with tempfile.TemporaryDirectory() as scratch:
+            source = open_source(
+                folders[0] if folders else self.source,
+                data=self.data,
+                split=self.split,
+                count=self.count,
+                scratch=Path(scratch),
+            )
+            runs = []
+            for folder in folders:
+                print(f"{folder}: reading {len(source.questions)} questions", file=sys.stderr)
+                runs.append(views_of_run(folder, source, self.checkpoint, self.batch_size))
+            content = record(source, runs, most=self.solutions, left_out=self.count)
+        text = page(content)
         write_text(self.out, text)
         print(f"{self.out}: {len(source.questions)} questions, {len(text) / 2**20:.1f} MiB")

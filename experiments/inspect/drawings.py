@@ -12,8 +12,10 @@ from hardem_jax.cli.spans import mention
 from hardem_jax.data.prepared.windows import Window
 from hardem_jax.notebook.equations import stored_equations
 from hardem_jax.notebook.marks import Mark
-from hardem_jax.notebook.queries import cell_text, stored_queries
-from hardem_jax.solutions.programs.types import Program
+from hardem_jax.notebook.queries import cell_text, rows_text, stored_queries
+from hardem_jax.solutions.programs.execute import rows_of_program
+from hardem_jax.solutions.programs.types import Field, Links, Program
+from hardem_jax.solutions.sql.columns import mask_rows
 from hardem_jax.solutions.sql.types import Query, Table
 
 
@@ -32,13 +34,23 @@ class Text:
     marks: Sequence[Mark]
 
 
+#: In place of a column: the number of a row, which a program may select, compare or count.
+ROW_NUMBER = -1
+
+
 @dataclasses.dataclass(frozen=True)
 class Cells:
-    """What a query does with its table: the column that it selects, those it compares, its rows."""
+    """What a solution does with its table.
+
+    Attributes:
+        select: the column that it takes its result from, or `ROW_NUMBER`.
+        rows: those of its result.
+        compared: columns, or `ROW_NUMBER`, each with the rows where it decides something.
+    """
 
     select: int
-    compared: tuple[int, ...]
     rows: tuple[int, ...]
+    compared: tuple[tuple[int, tuple[int, ...]], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +61,7 @@ class Drawing:
         solutions: text and place of each.
         texts: documents, or passage and question.
         table: None without.
-        cells: of each solution; empty if a solution is not a query.
+        cells: of each solution; empty without a table.
     """
 
     solutions: Sequence[tuple[str, str]]
@@ -151,6 +163,63 @@ def joined(windows: Sequence[Window]) -> list[tuple[int, int, str]]:
     return pieces
 
 
+class DocumentDrawer(Drawer):
+    """Mentions in the documents of a build, of which no tokenizer has cut windows."""
+
+    def answer(self, index: int) -> str:
+        return "; ".join(dict.fromkeys(self.data.questions[index].golds))
+
+    def texts(self, index: int) -> list[str]:
+        example = self.data.questions[index]
+        return [example.documents[n].text[a:b] for n, a, b in example.mentions]
+
+    def size(self, index: int) -> int:
+        return len(self.data.questions[index].mentions)
+
+    def draw(self, index: int, chosen: Sequence[int]) -> Drawing:
+        example = self.data.questions[index]
+        spans = [example.mentions[z] for z in chosen]
+        texts = []
+        for number, document in enumerate(example.documents):
+            own = [(z, a, b) for z, (n, a, b) in enumerate(spans) if n == number]
+            size = len(document.text)
+            for begin, end in surroundings([(a, b) for _, a, b in own], size):
+                place = "" if (begin, end) == (0, size) else f", characters {begin:,}-{end:,}"
+                if place:
+                    place += f" of {size:,}"
+                name = "Document" if len(example.documents) == 1 else f"Document {number + 1}"
+                marks = [Mark(a - begin, b - begin, (z,)) for z, a, b in own if begin <= a < end]
+                texts.append(Text(name + place, document.text[begin:end], marks))
+        several = len(example.documents) > 1
+        solutions = [
+            (
+                example.documents[n].text[a:b],
+                f"{f'{n + 1}: ' if several else ''}{a:,}-{b:,}",
+            )
+            for n, a, b in spans
+        ]
+        return Drawing(solutions, texts)
+
+
+def surroundings(
+    spans: Sequence[tuple[int, int]], size: int, margin: int = 5000
+) -> list[tuple[int, int]]:
+    """The stretches of a text around some spans, or its beginning without any.
+
+    Example:
+        >>> surroundings([(2, 4), (30, 31)], 99, margin=5), surroundings([], 99, margin=5)
+        ([(0, 9), (25, 36)], [(0, 10)])
+    """
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans) or [(margin, margin)]:
+        begin, stop = max(0, start - margin), min(size, end + margin)
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(stop, found[-1][1])
+        else:
+            found.append((begin, stop))
+    return found
+
+
 class EquationDrawer(Drawer):
     """Equations over the numbers of a passage."""
 
@@ -200,8 +269,8 @@ class QueryDrawer(Drawer):
         cells = [
             Cells(
                 one.query.select,
-                tuple(dict.fromkeys(c.column for c in one.query.conditions)),
                 one.rows,
+                tuple((c, one.rows) for c in dict.fromkeys(c.column for c in one.query.conditions)),
             )
             for one in z
         ]
@@ -210,36 +279,67 @@ class QueryDrawer(Drawer):
 
 
 class ProgramDrawer(Drawer):
-    """Programs on a table, as text."""
+    """Programs on a table."""
 
     def answer(self, index: int) -> str:
         return ", ".join(self.data.questions[index].answer)
 
-    def _programs(self, index: int, chosen: Sequence[int]) -> list[str]:
+    def _asked(self, index: int) -> tuple[Any, Table, Links]:
         from hardem_jax.tasks.tables.programs import links_of  # imports jax
 
         question = self.data.questions[index]
         table = self.data.tables[question.table_id]
-        links = links_of(question, table, self.data.rules)
-        rows = (question.programs[z] for z in chosen)
-        return [Program.from_row(row, links).text(table.header) for row in rows]
+        return question, table, links_of(question, table, self.data.rules)
 
     def texts(self, index: int) -> list[str]:
-        return self._programs(index, range(len(self.data.questions[index].programs)))
+        question, table, links = self._asked(index)
+        return [Program.from_row(row, links).text(table.header) for row in question.programs]
 
     def size(self, index: int) -> int:
         return self.data.questions[index].num_programs
 
     def draw(self, index: int, chosen: Sequence[int]) -> Drawing:
-        question = self.data.questions[index]
-        table = self.data.tables[question.table_id]
-        solutions = [(text, "") for text in self._programs(index, chosen)]
-        return Drawing(solutions, [Text("Question", question.question, ())], table)
+        question, table, links = self._asked(index)
+        uses: dict[tuple[int, int], list[int]] = {}  # words of the question -> programs
+        solutions, cells = [], []
+        for number, row in enumerate(question.programs[list(chosen)]):
+            program = Program.from_row(row, links)
+            start, final = rows_of_program(table, row, links)
+            places = [rows_text(rows, len(table.rows)) for rows in (start, final)]
+            solutions.append((program.text(table.header), " → ".join(dict.fromkeys(places))))
+            pair = row.tolist()[-2:][: len(program.links)]
+            compared = [
+                (link.field, mask_rows(links.masks[place]))
+                for place, link in zip(pair, program.links, strict=True)
+            ]
+            if program.modify is not None:
+                compared.append((program.modify, sorted({*start, *final})))
+            cells.append(
+                Cells(
+                    _column(program.select, table),
+                    final,
+                    tuple((_column(field, table), tuple(rows)) for field, rows in compared),
+                )
+            )
+            for link in program.links:
+                if link.first >= 0:
+                    uses.setdefault((link.first, link.last), []).append(number)
+        marks = [
+            Mark(int(question.words[a, 0]), int(question.words[b, 1]), tuple(dict.fromkeys(used)))
+            for (a, b), used in uses.items()
+        ]
+        return Drawing(solutions, [Text("Question", question.question, marks)], table, cells)
+
+
+def _column(field: Field | None, table: Table) -> int:
+    """The column of a field; without a field the rows themselves are meant."""
+    return ROW_NUMBER if field is None or field.column == len(table.header) else field.column
 
 
 #: Name of the task -> what draws its questions.
 DRAWERS: dict[str, type[Drawer]] = {
     "spans": SpanDrawer,
+    "reading": DocumentDrawer,
     "equations": EquationDrawer,
     "queries": QueryDrawer,
     "programs": ProgramDrawer,

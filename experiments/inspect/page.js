@@ -6,7 +6,9 @@ const about = read("about"), all = read("all");
 const ROW = 62, FOLD = 1200, KEEP = 300;
 const state = { shown: [], open: -1, run: 0, other: -1, step: null, share: false, picked: [] };
 const parts = new Map();
-let current = null;
+let current = null, lacking = null;
+// Questions left out have the numbers after those of the others, and are read when they are asked for.
+const left = (index) => (lacking = lacking || read("left"))[index - all.length];
 
 function part(number) {
   if (!parts.has(number)) parts.set(number, read("p" + number));
@@ -33,8 +35,16 @@ function filter() {
   const number = (id, other) => at(id).value === "" ? other : Number(at(id).value);
   const least = number("least", 0), most = number("most", Infinity);
   const outcome = at("outcome") ? at("outcome").value : "";
+  const which = at("which") ? at("which").value : "";
   state.shown = [];
-  all.forEach(([id, question, answer, size, right], index) => {
+  if (which) {
+    for (let index = all.length; index < all.length + about.listed; index++) {
+      const [id, why, question] = left(index);
+      if (which !== "*" && Number(which) !== why) continue;
+      const text = `${id} ${question} ${about.leftOut[why][0]}`.toLowerCase();
+      if (words.every((word) => text.includes(word))) state.shown.push(index);
+    }
+  } else all.forEach(([id, question, answer, size, right], index) => {
     if (size < least || size > most) return;
     const mine = right[state.run], other = right[state.other];
     if (outcome === "right" && mine !== 1) return;
@@ -49,16 +59,24 @@ function filter() {
     state.shown.push(index);
   });
   const order = at("order").value;
-  if (order) state.shown.sort((a, b) => (order === "up" ? 1 : -1) * (all[a][3] - all[b][3]) || a - b);
-  const rest = about.leftOut ? `, ${about.leftOut.toLocaleString("en")} left out of the split` : "";
-  const some = state.shown.length === all.length ? "" : `${state.shown.length.toLocaleString("en")} of `;
-  at("counted").textContent = `${some}${all.length.toLocaleString("en")} questions${rest}`;
+  if (order && !which) state.shown.sort((a, b) => (order === "up" ? 1 : -1) * (all[a][3] - all[b][3]) || a - b);
+  const count = (n) => n.toLocaleString("en"), lost = about.leftOut.reduce((sum, [, n]) => sum + n, 0);
+  const some = state.shown.length === (which ? lost : all.length) ? "" : `${count(state.shown.length)} of `;
+  const rest = lost && !which ? `, ${count(lost)} left out of the split` : "";
+  const cut = which && about.listed < lost ? `; the first ${count(about.listed)} are in this file (--count)` : "";
+  at("counted").textContent = which ? `${some}${count(lost)} questions left out of the split${cut}` : `${some}${count(all.length)} questions${rest}`;
   rows();
 }
 
 function mark(right, title) {
   if (right === null || right === undefined) return null;
   return make("span", { class: right ? "right" : "wrong", title }, right ? "✓" : "✗");
+}
+
+// A row for a question left out: the reason stands for its answer.
+function unanswered(index) {
+  const [id, why, question] = left(index);
+  return [id, question || id, about.leftOut[why][0], 0, []];
 }
 
 function rows() {
@@ -68,13 +86,14 @@ function rows() {
   const last = Math.min(state.shown.length, first + Math.ceil((box.clientHeight || 800) / ROW) + 10);
   const nodes = [];
   for (let place = first; place < last; place++) {
-    const index = state.shown[place], [id, question, answer, size, right] = all[index];
+    const index = state.shown[place], out = index >= all.length;
+    const [id, question, answer, size, right] = out ? unanswered(index) : all[index];
     const marks = right.map((one, run) => run === state.run || run === state.other ? mark(one, about.runs[run].name) : null);
     nodes.push(make("a", { class: "row", href: `#q=${index}`, style: `top:${ROW * place}px`, title: id,
       tabindex: "-1", "aria-current": index === state.open ? "true" : null,
       on: { click: (event) => { event.preventDefault(); open(index); document.body.dataset.view = "question"; } } },
       make("bdi", { class: "what" }, question),
-      make("span", { class: "sub" }, ...marks, make("span", { class: "size" }, `|Z| ${size.toLocaleString("en")}`), make("bdi", { class: "gold" }, answer))));
+      make("span", { class: "sub" }, ...marks, out || !about.answers ? null : make("span", { class: "size" }, `|Z| ${size.toLocaleString("en")}`), make("bdi", { class: "gold" }, answer))));
   }
   if (!nodes.length) nodes.push(make("p", { class: "none" }, "No question is left by these filters."));
   body.replaceChildren(...nodes);
@@ -91,11 +110,13 @@ function reveal() {
 
 function open(index) {
   state.open = index;
-  current = read("q" + index);
+  current = index < all.length ? read("q" + index) : null;
   state.picked = [];
-  const steps = moments();
-  if (!steps.includes(state.step)) state.step = steps.length ? preferred(steps) : null;
-  draw();
+  if (current) {
+    const steps = moments();
+    if (!steps.includes(state.step)) state.step = steps.length ? preferred(steps) : null;
+    draw();
+  } else at("question").replaceChildren(...excuse(index));
   at("question").scrollTop = 0;
   rows();
   reveal();
@@ -140,13 +161,21 @@ function chance(one, z) {
   return p === null || !state.share ? p : one.sum > 0 ? Math.min(1, p / one.sum) : 0;
 }
 
+const back = () => make("button", { class: "back", type: "button", on: { click: () => { document.body.dataset.view = "list"; rows(); reveal(); } } }, "← Questions");
+
+function excuse(index) {
+  const [id, question, reason] = unanswered(index);
+  return [back(), make("h2", { dir: "auto" }, question), make("p", { class: "facts" }, make("span", {}, "Left out: ", make("bdi", { class: "gold" }, reason)), make("bdi", { class: "id" }, id)),
+    make("p", { class: "soft" }, "The split lacks it: training does without, and scores count it as wrong.")];
+}
+
 function draw() {
   const [id, question, answer, size] = all[state.open], now = nearest(state.run);
   const nodes = [
-    make("button", { class: "back", type: "button", on: { click: () => { document.body.dataset.view = "list"; rows(); reveal(); } } }, "← Questions"),
+    back(),
     make("h2", { dir: "auto" }, question),
-    make("p", { class: "facts" }, make("span", {}, "Answer ", make("bdi", { class: "gold" }, answer || "none")),
-      make("span", {}, `|Z| ${size.toLocaleString("en")}`), make("bdi", { class: "id" }, id))];
+    make("p", { class: "facts" }, make("span", {}, "Answer ", make("bdi", { class: "gold" }, answer || (about.answers ? "none" : "unknown"))),
+      about.answers ? make("span", {}, `|Z| ${size.toLocaleString("en")}`) : null, make("bdi", { class: "id" }, id))];
   const runs = [state.run, state.other].filter((run) => run >= 0 && about.runs[run]);
   if (runs.length) nodes.push(make("div", { class: "runs" }, ...runs.map(verdict)));
   if (now && moments().length > 1) nodes.push(stepper());
@@ -162,10 +191,10 @@ function verdict(run) {
   if (!one) return make("section", {}, name, make("p", {}, "says nothing of this question"));
   const which = (about.runs[run].moments.find(([step]) => step === one.step) || [])[1];
   const shown = one.answer || "no answer";
-  const where = one.z >= 0 ? "in Z" : "not in Z";
+  const where = !about.answers ? "" : one.z >= 0 ? ", in Z" : ", not in Z";
   return make("section", {}, make("p", { class: "head" }, name, make("span", { class: "soft" }, ` step ${one.step.toLocaleString("en")}${which ? ` (${which})` : ""}`)),
     one.correct === undefined ? null : make("p", {}, mark(one.correct, ""), ` ${one.correct ? "right" : "wrong"}: `, make("bdi", { class: "gold" }, shown)),
-    one.prediction ? make("p", {}, make("span", { class: "soft" }, `most likely, ${percent(one.chance)} %, ${where}`), ...(one.prediction === one.answer ? [] : [": ", make("bdi", {}, make("code", {}, one.prediction))])) : make("p", { class: "soft" }, "no prediction"));
+    one.prediction ? make("p", {}, make("span", { class: "soft" }, `most likely, ${percent(one.chance)} %${where}`), ...(one.prediction === one.answer ? [] : [": ", make("bdi", {}, make("code", {}, one.prediction))])) : make("p", { class: "soft" }, "no prediction"));
 }
 
 function stepper() {
@@ -223,34 +252,41 @@ function table(chances) {
     if (!map.has(key)) map.set(key, []);
     map.get(key).push(z);
   };
-  const used = new Set();
+  const used = new Set(), near = new Set(), most = 40;
+  // A set of many rows says little of any of them.
+  const note = (rows, set) => { if (rows.length <= most) rows.forEach((row) => set.add(row)); };
   cells.forEach(([select, columns, set], z) => {
-    for (const row of [-1, ...current.rowSets[set]]) {
-      if (row >= 0) used.add(row);
-      add(selected, row, select, z);
-      for (const column of columns) add(compared, row, column, z);
+    const rows = current.rowSets[set];
+    // Column -1 is the row's number, whose head stays empty.
+    for (const row of select < 0 ? rows : [-1, ...rows]) add(selected, row, select, z);
+    for (const one of columns) {
+      const [column, own] = Array.isArray(one) ? [one[0], current.rowSets[one[1]]] : [one, rows];
+      for (const row of column < 0 ? own : [-1, ...own]) add(compared, row, column, z);
+      note(own, near);
     }
+    note(rows, used);
   });
   const cell = (tag, row, column, text) => {
     const over = selected.get(`${row} ${column}`) || [], asked = compared.get(`${row} ${column}`) || [];
     const names = [over.length ? "used" : "", asked.length ? "asked" : "", found.real[column] ? "number" : "", text === null ? "null" : ""];
     const zs = [...new Set([...over, ...asked])];
+    if (column < 0) names[2] = "index";
     return make(tag, { class: names.filter(Boolean).join(" ") || null, "data-z": zs.length ? zs.join(" ") : null,
       p: over.length ? strength(over, chances) : undefined, title: over.length ? titled(over, chances) : null,
-      scope: tag === "th" ? "col" : null, on: over.length ? { click: () => pick(over) } : {} }, make("bdi", {}, text === null ? "NULL" : text));
+      scope: tag !== "th" ? null : column < 0 ? "row" : "col", on: over.length ? { click: () => pick(over) } : {} }, make("bdi", {}, text === null ? "NULL" : text));
   };
-  const count = found.rows.length, most = 40;
+  const count = found.rows.length;
   let shown = [...Array(count).keys()];
   if (count > most) {
-    const wanted = shown.filter((row) => used.has(row)).slice(0, most);
-    shown = wanted.length ? wanted : shown.slice(0, most);
+    const up = (a, b) => a - b, wanted = [...new Set([...[...used].sort(up), ...[...near].sort(up)])];
+    shown = wanted.length ? wanted.slice(0, most).sort(up) : shown.slice(0, most);
   }
   const body = make("tbody", {}), width = found.header.length + 1;
   const skip = (rows) => { if (rows > 0) body.append(make("tr", {}, make("td", { colspan: width, class: "skipped" }, `… ${rows.toLocaleString("en")} row${rows === 1 ? "" : "s"} …`))); };
   let previous = -1;
   for (const row of shown) {
     skip(row - previous - 1);
-    body.append(make("tr", {}, make("th", { class: "index", scope: "row" }, String(row)), ...found.rows[row].map((text, column) => cell("td", row, column, text))));
+    body.append(make("tr", {}, cell("th", row, -1, String(row)), ...found.rows[row].map((text, column) => cell("td", row, column, text))));
     previous = row;
   }
   skip(count - previous - 1);
@@ -267,7 +303,7 @@ function solutions(runs) {
   const order = current.z.map((_, z) => z);
   if (now) order.sort((a, b) => (now.p[b] || 0) - (now.p[a] || 0) || a - b);
   const left = current.all - current.z.length, label = `${current.all.toLocaleString("en")} solution${current.all === 1 ? "" : "s"}`;
-  if (!current.z.length) return [make("h3", {}, "Solutions"), make("p", { class: "soft" }, "Z is empty: nothing executes to the answer.")];
+  if (!current.z.length) return [make("h3", {}, "Solutions"), make("p", { class: "soft" }, about.answers ? "Z is empty: nothing executes to the answer." : "Z is unknown, as the answer is.")];
   const shaded = (run, step, one) => {
     const here = nearest(run).step === step;
     return (z) => {
@@ -347,8 +383,11 @@ function recall() {
   state.share = words.get("shade") === "share";
   if (at("shade")) at("shade").value = state.share ? "share" : "";
   if (words.get("view") === "question") document.body.dataset.view = "question";
+  const wanted = number("q", all.length + about.listed, -1);
+  // A question that the filter hides is in no row.
+  if (at("which") && wanted >= 0 && (wanted >= all.length) !== (at("which").value !== "")) at("which").value = wanted >= all.length ? "*" : "";
   filter();
-  return number("q", all.length, -1);
+  return wanted;
 }
 
 function theme() {
@@ -373,6 +412,7 @@ function next(by) {
 at("filters").addEventListener("submit", (event) => event.preventDefault());
 for (const id of ["search", "least", "most"]) at(id).addEventListener("input", () => { at("list").scrollTop = 0; filter(); });
 for (const id of ["run", "other", "outcome", "order", "shade"]) if (at(id)) at(id).addEventListener("change", changed);
+if (at("which")) at("which").addEventListener("change", () => { at("list").scrollTop = 0; filter(); if (state.shown.length) open(state.shown[0]); });
 at("theme").addEventListener("click", theme);
 at("list").addEventListener("scroll", rows, { passive: true });
 addEventListener("resize", rows);

@@ -1,9 +1,9 @@
 """One HTML file with everything in it.
 
-Data are JSON in ``<script type="application/json">``, one for the list of questions and one for
-each question, document and table, so that the page parses what it shows and no more. The page
-itself is a template of Jinja2, which escapes what it is given, and a script that writes data as
-text, never as HTML. Its policy allows this script alone, and no address at all.
+Data are JSON in ``<script type="application/json">``, one for the list of questions, one for those
+left out and one for each question, document and table, so that the page parses what it shows and no
+more. The page itself is a template of Jinja2, which escapes what it is given, and a script that
+writes data as text, never as HTML. Its policy allows this script alone, and no address at all.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import base64
 import dataclasses
 import hashlib
 import importlib.resources
-from collections import defaultdict, deque
+import itertools
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,16 +47,20 @@ class Parts:
         return self._numbers[key]
 
 
-def record(source: Source, runs: Sequence[RunViews], *, most: int) -> dict[str, Any]:
+def record(
+    source: Source, runs: Sequence[RunViews], *, most: int, left_out: int = 2000
+) -> dict[str, Any]:
     """Everything that the page shows, as plain values.
 
     Args:
         source: the questions.
         runs: what models say of them; none for Z only.
         most: solutions of each question.
+        left_out: questions to list that the split lacks, with the reason.
 
     Returns:
-        "about" the page, "list" with a row for each question, "questions" and shared "parts".
+        "about" the page, "list" with a row for each question, "questions", "left" out and shared
+        "parts".
     """
     drawer, parts = source.drawer(), Parts()
     rows, questions = [], []
@@ -66,10 +71,13 @@ def record(source: Source, runs: Sequence[RunViews], *, most: int) -> dict[str, 
         size = drawer.size(index)
         rows.append([visible(question.id), visible(question.question), answer, size, outcomes])
         questions.append(_question(drawer, index, said, parts, most))
+    why = Counter(source.left_out.values())
+    listed = list(itertools.islice(source.left_out.items(), left_out))
     about = {
         "title": visible(source.title),
-        "task": source.task,
-        "leftOut": source.left_out,
+        "answers": source.data.scored or any(answer for _, _, answer, _, _ in rows),
+        "leftOut": [[visible(reason), count] for reason, count in why.items()],
+        "listed": len(listed),
         "runs": [
             {
                 "name": visible(name),
@@ -78,7 +86,14 @@ def record(source: Source, runs: Sequence[RunViews], *, most: int) -> dict[str, 
             for name, run in zip(_names(runs), runs, strict=True)
         ],
     }
-    return {"about": about, "list": rows, "questions": questions, "parts": parts.kept}
+    numbers = {reason: number for number, reason in enumerate(why)}
+    left = [
+        [visible(id), numbers[reason], visible(source.asked.get(id, ""))] for id, reason in listed
+    ]
+    return {
+        **{"about": about, "list": rows, "questions": questions},
+        **{"left": left, "parts": parts.kept},
+    }
 
 
 def page(content: dict[str, Any]) -> str:
@@ -214,9 +229,18 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _cells(drawing: Drawing) -> dict[str, Any]:
-    """Of each solution the column, the compared columns and the number of its set of rows."""
+    """Of each solution the column, the compared columns and the number of its set of rows.
+
+    A compared column stands alone where its rows are those of the result.
+    """
     sets = Parts()
-    cells = [[c.select, c.compared, sets.number(c.rows, c.rows)] for c in drawing.cells]
+    cells = []
+    for one in drawing.cells:
+        compared = [
+            column if rows == one.rows else [column, sets.number(rows, rows)]
+            for column, rows in one.compared
+        ]
+        cells.append([one.select, compared, sets.number(one.rows, one.rows)])
     return {"cells": cells, "rowSets": sets.kept}
 
 

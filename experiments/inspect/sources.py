@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from hardem_jax.cli.command import from_flags
 from hardem_jax.cli.evaluate import checkpoint_identity
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.cli.watching import recorded_views
+from hardem_jax.data.exclusions import ExclusionCounts, reasons
 from hardem_jax.data.json_stream import read_json_object
+from hardem_jax.data.prepared.spans import prepare_split
+from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import label
-from hardem_jax.tasks.run_config import check_run
+from hardem_jax.tasks.run_config import RunConfig, check_run
 
 _TRAIN: dict[str, type[TrainCommand]] = {
     "spans": spans.Train,
@@ -35,16 +39,19 @@ class Source:
     """Questions to look at.
 
     Attributes:
-        task: name of the task, a key of `DRAWERS`.
+        task: name of the task, or "reading" for documents that no tokenizer has cut; a key of
+            `DRAWERS`.
         title: of the page.
-        data: the questions as models read them.
-        left_out: how many others the split has.
+        data: the `hardem_jax.tasks.base.Questions` as models read them.
+        left_out: id -> reason of the others of the split.
+        asked: id -> question of those of them that are known; of a build, without a solution.
     """
 
     task: str
     title: str
     data: Any
-    left_out: int
+    left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    asked: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def questions(self) -> Sequence[Any]:
@@ -99,7 +106,9 @@ def run_folders(source: Path) -> list[Path]:
     return found
 
 
-def open_source(path: Path, *, data: Path | None, split: str | None, count: int) -> Source:
+def open_source(
+    path: Path, *, data: Path | None, split: str | None, count: int, scratch: Path
+) -> Source:
     """The first questions of a run's split, or of one that is given.
 
     Args:
@@ -107,6 +116,8 @@ def open_source(path: Path, *, data: Path | None, split: str | None, count: int)
         data: in place of the run's split.
         split: of a build, in place of the run's.
         count: at most.
+        scratch: folder for windows, where a build of documents is cut for a run; they are read
+            from there as long as the source is used.
 
     Raises:
         InputError: there is nothing to open, or a file is damaged.
@@ -114,21 +125,7 @@ def open_source(path: Path, *, data: Path | None, split: str | None, count: int)
     if not os.path.isdir(path):
         raise InputError(f"{path}: expected a run, a comparison, a split or a build, found nothing")
     if os.path.isfile(path / "config.json"):
-        task, setting = _setting(path)
-        changes: dict[str, Any] = {} if data is None else {"dev": data}
-        if data is not None and hasattr(setting, "gold"):
-            changes["gold"] = None  # annotations of the run's own split
-        if split is not None:
-            if not hasattr(setting, "dev_split"):
-                raise InputError(f"--split: expected a run on builds, found one of {task}")
-            changes["dev_split"] = split
-        setting = dataclasses.replace(setting, **changes)
-        try:
-            questions, place = setting.open_dev(None), setting.dev
-        except InputError as error:
-            hint = "; --data names the data of a run that lie elsewhere now"
-            raise InputError(f"{error}{hint if data is None else ''}") from error
-        split = getattr(setting, "dev_split", None)
+        task, questions, place, split = _data_of_run(path, data, split, count, scratch)
     else:
         if data is not None:
             raise InputError(f"{path}: expected a run to ask about --data, found none")
@@ -136,11 +133,96 @@ def open_source(path: Path, *, data: Path | None, split: str | None, count: int)
         place = path
     if not len(questions.questions):
         raise InputError(f"{place}: expected questions, found none")
-    first = questions.first(count)
     title = Path(place).absolute().name
     if task != "spans":  # the folder of a build is named after a version
         title = f"{questions.meta['data set']} {split or 'dev'}"
-    return Source(task, title, first, len(questions.left_out))
+    asked = {}
+    if task in _TASK_OF.values():
+        asked = dict(itertools.islice(_without_solution(place, split or "dev"), count))
+    return Source(task, title, questions.first(count), questions.left_out, asked)
+
+
+def _data_of_run(
+    run_dir: Path, data: Path | None, split: str | None, count: int, scratch: Path
+) -> tuple[str, Any, Path, str | None]:
+    """Task, questions, their place and their split of a build."""
+    task, setting = _setting(run_dir)
+    place = _place_of(run_dir, setting) if data is None else data
+    changes: dict[str, Any] = {"dev": place}
+    if data is not None and hasattr(setting, "gold"):
+        changes["gold"] = None  # annotations of the run's own split
+    cut = task == "spans" and data is not None and not os.path.isfile(data / "meta.json")
+    if split is not None and not cut:
+        if not hasattr(setting, "dev_split"):
+            raise InputError(f"--split: expected a run on builds, found one of {task}")
+        changes["dev_split"] = split
+    setting = dataclasses.replace(setting, **changes)
+    if cut:
+        return task, _cut(run_dir, place, split or "dev", count, scratch), place, split
+    try:
+        questions = setting.open_dev(None)
+    except InputError as error:
+        hint = "; --data names the data of a run that lie elsewhere now"
+        raise InputError(f"{error}{hint if data is None else ''}") from error
+    return task, questions, place, getattr(setting, "dev_split", None)
+
+
+def _place_of(run_dir: Path, setting: TrainCommand) -> Path:
+    """The split that a run was evaluated on, as it is seen from here.
+
+    Relative folders are those of the command that made the run. Where it was given can be told if
+    the end of the run's folder is still what ``--out`` was.
+    """
+    place, out = Path(setting.dev), Path(setting.out)
+    if os.path.exists(place) or place.is_absolute() or out.is_absolute():
+        return place
+    here, end = run_dir.absolute().parts, out.parts
+    if here[-len(end) :] != end:
+        return place
+    found = Path(*here[: -len(end)], place)
+    return found if os.path.exists(found) else place
+
+
+def _cut(run_dir: Path, folder: Path, split: str, count: int, scratch: Path) -> Any:
+    """The documents of a build in windows, as a run reads them."""
+    from hardem_jax.data.builders.read import open_build
+    from hardem_jax.tasks.spans import ReadingQuestions, SpanTask
+
+    build = open_build(folder)
+    if build.kind != "reading":
+        raise InputError(f"--data: {folder}: expected documents, found a build for {build.kind}")
+    run = RunConfig(run_dir, SpanTask.NAME)
+    task, exclusions = SpanTask.restore(run), ExclusionCounts()
+    prepare_split(
+        itertools.islice(iter(build.examples(split)), count),
+        scratch / "windows",
+        tokenizer=load_tokenizer(run_dir),
+        config=task.windows,
+        metric=build.meta["metric"],
+        sources={"build": build.meta["fingerprint"], "split": split},
+        exclusions=exclusions,
+        keep_without_mention=True,
+    )
+    cut = ReadingQuestions.open(scratch / "windows")
+    left_out = {**_left_out(build, split), **cut.left_out}
+    cut = dataclasses.replace(cut, left_out=left_out, place=str(folder))
+    return cut.from_documents(task.inference.num_documents)
+
+
+def _left_out(build: Any, split: str) -> dict[str, str]:
+    index = build.index(split)
+    return reasons(index["left_out"], set(index["kept"]))
+
+
+def _without_solution(folder: Path, split: str) -> Iterator[tuple[str, str]]:
+    """Id and text of the questions whose records a build keeps although it leaves them out."""
+    from hardem_jax.data.builders.read import open_build
+
+    build = open_build(folder)
+    records = build.records(split)
+    for place in build.index(split)["skipped"]:
+        record = records[place]
+        yield record["id"], record["question"]
 
 
 def views_of_run(
@@ -192,6 +274,8 @@ def _ask(
     inputs = trained.model.inputs(data)
     readings = list(trained.reader.read(trained.params, inputs))
     views = setting.views(trained.task, data, inputs, readings)
+    if not data.scored:
+        return {index: Said(view) for index, view in enumerate(views)}
     answers = trained.task.score(data, iter(readings))[1]
     shown = trained.task.shown(data, answers)
     return {
@@ -222,12 +306,22 @@ def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:
     from hardem_jax.data.builders.read import open_build
 
     build = open_build(folder)
-    task = _TASK_OF.get(build.kind)
-    if task is None:
-        expected = "expected windows that prepare cut, or a build for equations, queries, programs"
-        raise InputError(f"{folder}: {expected}, found a build for {build.kind}")
-    kind = _kind(task)
-    return task, kind.QUESTIONS.open(build.folder, split or "dev")
+    if build.kind == "reading":
+        return "reading", _documents(build, split or "dev")
+    task = _TASK_OF[build.kind]
+    return task, _kind(task).QUESTIONS.open(build.folder, split or "dev")
+
+
+def _documents(build: Any, split: str) -> Any:
+    """The questions of a build of documents, which lack windows."""
+    from hardem_jax.tasks.base import Questions
+
+    return Questions(
+        questions=build.examples(split),
+        left_out=_left_out(build, split),
+        place=str(build.folder),
+        meta={"data set": build.meta["data set"]},
+    )
 
 
 def _kind(task: str) -> Any:

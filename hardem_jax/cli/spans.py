@@ -143,7 +143,7 @@ class SpanSetting(Setting):
         return View(
             id=question.id,
             question=question.question,
-            answer=question.golds[0],
+            answer=question.golds[0] if question.golds else "",  # of a test set, unknown
             solutions=[texts[span] for span in spans],
             probabilities=[found[span] for span in spans],
             true=spans.index(true) if true in found else -1,

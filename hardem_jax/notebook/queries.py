@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -91,10 +91,7 @@ class Queries(Z[TableQuery]):
         return notes
 
     def _place(self, solution: TableQuery) -> str:
-        if len(solution.rows) == len(self.table.rows) > 1:
-            return "every row"
-        few = ", ".join(map(str, solution.rows[:3])) + ", ..." * (len(solution.rows) > 3)
-        return f"row{'s' * (len(solution.rows) != 1)} {few}"
+        return rows_text(solution.rows, len(self.table.rows))
 
     def _body(self) -> list[Element]:
         return [
@@ -255,6 +252,19 @@ def cell_text(cell: Cell) -> str:
     if cell is None:
         return "NULL"
     return cell if isinstance(cell, str) else format_number(cell, 15)
+
+
+def rows_text(rows: Sequence[int], total: int) -> str:
+    """Some of a table's rows, by their numbers from 0.
+
+    Example:
+        >>> rows_text([4], 9), rows_text(range(9), 9), rows_text([0, 2, 3, 5], 9)
+        ('row 4', 'every row', 'rows 0, 2, 3, ...')
+    """
+    if len(rows) == total > 1:
+        return "every row"
+    few = ", ".join(map(str, rows[:3])) + ", ..." * (len(rows) > 3)
+    return f"row{'s' * (len(rows) != 1)} {few}"
 
 
 def _shown(cell: Cell) -> Element | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import re
@@ -9,7 +10,7 @@ import shutil
 
 import pytest
 
-from experiments import drop, squad_layout, triviaqa, wikisql
+from experiments import build, drop, squad_layout, triviaqa, wikisql, wikitablequestions
 from experiments.inspect.command import Inspect
 from experiments.inspect.drawings import joined
 from experiments.inspect.page import page, record
@@ -18,6 +19,7 @@ from hardem_jax.analysis.views import View
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.watching import recorded_views
 from tests.commands import call
+from tests.data.builders.inputs import write_wikitablequestions
 from tests.tiny import drop_answer, write_checkpoint, write_drop, write_triviaqa
 
 HOSTILE = "</script><script>hacked=1</script><img src=x onerror=hacked=1>&amp;'\""
@@ -29,6 +31,10 @@ LIMIT_MS = 1000
 
 def inspect(*arguments):
     run_command(Inspect, prog="test", argv=[str(argument) for argument in arguments])
+
+
+def opened(folder, count=10):
+    return open_source(folder, data=None, split=None, count=count, scratch=folder)
 
 
 def refused(capsys, *arguments):
@@ -154,6 +160,29 @@ def passages(tmp_path_factory):
     return root / "built"
 
 
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """A build for programs, of a training split that leaves out four questions."""
+    root = tmp_path_factory.mktemp("programs")
+    write_wikitablequestions(root)
+    with open(root / "csv" / "sizes.csv", "w", encoding="utf-8", newline="") as file:
+        rows = [["Who", f"Size {HOSTILE}"], ["Ann", "3"], ["Bo", "7"], [f"Cy {HOSTILE}", "9"]]
+        csv.writer(file).writerows(rows)
+    asked = {
+        "h0": (f"How large is Cy {HOSTILE}?", "9"),
+        "h1": ("Who comes after Ann?", "Bo"),
+        "h2": (f"Who is blue {HOSTILE}?", "zebra"),
+        "h3": ("Who is green?", "zebra"),
+        "h4": (" ", "Ann"),
+        "h5": ("Who is there?", ""),
+    }
+    lines = [f"{id}\t{question}\tcsv/sizes.csv\t{y}\n" for id, (question, y) in asked.items()]
+    with open(root / "data" / "random-split-1-train.tsv", "a", encoding="utf-8") as file:
+        file.writelines(lines)
+    call(wikitablequestions, "prepare", "--folder", root, "--out", root / "built")
+    return root / "built"
+
+
 def written(source, tmp_path, *flags):
     inspect(source, "--out", tmp_path / "z.html", *flags)
     return (tmp_path / "z.html").read_text(encoding="utf-8")
@@ -168,14 +197,16 @@ def views(source, steps, *, correct=None):
             texts = source.drawer().texts(index)
             chances = [0.1 + 0.2 * place, *[0.05] * (len(texts) - 1)][: len(texts)]
             view = View(question.id, question.question, "a", texts, chances, -1, "p", 0.5, 0)
-            last = step == steps[-1] and correct is not None
-            said[step][index] = Said(view, "answer", correct[index]) if last else Said(view)
+            said[step][index] = Said(view)
+            if step == steps[-1] and correct is not None:
+                said[step][index] = Said(view, "answer", correct[index])
     return RunViews("MML", "mml-0", dict.fromkeys(steps, "") | {steps[-1]: "last"}, said)
 
 
-@pytest.mark.parametrize("kind", ["spans", "tables", "passages"])
+@pytest.mark.parametrize("kind", ["spans", "tables", "passages", "programs"])
 def test_data_stay_data(kind, request, tmp_path, show):
-    html = written(request.getfixturevalue(kind), tmp_path)
+    split = ("--split", "train") if kind == "programs" else ()
+    html = written(request.getfixturevalue(kind), tmp_path, *split)
     assert "<img" not in html and "hacked=1<" not in html and "</script><script>hacked" not in html
     data = "".join(re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html))
     assert data.isascii() and data.isprintable()
@@ -203,8 +234,66 @@ def test_marks_are_where_the_solutions_are(spans, passages, tables, tmp_path, sh
     assert tab.locator("td.used.hot").count() == 1
 
 
+def test_programs_are_marked_in_question_and_table(programs, tmp_path, show):
+    html = written(programs, tmp_path, "--split", "train")
+    number = [row[0] for row in block(html, "all")].index("h1")
+    tab = show(html, f"#q={number}")
+    wanted = "values(Who) of next of (Who = 'ann')"
+    row = tab.locator("table.z tbody tr", has_text=wanted)
+    assert row.locator(".place").inner_text() == "row 0 → row 1"
+    row.click()
+    assert tab.locator("#question mark.hot").all_inner_texts() == ["Ann"]
+    assert tab.locator("td.hot").all_inner_texts() == ["ann", "bo"]
+    number = [row[0] for row in block(html, "all")].index("nt-1")
+    tab = show(html, f"#q={number}")  # how many are there?
+    tab.locator("table.z tbody tr", has_text="count of all rows").click()
+    assert tab.locator("tbody th.used.hot").all_inner_texts() == ["0", "1"]
+
+
+def test_large_tables_show_the_rows_that_matter(tables, show):
+    source = opened(tables, 2)
+    content = record(source, [], most=100)
+    number = content["questions"][1]["table"]
+    content["parts"][number]["rows"] *= 40
+    selects = [[0, [], 0], [0, [[1, 1]], 2]]
+    content["questions"][1] |= {"cells": selects, "rowSets": [[*range(120)], [17, 90], [88]]}
+    tab = show(page(content), "#q=1")
+    assert tab.locator("tbody th.index").all_inner_texts() == ["17", "88", "90"]
+
+
+def test_questions_left_out_are_listed(programs, tmp_path, show):
+    html = written(programs, tmp_path, "--split", "train")
+    about = block(html, "about")
+    reasons = {"empty question": 1, "no answer given": 1, "no program gives the answer": 2}
+    assert dict(about["leftOut"]) == reasons
+    tab = show(html)
+    count, counted = tab.locator("#rows .row").count, tab.locator("#counted").inner_text
+    assert counted() == f"{len(block(html, 'all'))} questions, 4 left out of the split"
+    tab.select_option("#which", label="left out")
+    assert count() == 4 and counted() == "4 questions left out of the split"
+    tab.select_option("#which", label="left out: no program gives the answer (2)")
+    assert counted() == "2 of 4 questions left out of the split"
+    assert HOSTILE[:9] in tab.locator("h2").inner_text()  # the first of them is open
+    assert "no program gives the answer" in tab.locator(".facts").inner_text()
+    tab.keyboard.press("j")
+    assert tab.locator("h2").inner_text() == "Who is green?"
+    where = tab.url[tab.url.index("#") :]
+    assert show(html, where).locator("h2").inner_text() == "Who is green?"  # found again
+    tab.fill("#search", "blue")
+    assert count() == 1
+    tab.fill("#search", "")
+    tab.select_option("#which", "")
+    assert count() == len(block(html, "all")) and tab.locator("table.z").count() == 1
+    few = written(programs, tmp_path, "--split", "train", "--force", "--count", 1)
+    assert len(block(few, "left")) == 1
+    tab = show(few)
+    tab.select_option("#which", "*")
+    said = "1 of 4 questions left out of the split; the first 1 are in this file (--count)"
+    assert tab.locator("#counted").inner_text() == said
+
+
 def test_windows_are_joined_to_documents(spans):
-    source = open_source(spans, data=None, split=None, count=10)
+    source = opened(spans)
     windows = [w for w in source.data.windows if w.example_id == "q2"]
     assert len(windows) > 2
     expected = "Ada lives in Oslo. " + "Bo met Cyd . " * 12 + "Ada saw Bo."
@@ -213,7 +302,7 @@ def test_windows_are_joined_to_documents(spans):
 
 
 def test_steps_keys_filters_and_comparison(spans, show):
-    source = open_source(spans, data=None, split=None, count=10)
+    source = opened(spans)
     one = views(source, [10, 20, 30], correct=[True, False, True])
     two = dataclasses.replace(views(source, [30], correct=[False, False, True]), name="Hard EM")
     tab = show(page(record(source, [one, two], most=100)))
@@ -266,7 +355,7 @@ def test_phone_and_themes(spans, tmp_path, show):
 
 
 def test_2000_questions_open_in_a_second(spans, show):
-    source = open_source(spans, data=None, split=None, count=10)
+    source = opened(spans)
     run = views(source, list(range(8)), correct=[True, False, True])
     content = record(source, [run, dataclasses.replace(run, name="Hard EM")], most=100)
     times = 2000 // 3 + 1
@@ -284,7 +373,7 @@ def test_2000_questions_open_in_a_second(spans, show):
 
 
 def test_few_solutions_of_many_are_the_likely_ones(tables):
-    source = open_source(tables, data=None, split=None, count=2)
+    source = opened(tables, 2)
     index = 1
     texts = source.drawer().texts(index)
     assert len(texts) >= 3
@@ -297,7 +386,7 @@ def test_few_solutions_of_many_are_the_likely_ones(tables):
 
 
 def test_what_a_model_did_not_read_has_no_probability(tables):
-    source = open_source(tables, data=None, split=None, count=2)
+    source = opened(tables, 2)
     texts = source.drawer().texts(1)
     view = View("t1", "?", "3", texts[1:], [0.25] * (len(texts) - 1), -1, "", 0.0, -1)
     run = RunViews("MML", "r", {5: "best"}, {5: {1: Said(view)}})
@@ -320,32 +409,64 @@ def test_refusals(spans, tmp_path, capsys):
     assert not new.exists()
 
 
+CUT = ("--windows.max-tokens", 20, "--windows.stride", 4, "--windows.max-question-tokens", 8)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Two runs of `compare` on relative paths, their split, and a build of the same documents."""
+    root = tmp_path_factory.mktemp("compared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        bert, qa_file = write_checkpoint(root / "bert"), write_triviaqa(root)
+        read = ("--qa-file", qa_file, "--evidence", root / "evidence", "--tokenizer", bert, *CUT)
+        call(triviaqa, "prepare", *read, "--out", "data")
+        secret = json.loads(qa_file.read_text())
+        for item in secret["Data"]:
+            del item["Answer"]
+        qa_file.with_name("secret.json").write_text(json.dumps(secret))
+        read = ("--qa-file", qa_file.with_name("secret.json"), *read[2:])
+        call(triviaqa, "prepare", *read, "--out", "test", "--split", "test")
+        options = ("--splits", "train", "data-set:triviaqa")
+        call(build, "build", "--folder", root, "--out", "built", *options)
+        call(
+            *(triviaqa, "compare", "--data", "data", "--dev", "data", "--out", "runs"),
+            *("--model.encoder", bert, "--model.num-layers", 1, "--batches.batch-size", 4),
+            *("--batches.buckets", 32, *LOOP, "--seeds", 0, "--shown", 0, "--watched", "q1"),
+            *("--objectives", "mml", "hard-em"),
+        )
+    return root
+
+
+def test_documents_of_a_build_are_shown(tmp_path, show):
+    write_triviaqa(tmp_path, questions=3)
+    options = ("--splits", "train", "data-set:triviaqa")
+    call(build, "build", "--folder", tmp_path, "--out", tmp_path / "built", *options)
+    html = written(tmp_path / "built", tmp_path, "--split", "train")
+    assert block(html, "about")["title"] == "hardem_triviaqa train"
+    tab = show(html)
+    [answer] = set(tab.locator("#question mark").all_inner_texts())
+    assert answer.lower() == block(html, "all")[0][2]
+    labels = [text.lower() for text in tab.locator("#question h3").all_inner_texts()]
+    assert labels == ["document 1", "document 2", "3 solutions"]
+    places = tab.locator("table.z .place").all_inner_texts()
+    text = block(html, f"p{block(html, 'q0')['texts'][0]['text']}")
+    spans = [[int(n) for n in place.removeprefix("1: ").split("-")] for place in places]
+    assert [text[a:b] for a, b in spans] == [answer] * 3
+
+
 @pytest.mark.slow
-def test_runs_and_comparisons(tmp_path, capsys, show):
-    bert, qa_file = write_checkpoint(tmp_path / "bert"), write_triviaqa(tmp_path)
-    data = tmp_path / "data"
-    call(
-        *(triviaqa, "prepare", "--qa-file", qa_file, "--evidence", tmp_path / "evidence"),
-        *("--tokenizer", bert, "--out", data, "--windows.max-tokens", 20),
-        *("--windows.stride", 4, "--windows.max-question-tokens", 8),
-    )
-    source = open_source(data, data=None, split=None, count=100)
-    watched = source.questions[1].id
-    call(
-        *(triviaqa, "compare", "--data", data, "--dev", data, "--out", tmp_path / "runs"),
-        *("--model.encoder", bert, "--model.num-layers", 1, "--batches.batch-size", 4),
-        *("--batches.buckets", 32, *LOOP, "--seeds", 0, "--shown", 0, "--watched", watched),
-        *("--objectives", "mml", "hard-em"),
-    )
-    html = written(tmp_path / "runs", tmp_path)
+def test_runs_and_comparisons(compared, tmp_path, capsys, show):
+    runs, data, watched = compared / "runs", compared / "data", "q1"
+    html = written(runs, tmp_path)
     about, rows = block(html, "about"), block(html, "all")
     assert [run["name"] for run in about["runs"]] == ["Hard EM", "MML"]
     for number, folder in enumerate(("hard-em-0", "mml-0")):
-        scores = json.loads((tmp_path / "runs" / folder / "by_question.json").read_text())["scores"]
+        scores = json.loads((runs / folder / "by_question.json").read_text())["scores"]
         steps = [step for step, which in about["runs"][number]["moments"] if "last" in which]
         last = [block(html, f"q{i}")["runs"][number][str(steps[0])] for i in range(len(rows))]
         assert [100.0 * one["correct"] for one in last] == scores["em"]
-        history = recorded_views(tmp_path / "runs" / folder)[watched]
+        history = recorded_views(runs / folder)[watched]
         question = block(html, "q1")
         assert [*question["runs"][number]] == [str(step) for step in history]
         for step, view in history.items():
@@ -353,15 +474,62 @@ def test_runs_and_comparisons(tmp_path, capsys, show):
             assert own["p"] == pytest.approx(view.probabilities, rel=1e-2)
             assert own["prediction"] == view.prediction
     assert show(html, "#q=1").locator("output").inner_text().endswith("of 2")
-    one = written(tmp_path / "runs" / "mml-0", tmp_path, "--force", "--checkpoint", "last")
+    one = written(runs / "mml-0", tmp_path, "--force", "--checkpoint", "last")
     assert [run["name"] for run in block(one, "about")["runs"]] == ["MML"]
     both = written(
-        *(tmp_path / "runs" / "mml-0", tmp_path, "--force"),
-        *("--against", tmp_path / "runs" / "hard-em-0", "--data", data, "--count", 5),
+        *(runs / "mml-0", tmp_path, "--force"),
+        *("--against", runs / "hard-em-0", "--data", data, "--count", 5),
     )
     assert len(block(both, "all")) == 5 and len(block(both, "about")["runs"]) == 2
-    runs, new = tmp_path / "runs", tmp_path / "x.html"
+    new = tmp_path / "x.html"
     line = refused(capsys, runs, "--out", new, "--against", data)
     assert "expected a run or a comparison" in line
-    refused(capsys, tmp_path / "runs" / "mml-0", "--out", new, "--split", "dev")
+    refused(capsys, runs / "mml-0", "--out", new, "--split", "dev")
     assert not new.exists()
+
+
+@pytest.mark.slow
+def test_runs_read_what_has_no_answers(compared, tmp_path, capsys, show):
+    run = compared / "runs" / "mml-0"
+    test = written(run, tmp_path, "--data", compared / "test")
+    known = written(run, tmp_path, "--force")
+    assert not block(test, "about")["answers"] and block(known, "about")["answers"]
+    for number, row in enumerate(block(test, "all")):
+        assert row[2:] == ["", 0, [None]]
+        ours, theirs = (
+            {
+                step: one["prediction"]
+                for step, one in block(html, f"q{number}")["runs"][0].items()
+                if "answer" in block(known, f"q{number}")["runs"][0][step]
+            }
+            for html in (test, known)
+        )
+        assert ours == theirs and all(ours.values())
+    tab = show(test)
+    said = tab.locator("#question").inner_text()
+    assert "Answer unknown" in said and "Z is unknown" in said and "Z|" not in said
+    assert "right" not in said and "not in Z" not in said and "most likely" in said
+
+
+@pytest.mark.slow
+def test_runs_read_the_documents_of_a_build(compared, tmp_path, capsys):
+    run, built = compared / "runs" / "mml-0", compared / "built"
+    cut = written(run, tmp_path, "--data", built, "--split", "train")
+    known = written(run, tmp_path, "--force")
+    assert [r[:4] for r in block(cut, "all")] == [r[:4] for r in block(known, "all")]
+    for number in range(len(block(cut, "all"))):
+        ours, theirs = (block(html, f"q{number}")["runs"] for html in (cut, known))
+        assert ours == theirs
+    new = tmp_path / "new.html"
+    assert "split" in refused(capsys, run, "--data", built, "--out", new)  # it has no "dev"
+
+
+@pytest.mark.slow
+def test_a_run_finds_relative_data_again(compared, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = compared / "runs" / "mml-0"
+    assert json.loads((run / "config.json").read_text())["flags"]["dev"] == "data"
+    assert len(block(written(run, tmp_path, "--count", 3), "all")) == 3
+    shutil.copytree(run, tmp_path / "elsewhere" / "mml")
+    line = refused(capsys, tmp_path / "elsewhere" / "mml", "--out", tmp_path / "new.html")
+    assert "data" in line and line.endswith("--data names the data of a run that lie elsewhere now")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from hardem_jax.solutions.programs.parts import Key
-from hardem_jax.solutions.programs.table import FieldValues, program_table
-from hardem_jax.solutions.programs.types import MOVES, NUMBER_RESULTS, SHAPES, Links
+from hardem_jax.solutions.programs.table import FieldValues, ProgramTable, program_table
+from hardem_jax.solutions.programs.types import MOVES, NUMBER_RESULTS, SHAPES, Links, Shape
 from hardem_jax.solutions.sql.columns import mask_rows
 from hardem_jax.solutions.sql.types import Table
 
@@ -42,11 +43,7 @@ def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Resu
         ['Tromsø']
     """
     indexed = program_table(table)
-    number, select, modify, first, second = (int(entry) for entry in row)
-    shape = SHAPES[number]
-    a = links.masks[first] if shape.num_links > 0 else indexed.ordinary
-    b = links.masks[second] if shape.num_links > 1 else 0
-    f, g = indexed.fields.get(select), indexed.fields.get(modify)
+    shape, f, g, a, b = _operands(indexed, row, links)
     if (shape.has_select and f is None) or (shape.has_modify and g is None):
         return None
     if (f and f.field.is_text and shape.result in NUMBER_RESULTS) or (
@@ -61,6 +58,60 @@ def execute(table: Table, row: Sequence[int] | np.ndarray, links: Links) -> Resu
         assert f is not None and g is not None
         return two_fields(shape.result, f, g, start)
     return aggregate(shape.result, f, modify_rows(shape.modifier, g, start, targets))
+
+
+def rows_of_program(
+    table: Table, row: Sequence[int] | np.ndarray, links: Links
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The rows that a program starts from, and its final ones, each ascending.
+
+    Args:
+        table, row, links: see `execute`, of a program with a result.
+
+    Returns:
+        Twice the rows of either link for "versus", which has no modifier.
+
+    Example:
+        >>> from hardem_jax.solutions.programs.links import find_links
+        >>> from hardem_jax.solutions.programs.rules import ProgramRules
+        >>> from hardem_jax.solutions.sql.types import split_words
+        >>> table = Table("1", ("City",), ("text",), (("Bergen",), ("Oslo",), ("Tromsø",)))
+        >>> question = "Which is after Oslo?"
+        >>> words = split_words(question)
+        >>> links = find_links(program_table(table), question, words, ProgramRules())
+        >>> after = SHAPES.index(Shape("values", "next", "one"))
+        >>> rows_of_program(table, (after, 0, -1, 0, -1), links)
+        ((1,), (2,))
+    """
+    indexed = program_table(table)
+    shape, _, g, a, b = _operands(indexed, row, links)
+    if shape.connective == "versus":
+        start = final = a | b
+    else:
+        start = connect(shape.connective, a, b)
+        targets = b if shape.connective == "to" else indexed.ordinary
+        final = start
+        if shape.result not in ("gap", "total"):
+            final = modify_rows(shape.modifier, g, start, targets)
+    return tuple(mask_rows(start)), tuple(mask_rows(final))
+
+
+class _Operands(NamedTuple):
+    """What a program computes with: fields that exist, and the rows of its links."""
+
+    shape: Shape
+    f: FieldValues | None
+    g: FieldValues | None
+    a: int
+    b: int
+
+
+def _operands(table: ProgramTable, row: Sequence[int] | np.ndarray, links: Links) -> _Operands:
+    number, select, modify, first, second = (int(entry) for entry in row)
+    shape = SHAPES[number]
+    a = links.masks[first] if shape.num_links > 0 else table.ordinary
+    b = links.masks[second] if shape.num_links > 1 else 0
+    return _Operands(shape, table.fields.get(select), table.fields.get(modify), a, b)
 
 
 def connect(connective: str, a: int, b: int) -> int:
