@@ -171,7 +171,7 @@ class NAQANet(nnx.Module):
         q = self.question_pooling(question.astype(jnp.float32), question_where)
         ability = self.ability(jnp.concatenate([p, q], axis=-1), rate, keys[4])
         signs = self._signs(batch, first, last, p)
-        special = jnp.ones((len(p), self.config.num_special), bool)
+        special = jnp.ones((p.shape[0], self.config.num_special), bool)
         distribution = AbilityDistribution.from_logits(
             ability,
             signs,

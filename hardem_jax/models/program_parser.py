@@ -210,8 +210,8 @@ class ProgramParser(nnx.Module):
 
     def field_terms(self, batch: Mapping[str, Array]) -> Array:
         """``[B, C, P, ...]``: what is known of a field, other than its column."""
-        rows, facts = len(batch["headers"]), batch["field_facts"]
-        facts = facts.reshape(rows, -1, len(PARTS), FIELD_FACTS)
+        facts = batch["field_facts"]
+        facts = facts.reshape(facts.shape[0], -1, len(PARTS), FIELD_FACTS)
         part = jnp.broadcast_to(jnp.eye(len(PARTS)), (*facts.shape[:2], *[len(PARTS)] * 2))
         return jnp.concatenate([part, facts], axis=-1)
 
@@ -221,7 +221,7 @@ class ProgramParser(nnx.Module):
         """``[B, K, F]``."""
         column = head.column(columns)[:, :, None] + head.question(question)[:, None, None]
         scores = head.output(drop(jnp.tanh(column + head.terms(terms))))
-        return jnp.moveaxis(scores.reshape(len(scores), -1, scores.shape[-1]), -1, 1)
+        return jnp.moveaxis(scores.reshape(scores.shape[0], -1, scores.shape[-1]), -1, 1)
 
 
 class SlotHead(nnx.Module):
@@ -290,7 +290,7 @@ def _suitable_fields(batch: Mapping[str, Array], parts: np.ndarray) -> Array:
     column = jnp.arange(batch["headers"].shape[1])[None]
     is_number = (column == batch["row_number"][:, None])[:, None, :, None]
     suits = jnp.where(is_number, parts[None, :, :1, None], parts[None, :, None, 1:])
-    return suits.reshape(len(suits), len(parts), -1) & batch["fields_where"][:, None]
+    return suits.reshape(suits.shape[0], len(parts), -1) & batch["fields_where"][:, None]
 
 
 def _suitable_links(batch: Mapping[str, Array], operators: np.ndarray) -> Array:

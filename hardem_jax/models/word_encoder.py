@@ -60,7 +60,9 @@ class CharacterCNN(nnx.Module):
     def __call__(self, char_ids: jax.Array) -> jax.Array:
         """[B, T, C] int -> [B, T, F]; a word without characters (padding) gives zeros."""
         width = self.width
-        char_ids = jnp.pad(char_ids, ((0, 0), (0, 0), (0, max(width - char_ids.shape[2], 0))))
+        # A condition, not a maximum: in an exported program the number of characters is a symbol.
+        if char_ids.shape[2] < width:
+            char_ids = jnp.pad(char_ids, ((0, 0), (0, 0), (0, width - char_ids.shape[2])))
         places = char_ids.shape[2] - width + 1
         x = jnp.where((char_ids > 0)[..., None], self.table[...][char_ids], 0).astype(self.dtype)
         windows = [x[:, :, i : i + places] for i in range(width)]
