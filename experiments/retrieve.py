@@ -11,41 +11,48 @@ their passages, which ``experiments.nq_open`` and ``experiments.triviaqa_open`` 
 
 ``--retriever.method articles`` ranks only passages of the 50 best articles, as in Min et al.
 (2019), ``bm25`` all passages without articles; ``--layout triviaqa`` reads TriviaQA questions.
-Output files of other retrievers (DPR, FiD) can be used directly, without this command.
+Output files of other retrievers (DPR, FiD) can be used directly, without this command. Runs in the
+layouts of TREC (Pyserini) and KILT name passages by id; ``join`` adds their texts::
+
+    python -m experiments.retrieve join --ranking run.trec --passages psgs_w100.tsv.gz \
+        --questions NQ-open.dev.jsonl --lines-from 0 --out dev.jsonl
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
 
 from hardem_jax.cli.command import flags, peak_mib, run_command
 from hardem_jax.data.examples import OpenQuestion, Passage
-from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.exclusions import NO_DOCUMENT, ExclusionCounts
 from hardem_jax.data.files import check_writable, file_digest, write_json
 from hardem_jax.data.readers.dpr import read_context_questions, write_contexts
 from hardem_jax.data.readers.nq_open import read_nq_open
+from hardem_jax.data.readers.open_questions import read_kilt_questions
 from hardem_jax.data.readers.triviaqa import read_triviaqa_questions
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import InputError, printable, require
 from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig
+from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.recall import RecallCounts
+from hardem_jax.retrieval.runs import Ranking, read_run
 
-if TYPE_CHECKING:
-    from hardem_jax.retrieval.retrieve import Retriever
-
-Layout = Literal["nq_open", "triviaqa", "contexts"]
+Layout = Literal["nq_open", "triviaqa", "contexts", "kilt"]
 READERS: dict[Layout, Callable[..., Iterator[OpenQuestion]]] = {
     "nq_open": read_nq_open,
     "triviaqa": read_triviaqa_questions,
     "contexts": read_context_questions,
+    "kilt": read_kilt_questions,
 }
+#: Reason of `ExclusionCounts`, for questions left out.
+NOT_IN_RUN = "question not in the run"
 RANKS = (1, 5, 10, 20, 40, 80, 100, 200, 500, 1000)
 
 
@@ -105,7 +112,7 @@ class Retrieve:
         out: output file: a JSON list if named ``.json``, else JSON lines; compressed if ``.gz``. It
             also lists unusable questions, which `evaluate` scores as 0.
         layout: layout of `questions`; "contexts" reads a file in the layout of `out` and ignores
-            its passages.
+            its passages, "kilt" the questions of KILT.
         retriever: what to retrieve.
         answers: leave out questions without an answer; --no-answers keeps them, for prediction.
         report: write recall, counts and settings to this JSON file.
@@ -127,9 +134,13 @@ class Retrieve:
         retriever, skips = Retriever(self.index, self.retriever), ExclusionCounts()
         read = READERS[self.layout]
         questions = read(self.questions, skips=skips, require_answers=self.answers)
-        results = _Results(self.questions, retriever, RecallCounts(self.retriever.passages))
+        results = _Results(self.questions, self.retriever.passages)
         begin = time.perf_counter()
-        rows = results.rows(counted(questions, "questions"))
+        found = (
+            (question, retriever.passages(*retriever([question])))
+            for question in counted(questions, "questions")
+        )
+        rows = results.rows(found)
         count = write_contexts(self.out, rows, left_out=skips)
         seconds = time.perf_counter() - begin
         content = {
@@ -150,21 +161,123 @@ class Retrieve:
         _show(content, skips, len(retriever.store))
 
 
-class _Results:
-    """Retrieves the passages of questions and counts statistics on the way."""
+@dataclasses.dataclass(frozen=True)
+class Join:
+    """Add the texts of passages to a run of another retriever, which names them by id.
 
-    def __init__(self, file: Path, retriever: Retriever, recall: RecallCounts):
-        self._file, self._retriever, self._recall = file, retriever, recall
+    A question that the run does not have, or none of whose passages is in the file, is listed as
+    left out. The passages are read once, and those that the run does not name take no memory.
+
+    Attributes:
+        ranking: the run, in the layout of TREC (``question Q0 passage rank score tag``), as
+            Pyserini writes it, or of KILT's predictions.
+        questions: file of questions.
+        passages: the passages that were ranked, as for ``index``.
+        out: output file, as of ``retrieve``.
+        layout: layout of `questions`, as for ``retrieve``.
+        lines_from: the run's ids of questions count the questions of the file from 0 or from 1,
+            as those of Pyserini's topics do; None if they are the questions' own.
+        provenance_id: the id of a passage in terms of KILT's provenance, such as
+            "{wikipedia_id}_{start_paragraph_id}".
+        top: the best passages of each question.
+        answers: leave out questions without an answer; --no-answers keeps them, for prediction.
+    """
+
+    ranking: Path
+    questions: Path
+    passages: Path
+    out: Path
+    layout: Layout = "nq_open"
+    lines_from: Literal[0, 1] | None = None
+    provenance_id: str = "{wikipedia_id}"
+    top: int = 100
+    answers: bool = True
+
+    def __post_init__(self) -> None:
+        require(self, "top", at_least=1)
+
+    def run(self) -> None:
+        run = read_run(self.ranking, top=self.top, provenance_id=self.provenance_id)
+        skips = ExclusionCounts()
+        asked = self._asked(run, skips)
+        named = {id: None for key in asked for id, _ in run[key]}
+        texts = self._texts(named)
+        _report(f"passages that {self.ranking.name} names", named, texts, self.passages)
+        found = (
+            (question, [Passage(id, *texts[id], score) for id, score in run[key] if id in texts])
+            for key, question in asked.items()
+        )
+        results = _Results(self.questions, self.top, skips)
+        count = write_contexts(self.out, results.rows(found), left_out=skips)
+        _show_recall(Console(highlight=False), skips, count, results.recall_table())
+
+    def _asked(self, run: Mapping[str, Ranking], skips: ExclusionCounts) -> dict[str, OpenQuestion]:
+        """The questions of the run by the id that it gives them; others are counted in `skips`."""
+        asked, absent = {}, []
+        read = READERS[self.layout](self.questions, skips=skips, require_answers=self.answers)
+        for count, question in enumerate(read):
+            # Those left out have a place in the file, too.
+            place = (self.lines_from or 0) + count + len(skips.left_out)
+            key = question.id if self.lines_from is None else str(place)
+            if key in run:
+                asked[key] = question
+            else:
+                absent.append(question.id)
+        if not asked:
+            raise InputError(
+                f"{self.ranking}: expected the ids of questions in {self.questions}, found "
+                f"{next(iter(run))!r} and others (--lines-from 0 or 1 if they count its questions)"
+            )
+        if self.lines_from is None:
+            known = {*asked, *(id for id, _ in skips.left_out)}
+        else:
+            total = len(asked) + len(absent) + len(skips.left_out)
+            known = {str(self.lines_from + place) for place in range(total)}
+        _report(f"questions of {self.ranking.name}", run, known, self.questions)
+        for id in absent:
+            skips.add(NOT_IN_RUN, id)
+        return asked
+
+    def _texts(self, named: Container[str]) -> dict[str, tuple[str, str]]:
+        """Title and text of the passages that are named, by id."""
+        texts: dict[str, tuple[str, str]] = {}
+        passages = read_passages(self.passages, skips=ExclusionCounts(), only=named)
+        for passage in counted(passages, "passages"):
+            texts[passage.id] = passage.title, passage.text
+        return texts
+
+
+def _report(what: str, named: Collection[str], found: Container[str], file: Path) -> None:
+    """Says in a line which ids are not in a file.
+
+    Raises:
+        InputError: none of them is.
+    """
+    missing = [id for id in named if id not in found]
+    few = ", ".join(printable(id) for id in missing[:3]) + ", ..." * (len(missing) > 3)
+    if len(missing) == len(named):
+        raise InputError(f"{file}: expected {what}, such as {few}, found none of {len(named)}")
+    if missing:
+        print(f"{len(missing)} of {len(named)} {what} are not in {file.name}: {few}")
+
+
+class _Results:
+    """Counts statistics of questions and their passages on the way."""
+
+    def __init__(self, file: Path, depth: int, skips: ExclusionCounts | None = None):
+        self._file, self._depth, self._skips = file, depth, skips
+        self._recall = RecallCounts(depth)
         self.questions = self.unmatched = self.passages = 0
 
     def rows(
-        self, questions: Iterator[OpenQuestion]
+        self, found: Iterable[tuple[OpenQuestion, list[Passage]]]
     ) -> Iterator[tuple[OpenQuestion, list[Passage]]]:
-        for question in questions:
-            (retrieved,) = self._retriever([question])
-            passages = self._retriever.passages(retrieved)
+        for question, passages in found:
+            if not passages and self._skips is not None:
+                self._skips.add(NO_DOCUMENT, question.id)
+                continue
             self.passages += len(passages)
-            self.unmatched += not retrieved.scores[0] > 0
+            self.unmatched += not (passages[0].score or 0) > 0
             if question.answers:
                 texts = (passage.text for passage in passages)
                 has_answer = self._recall.add(question.answers, texts)
@@ -178,22 +291,25 @@ class _Results:
             raise InputError(f"{self._file}: expected questions, found none that can be used")
 
     def recall_table(self) -> dict[int, float]:
-        depth = self._retriever.config.passages
-        ranks = sorted({rank for rank in RANKS if rank <= depth} | {depth})
+        ranks = sorted({rank for rank in RANKS if rank <= self._depth} | {self._depth})
         return {rank: self._recall.at(rank) for rank in ranks} if self._recall.questions else {}
+
+
+def _show_recall(
+    console: Console, skips: ExclusionCounts, questions: int, recall: dict[int, float]
+) -> None:
+    console.print(skips, markup=False)
+    if recall:
+        table = Table(title=f"{questions} questions: share with an answer in the top n passages")
+        for rank in recall:
+            table.add_column(f"n = {rank}", justify="right")
+        table.add_row(*(f"{100 * share:.1f} %" for share in recall.values()))
+        console.print(table)
 
 
 def _show(content: dict[str, Any], skips: ExclusionCounts, passages: int) -> None:
     console = Console(highlight=False)
-    console.print(skips, markup=False)
-    if content["recall"]:
-        table = Table(
-            title=f"{content['questions']} questions: share with an answer in the top n passages"
-        )
-        for rank in content["recall"]:
-            table.add_column(f"n = {rank}", justify="right")
-        table.add_row(*(f"{100 * share:.1f} %" for share in content["recall"].values()))
-        console.print(table)
+    _show_recall(console, skips, content["questions"], content["recall"])
     if content["without_common_term"]:
         console.print(f"{content['without_common_term']} questions share no term with any passage")
     console.print(
@@ -203,7 +319,7 @@ def _show(content: dict[str, Any], skips: ExclusionCounts, passages: int) -> Non
     )
 
 
-COMMANDS = {"index": Index, "retrieve": Retrieve}
+COMMANDS = {"index": Index, "retrieve": Retrieve, "join": Join}
 
 if __name__ == "__main__":
     run_command(COMMANDS, prog="python -m experiments.retrieve")

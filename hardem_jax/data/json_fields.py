@@ -88,6 +88,21 @@ def get_strings(record: Mapping[str, Any], key: str, place: str) -> tuple[str, .
     return tuple(check_kind(value, str, expected) for value in values)
 
 
+def get_objects(record: Mapping[str, Any], key: str, place: str) -> list[dict[str, Any]]:
+    """Returns the list of objects under `key`; empty if it is absent or null.
+
+    Raises:
+        InputError: it is not a list, or an element is not an object.
+
+    Example:
+        >>> get_objects({"output": [{"answer": "Rome"}]}, "output", "qa.jsonl: line 1")
+        [{'answer': 'Rome'}]
+    """
+    values = get_field(record, key, list, place) or []
+    expected = f"{place}: expected each element of {key!r} to be"
+    return [check_kind(value, dict, expected) for value in values]
+
+
 def get_id(record: Mapping[str, Any], key: str, place: str) -> str | None:
     """Returns the id under `key`, a string or an integer, as a string; None if absent or blank.
 

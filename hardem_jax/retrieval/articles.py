@@ -21,10 +21,9 @@ import numpy as np
 
 from hardem_jax.data.files import new_folder, write_json
 from hardem_jax.retrieval.config import ArticleConfig, Idf
-from hardem_jax.retrieval.index_meta import index_meta
 from hardem_jax.retrieval.postings import Index, PostingsWriter, read_postings
 from hardem_jax.retrieval.progress import counted
-from hardem_jax.retrieval.store import PassageStore
+from hardem_jax.retrieval.store import PassageStore, index_meta
 from hardem_jax.retrieval.text import TermConfig
 
 FORMAT = "articles 2"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,11 @@ class RawPassage:
 
 
 def read_passages(
-    path: PathLike, *, skips: ExclusionCounts, max_characters: int = 1_000_000
+    path: PathLike,
+    *,
+    skips: ExclusionCounts,
+    max_characters: int = 1_000_000,
+    only: Container[str] | None = None,
 ) -> Iterator[RawPassage]:
     """Streams the passages of a file: JSON lines if named `.jsonl` or `.jsonl.gz`, else TSV.
 
@@ -67,6 +71,7 @@ def read_passages(
             memory, about 100 bytes each.
         max_characters: limit on a passage's text. A passage is a paragraph; one that is a
             thousand times longer points to a defect in the file.
+        only: ids of the passages to read; the others are passed over, and take no memory.
 
     Raises:
         InputError: the file is missing or not UTF-8, a column or key is missing, a line is not
@@ -90,6 +95,8 @@ def read_passages(
     for passage in rows:
         if not passage.id:
             skips.add(NO_PASSAGE_ID, passage.place)
+        elif only is not None and passage.id not in only:
+            continue
         elif not passage.text.strip():
             skips.add(EMPTY_DOCUMENT, passage.id)
         elif len(passage.text) > max_characters:
@@ -115,7 +122,7 @@ def _json_rows(path: PathLike) -> Iterator[RawPassage]:
 
 def _tsv_rows(path: PathLike, limit: int, skips: ExclusionCounts) -> Iterator[RawPassage]:
     with open_bytes(path) as stream:
-        lines = _Lines(stream, str(path))
+        lines = Lines(stream, str(path))
         header = (lines.pull() or (0, ""))[1].removeprefix("\ufeff").rstrip("\r\n").split("\t")
         if missing := [column for column in _COLUMNS if column not in header]:
             expected = f"expected the columns {', '.join(_COLUMNS)} in the first line"
@@ -135,7 +142,7 @@ def _tsv_rows(path: PathLike, limit: int, skips: ExclusionCounts) -> Iterator[Ra
                 yield RawPassage(f"{path}: line {number}", id.strip(), title, passage)
 
 
-class _Lines:
+class Lines:
     """Reads numbered lines of text, and can take lines back."""
 
     def __init__(self, stream: Any, name: str):
@@ -166,7 +173,7 @@ class _Lines:
         self._back.extendleft(reversed(lines))
 
 
-def _parse_row(first: str, lines: _Lines, limit: int) -> list[str] | None:
+def _parse_row(first: str, lines: Lines, limit: int) -> list[str] | None:
     """Parses the row that starts with the line `first`; None if its quoting is broken.
 
     A quoted field may span several lines, but an unclosed quotation mark must not swallow the

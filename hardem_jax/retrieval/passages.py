@@ -20,10 +20,9 @@ from bm25s.tokenization import Tokenized
 from hardem_jax.data.files import load_array, new_folder, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.config import PassageConfig
-from hardem_jax.retrieval.index_meta import index_meta
 from hardem_jax.retrieval.postings import Index, Postings
 from hardem_jax.retrieval.progress import counted
-from hardem_jax.retrieval.store import PassageStore
+from hardem_jax.retrieval.store import PassageStore, index_meta
 from hardem_jax.retrieval.strings import StringTable, StringWriter
 from hardem_jax.retrieval.text import TermConfig
 

@@ -5,13 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from experiments import retrieve
+from experiments import nq_open, retrieve
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.prepared.spans import PreparedSplit
 from hardem_jax.data.readers.dpr import read_contexts
 from hardem_jax.retrieval.retrieve import Retriever
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 from tests.commands import call, fails
 from tests.retrieval.corpora import rows_of, save
+from tests.tiny import write_checkpoint
 
 QUESTIONS = [
     {"question": "old bridge over the river", "answer": ["rome"]},
@@ -135,3 +137,94 @@ def test_a_retrieval_that_is_interrupted_leaves_nothing(files, tmp_path, monkeyp
     with pytest.raises(SystemExit, match="130"):
         run(files, tmp_path / "dev.jsonl", "--questions", files / "NQ-open.dev.jsonl")
     assert not list(tmp_path.iterdir())
+
+
+PASSAGES = [
+    ("p0", "The iliad is by Homer.", "Iliad"),
+    ("p1", "Virgil wrote the Aeneid.", "Aeneid"),
+    ("p2", "Dante met Virgil.", "Dante"),
+    ("p3", "Nobody named me.", ""),
+]
+ASKED = [
+    {"question": "who wrote the iliad", "answer": ["Homer"]},
+    {"question": "?", "answer": ["nobody"]},
+    {"question": "who wrote the aeneid", "answer": ["Virgil"]},
+    {"question": "who wrote faust", "answer": ["Goethe"]},
+    {"question": "who wrote hamlet", "answer": ["Shakespeare"]},
+]
+#: As Pyserini numbers questions. The fourth has no passage that is there, the fifth none at all.
+RUN = """
+0 Q0 p1 1 2.5 x
+0 Q0 p0 2 1.5 x
+2 Q0 p2 2 7.0 x
+2 Q0 gone 3 6.5 x
+2 Q0 p1 1 8.0 x
+3 Q0 lost 1 1.0 x
+9 Q0 p1 1 1.0 x
+"""
+
+
+@pytest.fixture
+def joined(tmp_path):
+    """Passages, questions and a run of them, as flags of `join`."""
+    passages = save(tmp_path / "psgs.tsv.gz", PASSAGES)
+    questions = tmp_path / "NQ-open.dev.jsonl"
+    questions.write_text("\n".join(map(json.dumps, ASKED)))
+    (tmp_path / "run.trec").write_text(RUN)
+    return ("join", "--passages", passages, "--questions", questions, "--ranking",
+            tmp_path / "run.trec")  # fmt: skip
+
+
+def test_a_run_of_others_is_joined_and_prepared(joined, tmp_path, capsys):
+    out = tmp_path / "dev.jsonl"
+    call(retrieve, *joined, "--out", out, "--lines-from", 0)
+    said = capsys.readouterr().out
+    assert "1 of 4 questions of run.trec are not in NQ-open.dev.jsonl: 9\n" in said
+    assert "2 of 5 passages that run.trec names are not in psgs.tsv.gz: gone, lost\n" in said
+    assert "50.0 %" in said and "100.0 %" in said  # recall of the two questions at 1 and 100
+    records = {}
+    for line in out.read_text().splitlines():
+        record = json.loads(line)
+        records[record["id"].removeprefix("NQ-open.dev#")] = record
+    best = [(p["id"], p["score"], p["has_answer"]) for p in records["1"]["ctxs"]]
+    assert best == [("p1", 2.5, False), ("p0", 1.5, True)]
+    best = [(p["id"], p["title"], p["text"]) for p in records["3"]["ctxs"]]
+    assert best == [("p1", "Aeneid", PASSAGES[1][1]), ("p2", "Dante", PASSAGES[2][1])]
+    reasons = {id: record.get("left_out") for id, record in records.items()}
+    assert [reasons[id] for id in "13"] == [None, None]
+    assert reasons["4"] == "no document left" and reasons["5"] == "question not in the run"
+    assert reasons["2"] == "no word left in the question after normalisation"
+    bert = write_checkpoint(tmp_path / "bert")
+    call(nq_open, "prepare", "--contexts", out, "--out", tmp_path / "split", "--split", "dev",
+         "--tokenizer", bert, "--windows.max-tokens", 24, "--windows.stride", 4,
+         "--windows.max-question-tokens", 8)  # fmt: skip
+    split = PreparedSplit(tmp_path / "split")
+    assert {id: q.num_solutions for id, q in split.questions.items()} == {
+        "NQ-open.dev#1": 1,
+        "NQ-open.dev#3": 2,
+    }
+    assert len(split.left_out) == 3
+
+
+def test_a_run_of_kilt_is_joined(joined, tmp_path):
+    questions, run = tmp_path / "kilt.jsonl", tmp_path / "predictions.jsonl"
+    asked = {"id": "k1", "input": "who wrote the iliad", "output": [{"answer": "Homer"}]}
+    questions.write_text(json.dumps(asked))
+    provenance = [{"wikipedia_id": "p", "start_paragraph_id": n} for n in (3, 0)]
+    run.write_text(json.dumps({"id": "k1", "output": [{"provenance": provenance}]}))
+    flags = [*joined]
+    flags[flags.index("--questions") + 1], flags[flags.index("--ranking") + 1] = questions, run
+    call(retrieve, *flags, "--layout", "kilt", "--out", tmp_path / "a.json",
+         "--provenance-id", "{wikipedia_id}{start_paragraph_id}")  # fmt: skip
+    [example] = read_contexts(tmp_path / "a.json", skips=ExclusionCounts())
+    assert [d.id for d in example.documents] == ["p3", "p0"] and example.golds == ("Homer",)
+
+
+def test_runs_of_other_files_are_refused(joined, tmp_path, capsys):
+    out = ("--out", tmp_path / "a.jsonl")
+    line = fails(retrieve, capsys, *joined, *out)
+    assert "found '0' and others (--lines-from 0 or 1 if they count its questions)" in line
+    save(tmp_path / "psgs.tsv.gz", [("7", "another", "x")])
+    line = fails(retrieve, capsys, *joined, *out, "--lines-from", 0)
+    assert "expected passages that run.trec names, such as p1, p0, p2, ..., found none of 5" in line
+    assert not (tmp_path / "a.jsonl").exists()

@@ -1,0 +1,142 @@
+"""Runs of other retrievers: which passages they found for which question, best first.
+
+====  ============================================================================================
+TREC  ``question Q0 passage rank score tag`` on each line, as trec_eval reads and Pyserini writes it
+KILT  ``{"id": ..., "output": [{"provenance": [{"wikipedia_id": ..., ...}, ...]}]}`` on each line
+====  ============================================================================================
+
+A run has ids only. `read_passages` finds their texts.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+import zlib
+from collections.abc import Sequence
+
+from hardem_jax.data.json_fields import get_id, get_objects
+from hardem_jax.data.json_stream import PathLike, iter_json_records, open_bytes
+from hardem_jax.errors import InputError
+from hardem_jax.retrieval.passage_files import Lines
+
+#: Passage ids of a question and their scores, None where the run has none; best first, each once.
+Ranking = list[tuple[str, float | None]]
+
+_FIELDS = "question, Q0, passage, rank, score and tag"
+
+
+def read_run(
+    path: PathLike, *, top: int, provenance_id: str = "{wikipedia_id}"
+) -> dict[str, Ranking]:
+    """The best passages of each question of a run, TREC's or KILT's.
+
+    TREC's passages are ordered by score, as trec_eval does it; their rank is not read. Equal scores
+    and KILT's passages keep the order of the file.
+
+    Args:
+        path: the file; decompressed if its name ends in ``.gz``.
+        top: passages of a question to keep.
+        provenance_id: the id of a passage in terms of the fields of KILT's provenance, such as
+            "{wikipedia_id}_{start_paragraph_id}".
+
+    Raises:
+        InputError: the file is missing, empty or in neither layout.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "run.trec")
+        ...     _ = file.write_text("q1 Q0 p7 1 9.5 bm25\\nq1 Q0 p2 2 8 bm25\\n")
+        ...     read_run(file, top=5)
+        {'q1': [('p7', 9.5), ('p2', 8.0)]}
+    """
+    found = _kilt(path, provenance_id) if _is_json(path) else _trec(path, top)
+    kept = {question: _best(ranking, top) for question, ranking in found.items()}
+    if not any(kept.values()):
+        raise InputError(f"{path}: expected passages of questions, found none")
+    return kept
+
+
+def _is_json(path: PathLike) -> bool:
+    with open_bytes(path) as stream:
+        try:
+            start = stream.read(1 << 12)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{path}: cannot be read: {error}") from error
+    return start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"[")
+
+
+def _trec(path: PathLike, top: int) -> dict[str, Ranking]:
+    found: dict[str, Ranking] = {}
+    with open_bytes(path) as stream:
+        lines = Lines(stream, str(path))
+        while (line := lines.pull()) is not None:
+            number, text = line
+            place, fields = f"{path}: line {number}", text.removeprefix("\ufeff").split()
+            if not fields:
+                continue
+            if len(fields) != 6:
+                raise InputError(f"{place}: expected {_FIELDS}, found {len(fields)} fields")
+            ranking = found.setdefault(fields[0], [])
+            ranking.append((fields[2], _score(fields[4], place)))
+            # Runs hold up to a thousand passages of a question.
+            if len(ranking) > 4 * top:
+                ranking[:] = _best(_by_score(ranking), top)
+    return {question: _by_score(ranking) for question, ranking in found.items()}
+
+
+def _score(text: str, place: str) -> float:
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise InputError(f"{place}: expected a number as score, found {text!r}")
+    return score
+
+
+def _by_score(ranking: Ranking) -> Ranking:
+    return sorted(ranking, key=lambda one: -(one[1] or 0.0))
+
+
+def _best(ranking: Ranking, top: int) -> Ranking:
+    best: dict[str, float | None] = {}
+    for id, score in ranking:
+        best.setdefault(id, score)
+    return list(best.items())[:top]
+
+
+def _kilt(path: PathLike, provenance_id: str) -> dict[str, Ranking]:
+    names = _names(provenance_id)
+    found: dict[str, Ranking] = {}
+    for _, place, record in iter_json_records(path):
+        question = get_id(record, "id", place)
+        if question is None:
+            raise InputError(f"{place}: expected a question's id under 'id', found none")
+        ranking = found.setdefault(question, [])
+        for output in get_objects(record, "output", place):
+            for entry in get_objects(output, "provenance", place):
+                values = {name: get_id(entry, name, place) for name in names}
+                if missing := [name for name, value in values.items() if value is None]:
+                    keys = ", ".join(map(repr, entry)) or "none"
+                    raise InputError(
+                        f"{place}: expected {missing[0]!r} in its provenance, found the keys {keys}"
+                    )
+                score = entry.get("score")
+                known = isinstance(score, (int, float)) and math.isfinite(score)
+                ranking.append((provenance_id.format(**values), score if known else None))
+    return found
+
+
+def _names(template: str) -> Sequence[str]:
+    """The fields that a template names."""
+    try:
+        names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+    except ValueError:  # a brace too many
+        names = []
+    if not names or not all(name.isidentifier() for name in names):
+        expected = "expected fields of the provenance in braces, such as {wikipedia_id}"
+        raise InputError(f"--provenance-id: {expected}, found {template!r}")
+    return names
