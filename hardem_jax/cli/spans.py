@@ -326,7 +326,8 @@ class Predict:
 
     def _print(self, answer: FoundAnswer, console: Console) -> None:
         before, text, after = answer.context
-        line = f"{answer.probability:6.1%}  {printable(answer.text)}"
+        one_line = printable(" ".join(answer.text.split()))
+        line = f"{answer.probability:6.1%}  {one_line}"
         console.print(line, style="bold", markup=False)
         path = self.document[answer.document]
         place = printable(f"{path}, characters {answer.start}-{answer.end}")

@@ -187,6 +187,20 @@ def test_predict_shows_a_document_as_it_is_and_harmlessly(root, capsys, tmp_path
     assert all(line.isprintable() for line in lines)
 
 
+def test_predict_shows_an_answer_of_two_lines_on_one(root, capsys, tmp_path):
+    document = tmp_path / "mine.txt"
+    document.write_text("Eve met\n  Bo\nin Rome")
+    command = ("predict", "--run-dir", root / "run", "--document", document, "--top", 30)
+    command += ("--question", "Who lives in Rome?")
+    capsys.readouterr()
+    call(triviaqa, *command, "--json")
+    texts = [x["text"] for x in json.loads(capsys.readouterr().out)["answers"]]
+    assert any("\n" in text for text in texts)
+    call(triviaqa, *command)
+    shown = [line.split("%  ")[1] for line in capsys.readouterr().out.splitlines()[::2]]
+    assert shown == [" ".join(text.split()) for text in texts]
+
+
 def test_questions_are_read_from_the_standard_input(root, capsys, tmp_path, monkeypatch):
     document = tmp_path / "mine.txt"
     document.write_text("Eve lives in Oslo and Bo lives in Rome.")
