@@ -3,7 +3,9 @@
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 const at = (id) => document.getElementById(id);
 const about = read("about"), all = read("all");
-const ROW = 62, FOLD = 1200, KEEP = 300;
+const ROW = 62, KEEP = 300;
+// A longer stretch without marks is folded; without any mark, it is what one came to read.
+const fold = () => current.z.length ? 1200 : 12000;
 const state = { shown: [], open: -1, run: 0, other: -1, step: null, share: false, picked: [] };
 const parts = new Map();
 let current = null, lacking = null;
@@ -229,7 +231,7 @@ function marked(text, chances) {
     if (typeof over === "string") block.append(make("span", { class: over }, piece));
     else if (over) block.append(make("mark", { "data-z": over.join(" "), p: strength(over, chances), tabindex: 0, title: titled(over, chances),
       on: { click: () => pick(over), keydown: (event) => { if (event.key === "Enter") pick(over); } } }, piece));
-    else if (length > FOLD) {
+    else if (length > fold()) {
       const inner = characters.slice(start + KEEP, start + length - KEEP).join("");
       block.append(characters.slice(start, start + KEEP).join(""),
         make("details", {}, make("summary", {}, `${(length - 2 * KEEP).toLocaleString("en")} characters`), inner),

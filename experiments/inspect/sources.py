@@ -134,7 +134,7 @@ def open_source(
     if not len(questions.questions):
         raise InputError(f"{place}: expected questions, found none")
     title = Path(place).absolute().name
-    if task != "spans":  # the folder of a build is named after a version
+    if "data set" in questions.meta:  # the folder of a build is named after a version
         title = f"{questions.meta['data set']} {split or 'dev'}"
     asked = {}
     if task in _TASK_OF.values():
@@ -205,7 +205,8 @@ def _cut(run_dir: Path, folder: Path, split: str, count: int, scratch: Path) -> 
     )
     cut = ReadingQuestions.open(scratch / "windows")
     left_out = {**_left_out(build, split), **cut.left_out}
-    cut = dataclasses.replace(cut, left_out=left_out, place=str(folder))
+    meta = {**cut.meta, "data set": build.meta["data set"]}
+    cut = dataclasses.replace(cut, left_out=left_out, place=str(folder), meta=meta)
     return cut.from_documents(task.inference.num_documents)
 
 

@@ -516,6 +516,7 @@ def test_runs_read_the_documents_of_a_build(compared, tmp_path, capsys):
     run, built = compared / "runs" / "mml-0", compared / "built"
     cut = written(run, tmp_path, "--data", built, "--split", "train")
     known = written(run, tmp_path, "--force")
+    assert block(cut, "about")["title"] == "hardem_triviaqa train"
     assert [r[:4] for r in block(cut, "all")] == [r[:4] for r in block(known, "all")]
     for number in range(len(block(cut, "all"))):
         ours, theirs = (block(html, f"q{number}")["runs"] for html in (cut, known))
