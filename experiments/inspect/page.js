@@ -168,7 +168,7 @@ const back = () => make("button", { class: "back", type: "button", on: { click: 
 function excuse(index) {
   const [id, question, reason] = unanswered(index);
   return [back(), make("h2", { dir: "auto" }, question), make("p", { class: "facts" }, make("span", {}, "Left out: ", make("bdi", { class: "gold" }, reason)), make("bdi", { class: "id" }, id)),
-    make("p", { class: "soft" }, "The split lacks it: training does without, and scores count it as wrong.")];
+    make("p", { class: "soft" }, about.leftOut[left(index)[1]][2] ? "Models do not read it, and scores count it as wrong." : "Models do not read it, and scores do not count it.")];
 }
 
 function draw() {

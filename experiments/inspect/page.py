@@ -76,7 +76,9 @@ def record(
     about = {
         "title": visible(source.title),
         "answers": source.data.scored or any(answer for _, _, answer, _, _ in rows),
-        "leftOut": [[visible(reason), count] for reason, count in why.items()],
+        "leftOut": [
+            [visible(reason), count, reason in source.counted] for reason, count in why.items()
+        ],
         "listed": len(listed),
         "runs": [
             {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,16 @@ class Source:
             `DRAWERS`.
         title: of the page.
         data: the `hardem_jax.tasks.base.Questions` as models read them.
-        left_out: id -> reason of the others of the split.
-        asked: id -> question of those of them that are known; of a build, without a solution.
+        left_out: id -> reason of the others of the source file.
+        counted: reasons of those that scores count as wrong; others are outside of the data set.
+        asked: id -> question of some of them; a build keeps those without a solution.
     """
 
     task: str
     title: str
     data: Any
     left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    counted: frozenset[str] = frozenset()
     asked: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -136,10 +138,12 @@ def open_source(
     title = Path(place).absolute().name
     if "data set" in questions.meta:  # the folder of a build is named after a version
         title = f"{questions.meta['data set']} {split or 'dev'}"
-    asked = {}
+    source = Source(task, title, questions.first(count), questions.left_out)
+    counted = frozenset(questions.left_out.values())
     if task in _TASK_OF.values():
-        asked = dict(itertools.islice(_without_solution(place, split or "dev"), count))
-    return Source(task, title, questions.first(count), questions.left_out, asked)
+        left_out, asked = _lacking(place, split or "dev", count)
+        source = dataclasses.replace(source, left_out=left_out, asked=asked)
+    return dataclasses.replace(source, counted=counted)
 
 
 def _data_of_run(
@@ -215,15 +219,19 @@ def _left_out(build: Any, split: str) -> dict[str, str]:
     return reasons(index["left_out"], set(index["kept"]))
 
 
-def _without_solution(folder: Path, split: str) -> Iterator[tuple[str, str]]:
-    """Id and text of the questions whose records a build keeps although it leaves them out."""
+def _lacking(folder: Path, split: str, count: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Reason of each question that a build leaves out, and the text of those it has a record of.
+
+    Texts are those of the first ``count`` questions.
+    """
     from hardem_jax.data.builders.read import open_build
 
     build = open_build(folder)
+    left_out = _left_out(build, split)
+    first = set(itertools.islice(left_out, count))
     records = build.records(split)
-    for place in build.index(split)["skipped"]:
-        record = records[place]
-        yield record["id"], record["question"]
+    skipped = (records[place] for place in build.index(split)["skipped"])
+    return left_out, {r["id"]: r["question"] for r in skipped if r["id"] in first}
 
 
 def views_of_run(

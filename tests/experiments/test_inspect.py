@@ -265,7 +265,7 @@ def test_questions_left_out_are_listed(programs, tmp_path, show):
     html = written(programs, tmp_path, "--split", "train")
     about = block(html, "about")
     reasons = {"empty question": 1, "no answer given": 1, "no program gives the answer": 2}
-    assert dict(about["leftOut"]) == reasons
+    assert about["leftOut"] == [[reason, count, True] for reason, count in reasons.items()]
     tab = show(html)
     count, counted = tab.locator("#rows .row").count, tab.locator("#counted").inner_text
     assert counted() == f"{len(block(html, 'all'))} questions, 4 left out of the split"
@@ -290,6 +290,20 @@ def test_questions_left_out_are_listed(programs, tmp_path, show):
     tab.select_option("#which", "*")
     said = "1 of 4 questions left out of the split; the first 1 are in this file (--count)"
     assert tab.locator("#counted").inner_text() == said
+
+
+def test_questions_outside_of_the_data_set_are_listed(tmp_path, show):
+    write_drop(tmp_path / "drop_dataset_dev.json")
+    content = json.loads((tmp_path / "drop_dataset_dev.json").read_text())
+    asked = [pair for passage in content.values() for pair in passage["qa_pairs"]]
+    texts = [pair["query_id"] for pair in asked if pair["answer"]["spans"]]
+    assert texts
+    call(drop, "prepare", "--folder", tmp_path, "--out", tmp_path / "built", "--splits", "dev")
+    html = written(tmp_path / "built", tmp_path)
+    assert block(html, "about")["leftOut"] == [["answer is a text span", len(texts), False]]
+    assert block(html, "left") == [[id, 0, ""] for id in texts]
+    tab = show(html, f"#q={len(block(html, 'all'))}")
+    assert "scores do not count it" in tab.locator("#question").inner_text()
 
 
 def test_windows_are_joined_to_documents(spans):
