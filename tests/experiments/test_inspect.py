@@ -6,88 +6,23 @@ import csv
 import dataclasses
 import json
 import re
-import shutil
 
 import pytest
 
-from experiments import build, drop, squad_layout, triviaqa, wikisql, wikitablequestions
-from experiments.inspect.command import Inspect
+from experiments import drop, squad_layout, wikisql, wikitablequestions
 from experiments.inspect.drawings import joined
 from experiments.inspect.page import page, record
-from experiments.inspect.sources import RunViews, Said, open_source
+from experiments.inspect.sources import RunViews, Said
 from hardem_jax.analysis.views import View
-from hardem_jax.cli.command import run_command
-from hardem_jax.cli.watching import recorded_views
 from tests.commands import call
 from tests.data.builders.inputs import write_wikitablequestions
-from tests.tiny import drop_answer, write_checkpoint, write_drop, write_triviaqa
+from tests.inspector import block, inspect, opened, refused, written
+from tests.tiny import drop_answer, write_checkpoint, write_drop
 
 HOSTILE = "</script><script>hacked=1</script><img src=x onerror=hacked=1>&amp;'\""
 HOSTILE += "\u202egnol\u202c \x00\x07"  # turned around, and control characters
-LOOP = ("--loop.num-steps", 2, "--loop.eval-every", 1, "--loop.no-progress", "--num-devices", 1)
 #: Longest wait for 2,000 questions: the list and one of them.
 LIMIT_MS = 1000
-
-
-def inspect(*arguments):
-    run_command(Inspect, prog="test", argv=[str(argument) for argument in arguments])
-
-
-def opened(folder, count=10):
-    return open_source(folder, data=None, split=None, count=count, scratch=folder)
-
-
-def refused(capsys, *arguments):
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as stop:
-        inspect(*arguments)
-    assert stop.value.code == 2
-    [line] = capsys.readouterr().err.strip().splitlines()
-    return line
-
-
-def block(html, id):
-    """The JSON of a block of the file."""
-    found = re.search(rf'<script type="application/json" id="{id}">(.*?)</script>', html)
-    assert found
-    return json.loads(found[1])
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        pytest.skip("no Chromium on the path (Debian's package chromium)")
-    with sync_api.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def show(browser, tmp_path):
-    """Opens a page from a file and fails on any error or request of its own."""
-    opened, wrong = [], []
-
-    def opener(html, where="", width=1200, **options):
-        file = tmp_path / "page.html"
-        file.write_text(html, encoding="utf-8")
-        tab = browser.new_page(viewport={"width": width, "height": 800}, **options)
-        opened.append(tab)
-        tab.on("pageerror", lambda error: wrong.append(str(error)))
-        tab.on("console", lambda said: wrong.append(said.text) if said.type == "error" else None)
-        tab.on(
-            "request", lambda r: None if r.url.startswith(file.as_uri()) else wrong.append(r.url)
-        )
-        tab.goto(file.as_uri() + where)
-        tab.wait_for_selector("#question h2", state="attached")
-        return tab
-
-    yield opener
-    for tab in opened:
-        tab.close()
-    assert not wrong
 
 
 @pytest.fixture(scope="module")
@@ -181,11 +116,6 @@ def programs(tmp_path_factory):
         file.writelines(lines)
     call(wikitablequestions, "prepare", "--folder", root, "--out", root / "built")
     return root / "built"
-
-
-def written(source, tmp_path, *flags):
-    inspect(source, "--out", tmp_path / "z.html", *flags)
-    return (tmp_path / "z.html").read_text(encoding="utf-8")
 
 
 def views(source, steps, *, correct=None):
@@ -421,130 +351,3 @@ def test_refusals(spans, tmp_path, capsys):
     assert "expected a run to compare" in line
     assert "folder does not exist" in refused(capsys, spans, "--out", tmp_path / "no" / "z.html")
     assert not new.exists()
-
-
-CUT = ("--windows.max-tokens", 20, "--windows.stride", 4, "--windows.max-question-tokens", 8)
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory):
-    """Two runs of `compare` on relative paths, their split, and a build of the same documents."""
-    root = tmp_path_factory.mktemp("compared")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        bert, qa_file = write_checkpoint(root / "bert"), write_triviaqa(root)
-        read = ("--qa-file", qa_file, "--evidence", root / "evidence", "--tokenizer", bert, *CUT)
-        call(triviaqa, "prepare", *read, "--out", "data")
-        secret = json.loads(qa_file.read_text())
-        for item in secret["Data"]:
-            del item["Answer"]
-        qa_file.with_name("secret.json").write_text(json.dumps(secret))
-        read = ("--qa-file", qa_file.with_name("secret.json"), *read[2:])
-        call(triviaqa, "prepare", *read, "--out", "test", "--split", "test")
-        options = ("--splits", "train", "data-set:triviaqa")
-        call(build, "build", "--folder", root, "--out", "built", *options)
-        call(
-            *(triviaqa, "compare", "--data", "data", "--dev", "data", "--out", "runs"),
-            *("--model.encoder", bert, "--model.num-layers", 1, "--batches.batch-size", 4),
-            *("--batches.buckets", 32, *LOOP, "--seeds", 0, "--shown", 0, "--watched", "q1"),
-            *("--objectives", "mml", "hard-em"),
-        )
-    return root
-
-
-def test_documents_of_a_build_are_shown(tmp_path, show):
-    write_triviaqa(tmp_path, questions=3)
-    options = ("--splits", "train", "data-set:triviaqa")
-    call(build, "build", "--folder", tmp_path, "--out", tmp_path / "built", *options)
-    html = written(tmp_path / "built", tmp_path, "--split", "train")
-    assert block(html, "about")["title"] == "hardem_triviaqa train"
-    tab = show(html)
-    [answer] = set(tab.locator("#question mark").all_inner_texts())
-    assert answer.lower() == block(html, "all")[0][2]
-    labels = [text.lower() for text in tab.locator("#question h3").all_inner_texts()]
-    assert labels == ["document 1", "document 2", "3 solutions"]
-    places = tab.locator("table.z .place").all_inner_texts()
-    text = block(html, f"p{block(html, 'q0')['texts'][0]['text']}")
-    spans = [[int(n) for n in place.removeprefix("1: ").split("-")] for place in places]
-    assert [text[a:b] for a, b in spans] == [answer] * 3
-
-
-@pytest.mark.slow
-def test_runs_and_comparisons(compared, tmp_path, capsys, show):
-    runs, data, watched = compared / "runs", compared / "data", "q1"
-    html = written(runs, tmp_path)
-    about, rows = block(html, "about"), block(html, "all")
-    assert [run["name"] for run in about["runs"]] == ["Hard EM", "MML"]
-    for number, folder in enumerate(("hard-em-0", "mml-0")):
-        scores = json.loads((runs / folder / "by_question.json").read_text())["scores"]
-        steps = [step for step, which in about["runs"][number]["moments"] if "last" in which]
-        last = [block(html, f"q{i}")["runs"][number][str(steps[0])] for i in range(len(rows))]
-        assert [100.0 * one["correct"] for one in last] == scores["em"]
-        history = recorded_views(runs / folder)[watched]
-        question = block(html, "q1")
-        assert [*question["runs"][number]] == [str(step) for step in history]
-        for step, view in history.items():
-            own = question["runs"][number][str(step)]
-            assert own["p"] == pytest.approx(view.probabilities, rel=1e-2)
-            assert own["prediction"] == view.prediction
-    assert show(html, "#q=1").locator("output").inner_text().endswith("of 2")
-    one = written(runs / "mml-0", tmp_path, "--force", "--checkpoint", "last")
-    assert [run["name"] for run in block(one, "about")["runs"]] == ["MML"]
-    both = written(
-        *(runs / "mml-0", tmp_path, "--force"),
-        *("--against", runs / "hard-em-0", "--data", data, "--count", 5),
-    )
-    assert len(block(both, "all")) == 5 and len(block(both, "about")["runs"]) == 2
-    new = tmp_path / "x.html"
-    line = refused(capsys, runs, "--out", new, "--against", data)
-    assert "expected a run or a comparison" in line
-    refused(capsys, runs / "mml-0", "--out", new, "--split", "dev")
-    assert not new.exists()
-
-
-@pytest.mark.slow
-def test_runs_read_what_has_no_answers(compared, tmp_path, capsys, show):
-    run = compared / "runs" / "mml-0"
-    test = written(run, tmp_path, "--data", compared / "test")
-    known = written(run, tmp_path, "--force")
-    assert not block(test, "about")["answers"] and block(known, "about")["answers"]
-    for number, row in enumerate(block(test, "all")):
-        assert row[2:] == ["", 0, [None]]
-        ours, theirs = (
-            {
-                step: one["prediction"]
-                for step, one in block(html, f"q{number}")["runs"][0].items()
-                if "answer" in block(known, f"q{number}")["runs"][0][step]
-            }
-            for html in (test, known)
-        )
-        assert ours == theirs and all(ours.values())
-    tab = show(test)
-    said = tab.locator("#question").inner_text()
-    assert "Answer unknown" in said and "Z is unknown" in said and "Z|" not in said
-    assert "right" not in said and "not in Z" not in said and "most likely" in said
-
-
-@pytest.mark.slow
-def test_runs_read_the_documents_of_a_build(compared, tmp_path, capsys):
-    run, built = compared / "runs" / "mml-0", compared / "built"
-    cut = written(run, tmp_path, "--data", built, "--split", "train")
-    known = written(run, tmp_path, "--force")
-    assert block(cut, "about")["title"] == "hardem_triviaqa train"
-    assert [r[:4] for r in block(cut, "all")] == [r[:4] for r in block(known, "all")]
-    for number in range(len(block(cut, "all"))):
-        ours, theirs = (block(html, f"q{number}")["runs"] for html in (cut, known))
-        assert ours == theirs
-    new = tmp_path / "new.html"
-    assert "split" in refused(capsys, run, "--data", built, "--out", new)  # it has no "dev"
-
-
-@pytest.mark.slow
-def test_a_run_finds_relative_data_again(compared, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run = compared / "runs" / "mml-0"
-    assert json.loads((run / "config.json").read_text())["flags"]["dev"] == "data"
-    assert len(block(written(run, tmp_path, "--count", 3), "all")) == 3
-    shutil.copytree(run, tmp_path / "elsewhere" / "mml")
-    line = refused(capsys, tmp_path / "elsewhere" / "mml", "--out", tmp_path / "new.html")
-    assert "data" in line and line.endswith("--data names the data of a run that lie elsewhere now")

@@ -1,0 +1,139 @@
+"""The inspector on runs, on splits without answers and on builds of documents."""
+
+import json
+import shutil
+
+import pytest
+
+from experiments import build, triviaqa
+from hardem_jax.cli.watching import recorded_views
+from tests.commands import call
+from tests.inspector import block, refused, written
+from tests.tiny import write_checkpoint, write_triviaqa
+
+LOOP = ("--loop.num-steps", 2, "--loop.eval-every", 1, "--loop.no-progress", "--num-devices", 1)
+CUT = ("--windows.max-tokens", 20, "--windows.stride", 4, "--windows.max-question-tokens", 8)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Two runs of `compare` on relative paths, their split, and a build of the same documents."""
+    root = tmp_path_factory.mktemp("compared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        bert, qa_file = write_checkpoint(root / "bert"), write_triviaqa(root)
+        read = ("--qa-file", qa_file, "--evidence", root / "evidence", "--tokenizer", bert, *CUT)
+        call(triviaqa, "prepare", *read, "--out", "data")
+        secret = json.loads(qa_file.read_text())
+        for item in secret["Data"]:
+            del item["Answer"]
+        qa_file.with_name("secret.json").write_text(json.dumps(secret))
+        read = ("--qa-file", qa_file.with_name("secret.json"), *read[2:])
+        call(triviaqa, "prepare", *read, "--out", "test", "--split", "test")
+        options = ("--splits", "train", "data-set:triviaqa")
+        call(build, "build", "--folder", root, "--out", "built", *options)
+        call(
+            *(triviaqa, "compare", "--data", "data", "--dev", "data", "--out", "runs"),
+            *("--model.encoder", bert, "--model.num-layers", 1, "--batches.batch-size", 4),
+            *("--batches.buckets", 32, *LOOP, "--seeds", 0, "--shown", 0, "--watched", "q1"),
+            *("--objectives", "mml", "hard-em"),
+        )
+    return root
+
+
+def test_documents_of_a_build_are_shown(tmp_path, show):
+    write_triviaqa(tmp_path, questions=3)
+    options = ("--splits", "train", "data-set:triviaqa")
+    call(build, "build", "--folder", tmp_path, "--out", tmp_path / "built", *options)
+    html = written(tmp_path / "built", tmp_path, "--split", "train")
+    assert block(html, "about")["title"] == "hardem_triviaqa train"
+    tab = show(html)
+    [answer] = set(tab.locator("#question mark").all_inner_texts())
+    assert answer.lower() == block(html, "all")[0][2]
+    labels = [text.lower() for text in tab.locator("#question h3").all_inner_texts()]
+    assert labels == ["document 1", "document 2", "3 solutions"]
+    places = tab.locator("table.z .place").all_inner_texts()
+    text = block(html, f"p{block(html, 'q0')['texts'][0]['text']}")
+    spans = [[int(n) for n in place.removeprefix("1: ").split("-")] for place in places]
+    assert [text[a:b] for a, b in spans] == [answer] * 3
+
+
+@pytest.mark.slow
+def test_runs_and_comparisons(compared, tmp_path, capsys, show):
+    runs, data, watched = compared / "runs", compared / "data", "q1"
+    html = written(runs, tmp_path)
+    about, rows = block(html, "about"), block(html, "all")
+    assert [run["name"] for run in about["runs"]] == ["Hard EM", "MML"]
+    for number, folder in enumerate(("hard-em-0", "mml-0")):
+        scores = json.loads((runs / folder / "by_question.json").read_text())["scores"]
+        steps = [step for step, which in about["runs"][number]["moments"] if "last" in which]
+        last = [block(html, f"q{i}")["runs"][number][str(steps[0])] for i in range(len(rows))]
+        assert [100.0 * one["correct"] for one in last] == scores["em"]
+        history = recorded_views(runs / folder)[watched]
+        question = block(html, "q1")
+        assert [*question["runs"][number]] == [str(step) for step in history]
+        for step, view in history.items():
+            own = question["runs"][number][str(step)]
+            assert own["p"] == pytest.approx(view.probabilities, rel=1e-2)
+            assert own["prediction"] == view.prediction
+    assert show(html, "#q=1").locator("output").inner_text().endswith("of 2")
+    one = written(runs / "mml-0", tmp_path, "--force", "--checkpoint", "last")
+    assert [run["name"] for run in block(one, "about")["runs"]] == ["MML"]
+    both = written(
+        *(runs / "mml-0", tmp_path, "--force"),
+        *("--against", runs / "hard-em-0", "--data", data, "--count", 5),
+    )
+    assert len(block(both, "all")) == 5 and len(block(both, "about")["runs"]) == 2
+    new = tmp_path / "x.html"
+    line = refused(capsys, runs, "--out", new, "--against", data)
+    assert "expected a run or a comparison" in line
+    refused(capsys, runs / "mml-0", "--out", new, "--split", "dev")
+    assert not new.exists()
+
+
+@pytest.mark.slow
+def test_runs_read_what_has_no_answers(compared, tmp_path, capsys, show):
+    run = compared / "runs" / "mml-0"
+    test = written(run, tmp_path, "--data", compared / "test")
+    known = written(run, tmp_path, "--force")
+    assert not block(test, "about")["answers"] and block(known, "about")["answers"]
+    for number, row in enumerate(block(test, "all")):
+        assert row[2:] == ["", 0, [None]]
+        ours, theirs = (
+            {
+                step: one["prediction"]
+                for step, one in block(html, f"q{number}")["runs"][0].items()
+                if "answer" in block(known, f"q{number}")["runs"][0][step]
+            }
+            for html in (test, known)
+        )
+        assert ours == theirs and all(ours.values())
+    tab = show(test)
+    said = tab.locator("#question").inner_text()
+    assert "Answer unknown" in said and "Z is unknown" in said and "Z|" not in said
+    assert "right" not in said and "not in Z" not in said and "most likely" in said
+
+
+@pytest.mark.slow
+def test_runs_read_the_documents_of_a_build(compared, tmp_path, capsys):
+    run, built = compared / "runs" / "mml-0", compared / "built"
+    cut = written(run, tmp_path, "--data", built, "--split", "train")
+    known = written(run, tmp_path, "--force")
+    assert block(cut, "about")["title"] == "hardem_triviaqa train"
+    assert [r[:4] for r in block(cut, "all")] == [r[:4] for r in block(known, "all")]
+    for number in range(len(block(cut, "all"))):
+        ours, theirs = (block(html, f"q{number}")["runs"] for html in (cut, known))
+        assert ours == theirs
+    new = tmp_path / "new.html"
+    assert "split" in refused(capsys, run, "--data", built, "--out", new)  # it has no "dev"
+
+
+@pytest.mark.slow
+def test_a_run_finds_relative_data_again(compared, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = compared / "runs" / "mml-0"
+    assert json.loads((run / "config.json").read_text())["flags"]["dev"] == "data"
+    assert len(block(written(run, tmp_path, "--count", 3), "all")) == 3
+    shutil.copytree(run, tmp_path / "elsewhere" / "mml")
+    line = refused(capsys, tmp_path / "elsewhere" / "mml", "--out", tmp_path / "new.html")
+    assert "data" in line and line.endswith("--data names the data of a run that lie elsewhere now")
