@@ -5,7 +5,7 @@ None is part of the project. Those of DROP and Quoref come with the package ``al
 the released code:
 
 - ``triviaqa``: a clone of ``mandarjoshi90/triviaqa``,
-- ``squad``: SQuAD's ``evaluate-v1.1.py``,
+- ``squad``: SQuAD's ``evaluate-v1.1.py`` and ``evaluate-v2.0.py``,
 - ``WikiSQL``: a clone of ``salesforce/WikiSQL``, and in it the libraries that it was written for,
   ``pip install --target site records==0.5.2 "sqlalchemy<1.4" babel tqdm``,
 - ``WikiTableQuestions``: a clone of ``ppasupat/WikiTableQuestions``, with its ``evaluator.py``
@@ -39,6 +39,15 @@ def squad(gold, predictions):
     """Exact match and F1, in percent."""
     scores = json.loads(_output(_released("squad/evaluate-v1.1.py"), gold, predictions))
     return scores["exact_match"], scores["f1"]
+
+
+def squad2(gold, predictions, chances, threshold):
+    """Every score in percent, by name; of the best ones also the thresholds."""
+    script = _released("squad/evaluate-v2.0.py")
+    printed = _output(
+        *(script, gold, predictions, "--na-prob-file", chances, "--na-prob-thresh", threshold)
+    )
+    return json.loads(printed)
 
 
 def triviaqa(gold, predictions):
