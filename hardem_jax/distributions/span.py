@@ -118,7 +118,7 @@ class SpanDistribution:
             self.log_partitions,
         )
 
-    def top(self, k: int, *, max_length: int) -> tuple[Array, Array]:
+    def top(self, k: int, *, max_length: int, parts: Array | None = None) -> tuple[Array, Array]:
         """The ``k`` most likely spans of at most ``max_length`` tokens, best first.
 
         Ties go to the earlier start, then to the shorter span. Every span appears once.
@@ -127,6 +127,8 @@ class SpanDistribution:
         Args:
             k: number of spans, static; at most T * max_length.
             max_length: tokens, static.
+            parts: ``[B, T]`` int, the part of the input that each token belongs to; a span begins
+                and ends in the same one. None for one part.
 
         Returns:
             ``[B, k, 2]`` int32 spans and their ``[B, k]`` float32 log-probabilities.
@@ -136,14 +138,21 @@ class SpanDistribution:
             >>> spans = SpanDistribution.from_logits(logits, logits, where=logits > -1)
             >>> spans.top(2, max_length=2)[0].tolist()
             [[[1, 1], [1, 2]]]
+            >>> spans.top(2, max_length=2, parts=jnp.array([[0, 0, 1]]))[0].tolist()
+            [[[1, 1], [0, 1]]]
         """
         num_tokens = self.start.shape[-1]
         max_length = min(max_length, num_tokens)
-        # [B, T, L]: the end l tokens after each start, -inf beyond the last token.
-        padded = jnp.pad(self.end, ((0, 0), (0, max_length - 1)), constant_values=-jnp.inf)
-        ends = jnp.stack([padded[:, i : i + num_tokens] for i in range(max_length)], axis=-1)
-        scores = (self.start[..., None] + ends).reshape(self.start.shape[0], -1)
-        log_probs, flat = jax.lax.top_k(scores, k)
+
+        def following(values: Array, beyond: float) -> Array:
+            """``[B, T, L]``: the value l tokens after each one."""
+            padded = jnp.pad(values, ((0, 0), (0, max_length - 1)), constant_values=beyond)
+            return jnp.stack([padded[:, i : i + num_tokens] for i in range(max_length)], axis=-1)
+
+        scores = self.start[..., None] + following(self.end, -jnp.inf)
+        if parts is not None:
+            scores = jnp.where(following(parts, 0) == parts[..., None], scores, -jnp.inf)
+        log_probs, flat = jax.lax.top_k(scores.reshape(len(scores), -1), k)
         first = flat // max_length
         return jnp.stack([first, first + flat % max_length], axis=-1), log_probs
 

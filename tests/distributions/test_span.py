@@ -38,6 +38,21 @@ def test_log_prob_is_the_product_of_two_softmaxes_over_the_allowed_positions(exa
     assert np.all(log_probs[2] == -np.inf)
 
 
+def test_a_span_lies_in_one_part(example):
+    *_, spans = example
+    parts = np.array([[0, 0, 1, 1, 1, 2, 0, 0, 0]] * 3)
+    top = jax.jit(lambda found, parts: found.top(81, max_length=9, parts=parts))
+    got, log_probs = top(spans, parts)
+    everything, scores = top_of(spans, 81, 9)
+    for row in range(2):
+        found = dict(zip(map(tuple, got[row].tolist()), log_probs[row].tolist(), strict=True))
+        for span, score in zip(everything[row].tolist(), scores[row].tolist(), strict=True):
+            if np.isfinite(score):
+                together = parts[0, span[0]] == parts[0, span[1]]
+                # The document is one part, although other parts may lie between its ends.
+                assert found.get(tuple(span), -np.inf) == (score if together else -np.inf)
+
+
 @pytest.mark.parametrize("max_length", [1, 3, 20])
 def test_top_equals_exhaustive_search(example, max_length):
     *_, spans = example
