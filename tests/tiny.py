@@ -31,11 +31,17 @@ WORDS += [str(i) for i in range(10)]
 
 
 def write_checkpoint(
-    folder: Path, *, hidden_size: int = 16, positions: int = 64, layers: int = 2
+    folder: Path,
+    *,
+    hidden_size: int = 16,
+    positions: int = 64,
+    layers: int = 2,
+    words: Sequence[str] = (),
 ) -> Path:
     """A random BERT with a word-level vocabulary, in Hugging Face layout."""
     folder.mkdir(parents=True)
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *WORDS, *map(str.lower, PEOPLE + PLACES)]
+    vocabulary += words
     tokenizer = Tokenizer(
         models.WordPiece({word: i for i, word in enumerate(vocabulary)}, unk_token="[UNK]")
     )

@@ -11,6 +11,19 @@ import numpy as np
 from hardem_jax.solutions.equations.enumeration import NumberTable
 from hardem_jax.solutions.sql.types import MAX_CONDITIONS, Cell, Query, Table
 
+#: The choice that says that the documents hold no answer.
+UNKNOWN = "unknown"
+
+
+def is_unknown(choice: str) -> bool:
+    """Whether a choice says that there is no answer.
+
+    Example:
+        >>> is_unknown("Unknown"), is_unknown("no")
+        (True, False)
+    """
+    return choice.lower() == UNKNOWN
+
 
 @dataclass(frozen=True)
 class Document:

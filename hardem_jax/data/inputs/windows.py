@@ -5,8 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
+from hardem_jax.data.examples import is_unknown
 from hardem_jax.data.prepared.windows import Window
 from hardem_jax.solutions.spans import cuts_word
+
+#: Number of the part that says that there is no answer, see `pad_windows`.
+NO_ANSWER = -1
 
 
 def pad_windows(
@@ -18,11 +22,13 @@ def pad_windows(
 
     ==================  ================  ==============================================
     ``token_ids``       ``[R, T]`` int32  question and context with special tokens, padded
-    ``token_type_ids``  ``[R, T]`` int32  1 from the context on
+    ``token_type_ids``  ``[R, T]`` int32  1 from the context on, which choices begin
     ``where``           ``[R, T]`` bool   real tokens
-    ``context``         ``[R, T]`` bool   tokens of the document that are not blank
+    ``context``         ``[R, T]`` bool   tokens of it that are not blank
     ``word_starts``     ``[R, T]`` bool   tokens of ``context`` that begin no piece of a word
     ``word_ends``       ``[R, T]`` bool   likewise, that end none
+    ``parts``           ``[R, T]`` int32  0 in the document, 1, 2, ... in each choice in front of
+                                          it, `NO_ANSWER` in the choice "unknown"
     ``solutions``       ``[R, Z, 2]``     int32 first and last token of each mention
     ``solutions_where`` ``[R, Z]`` bool   real mentions
     ``true_solution``   ``[R]`` int32     index of the annotated mention or -1; not trained on
@@ -50,6 +56,7 @@ def pad_windows(
         "context": np.zeros((rows, num_tokens), bool),
         "word_starts": np.zeros((rows, num_tokens), bool),
         "word_ends": np.zeros((rows, num_tokens), bool),
+        "parts": np.zeros((rows, num_tokens), np.int32),
         "solutions": np.zeros((rows, num_solutions, 2), np.int32),
         "solutions_where": np.zeros((rows, num_solutions), bool),
         "true_solution": np.full(rows, -1, np.int32),
@@ -72,11 +79,21 @@ def pad_windows(
         batch["context"][row, inside] = not_blank
         batch["word_starts"][row, inside] = starts[own] & not_blank
         batch["word_ends"][row, inside] = ends[own] & not_blank
+        if window.lead:
+            batch["parts"][row, inside] = _parts(window)
         batch["solutions"][row, : len(solutions)] = solutions
         batch["solutions_where"][row, : len(solutions)] = True
         if window.true_solution < num_solutions:
             batch["true_solution"][row] = window.true_solution
     return batch
+
+
+def _parts(window: Window) -> np.ndarray:
+    """``[C]`` int32, which part of the text each token after the question belongs to."""
+    words = window.choices
+    ends = np.cumsum([len(word) + 1 for word in words])
+    kinds = [NO_ANSWER if is_unknown(word) else i for i, word in enumerate(words, 1)]
+    return np.array([*kinds, 0], np.int32)[np.searchsorted(ends, window.offsets[:, 0], "right")]
 
 
 def whole_words(

@@ -163,7 +163,7 @@ def prepare_split(
         folder: output folder; must be new or empty.
         tokenizer: the encoder's tokenizer.
         config: window sizes.
-        metric: official metric of the data: "triviaqa", "squad" or "rouge".
+        metric: official metric of the data, a key of `hardem_jax.tasks.span_answers.METRICS`.
         sources: name of each source file -> digest, and whatever else determined the examples.
         exclusions: the readers' counts, to which questions left out here are added.
         keep_without_mention: whether to keep questions whose answer is not found, as evaluation
@@ -272,10 +272,4 @@ def _why_no_mention(example: ReadingExample, tokenizer: Tokenizer, config: Windo
 
 def _num_distinct_solutions(windows: Sequence[Window]) -> int:
     """Counts the mentions of a question, those in several overlapping windows once."""
-    mentions = set()
-    for window in windows:
-        for first, last in window.solutions - window.context_start:
-            start = window.text_start + int(window.offsets[first, 0])
-            end = window.text_start + int(window.offsets[last, 1])
-            mentions.add((window.document, start, end))
-    return len(mentions)
+    return len({window.place(*span) for window in windows for span in window.solutions})

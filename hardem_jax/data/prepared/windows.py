@@ -3,18 +3,40 @@
 Min et al., 2019, section 4.1 and appendix B: inputs of 300 wordpieces, questions of at
 most 64. Windows overlap by a stride of 128, as in the released code. Every window is
 read on its own and has its own Z: the mentions that lie wholly inside it.
+
+An answer that no document holds as its own words, such as "yes", can be one of the `choices`: words
+that stand in front of the document in every window, so that they are spans like any other.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
-from hardem_jax.data.examples import ReadingExample
+from hardem_jax.data.examples import ReadingExample, is_unknown
 from hardem_jax.data.prepared.records import Codec
 from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS, Encoding, Tokenizer
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words, trim_span
+
+
+def check_choices(choices: Sequence[str]) -> None:
+    """Raises `InputError` unless these are distinct single words.
+
+    Example:
+        >>> check_choices(["yes", "no"])
+        >>> check_choices(["do not know"])
+        Traceback (most recent call last):
+        hardem_jax.errors.InputError: choices: expected single words, found 'do not know'
+    """
+    seen = set()
+    for choice in choices:
+        words = split_words(choice)
+        if len(words.forms) != 1 or words.spans.tolist() != [[0, len(choice)]]:
+            raise InputError(f"choices: expected single words, found {choice!r}")
+        if words.forms in seen:
+            raise InputError(f"choices: expected different words, found {choice!r} twice")
+        seen.add(words.forms)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,24 +49,31 @@ class WindowConfig:
         max_question_tokens: longer questions are cut.
         max_windows: windows kept per question, those most similar to it by TF-IDF;
             None keeps all. The paper filters and does not say how many remain.
+        choices: words in front of the document in every window, such as "yes" and "no". An answer
+            that is one of them is found there only, and any other in the documents only. The word
+            "unknown" is special: as an answer it says that there is none.
     """
 
     max_tokens: int = 300
     stride: int = 128
     max_question_tokens: int = 64
     max_windows: int | None = 16
+    choices: tuple[str, ...] = ()
 
     def __post_init__(self):
+        object.__setattr__(self, "choices", tuple(self.choices))  # JSON has lists
+        check_choices(self.choices)
         require(self, "max_tokens", "stride", "max_question_tokens", "max_windows", at_least=1)
         self.check_room(MIN_SPECIAL_TOKENS)
 
-    def check_room(self, num_special_tokens: int) -> None:
-        """Raises `InputError` if windows with ``num_special_tokens`` cannot cover a document."""
-        room = self.max_tokens - self.max_question_tokens - num_special_tokens
+    def check_room(self, num_special_tokens: int, num_choice_tokens: int = 0) -> None:
+        """Raises `InputError` if windows with so many other tokens cannot cover a document."""
+        room = self.max_tokens - self.max_question_tokens - num_special_tokens - num_choice_tokens
         if room < 1:
+            choices = f", {num_choice_tokens} tokens of choices" if num_choice_tokens else ""
             raise InputError(
                 "max_tokens: expected room for a document besides max_question_tokens "
-                f"({self.max_question_tokens}) and {num_special_tokens} special tokens, "
+                f"({self.max_question_tokens}){choices} and {num_special_tokens} special tokens, "
                 f"found {self.max_tokens}"
             )
         if self.stride > room:
@@ -61,8 +90,8 @@ class Window:
     Attributes:
         example_id: of the question.
         document: index of the document in the example.
-        text: the document text that the window covers.
-        text_start: character of the document at which ``text`` begins.
+        text: the choices, a blank behind each, and the document text that the window covers.
+        text_start: character of the document at which its part of ``text`` begins.
         token_ids: ``[T]`` int32, question and context with the tokenizer's special tokens:
             [CLS] question [SEP] context [SEP] for BERT.
         context_start: position of the first context token.
@@ -70,6 +99,7 @@ class Window:
         solutions: ``[Z, 2]`` int32, first and last token position (inclusive) of each
             mention, in document order.
         true_solution: index of the annotated mention in ``solutions``; -1 if unknown or outside.
+        lead: characters of ``text`` that are choices, see `WindowConfig`.
     """
 
     example_id: str
@@ -81,6 +111,7 @@ class Window:
     offsets: np.ndarray
     solutions: np.ndarray
     true_solution: int = -1
+    lead: int = 0
 
     @property
     def id(self) -> str:
@@ -91,11 +122,36 @@ class Window:
     def num_tokens(self) -> int:
         return len(self.token_ids)
 
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words in front of the document."""
+        return tuple(self.text[: self.lead].split())
+
+    @property
+    def unknown(self) -> tuple[int, int, int] | None:
+        """Place of the choice that says that there is no answer; None if that is no choice."""
+        start = -self.lead
+        for choice in self.choices:
+            if is_unknown(choice):
+                return self.document, start, start + len(choice)
+            start += len(choice) + 1
+        return None
+
     def span_text(self, first: int, last: int) -> str:
-        """The document text of the tokens ``first`` to ``last``, positions in the window."""
+        """The text of the tokens ``first`` to ``last``, positions in the window."""
         start = self.offsets[first - self.context_start, 0]
         end = self.offsets[last - self.context_start, 1]
         return self.text[start:end]
+
+    def place(self, first: int, last: int) -> tuple[int, int, int]:
+        """Document, start and exclusive end of the tokens ``first`` to ``last``, in characters.
+
+        Those of a choice are not above 0: it has no place in the document, and stands before it.
+        """
+        start = int(self.offsets[first - self.context_start, 0]) - self.lead
+        end = int(self.offsets[last - self.context_start, 1]) - self.lead
+        shift = self.text_start if start >= 0 else 0
+        return self.document, start + shift, end + shift
 
 
 WINDOWS = Codec(
@@ -122,13 +178,16 @@ def make_windows(
     Raises:
         InputError: the tokenizer's special tokens leave no room, see `WindowConfig.check_room`.
     """
-    num_special = tokenizer.template.num_special_tokens
-    config.check_room(num_special)
-    room = config.max_tokens - num_special
     texts = [document.text for document in example.documents]
-    question, *documents = tokenizer.encode([example.question, *texts])
+    lead = "".join(f"{choice} " for choice in config.choices)
+    question, choices, *documents = tokenizer.encode([example.question, lead.rstrip(), *texts])
     question = question.ids[: config.max_question_tokens]
-    matcher = AliasMatcher(example.aliases)
+    num_special, num_choice_tokens = tokenizer.template.num_special_tokens, len(choices.ids)
+    config.check_room(num_special, num_choice_tokens)
+    room = config.max_tokens - num_special - num_choice_tokens
+    chosen, aliases = _split_aliases(example.aliases, config.choices)
+    front = _Front(example.id, question, lead, choices, _choice_tokens(lead, choices, chosen))
+    matcher = AliasMatcher(aliases)
     windows = []
     for index, (text, document) in enumerate(zip(texts, documents, strict=True)):
         words = split_words(text)
@@ -144,14 +203,57 @@ def make_windows(
         true_span = _to_tokens(document, np.array([true_mention])) if true_mention else None
         for begin, end in _cut(len(document.ids), room - len(question), config.stride):
             windows.append(
-                _window(
-                    example.id, index, text, question, document, spans, true_span, begin, end,
-                    tokenizer,
-                )
-            )  # fmt: skip
+                _window(front, index, text, document, spans, true_span, begin, end, tokenizer)
+            )
     if config.max_windows is None or len(windows) <= config.max_windows:
         return windows
     return _most_similar(example.question, windows, config.max_windows)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Front:
+    """What all windows of a question begin with.
+
+    Attributes:
+        example_id: of the question.
+        question: its tokens.
+        lead: text of the choices, with a blank behind each.
+        choices: their tokens.
+        solutions: ``[Z, 2]`` int32, those tokens, counted from 0, that are answers.
+    """
+
+    example_id: str
+    question: np.ndarray
+    lead: str
+    choices: Encoding
+    solutions: np.ndarray
+
+
+def _split_aliases(
+    aliases: Sequence[str], choices: Sequence[str]
+) -> tuple[set[tuple[str, ...]], list[str]]:
+    """Forms of the aliases that are choices, and the other aliases."""
+    if not choices:
+        return set(), list(aliases)
+    offered = {split_words(choice).forms for choice in choices}
+    forms = {alias: split_words(alias).forms for alias in aliases}
+    others = [alias for alias in aliases if forms[alias] not in offered]
+    return set(forms.values()) & offered, others
+
+
+def _choice_tokens(lead: str, choices: Encoding, chosen: Collection[tuple[str, ...]]) -> np.ndarray:
+    """``[Z, 2]`` int32, first and last token of the choices with one of these forms.
+
+    Raises:
+        InputError: the tokenizer drops a choice.
+    """
+    words = split_words(lead)
+    tokens = [_to_tokens(choices, span[None]) for span in words.spans]
+    for form, found in zip(words.forms, tokens, strict=True):
+        if not len(found):
+            raise InputError(f"choices: expected words that the tokenizer keeps, found {form!r}")
+    own = [found for form, found in zip(words.forms, tokens, strict=True) if (form,) in chosen]
+    return np.concatenate([np.zeros((0, 2), np.int32), *own])
 
 
 def _cut(num_tokens: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
@@ -173,26 +275,29 @@ def _to_tokens(document: Encoding, mentions: np.ndarray) -> np.ndarray:
     return np.unique(spans, axis=0).astype(np.int32)
 
 
-def _window(
-    example_id, index, text, question, document, spans, true_span, begin, end, tokenizer
-) -> Window:
-    context_start = tokenizer.template.second_start(len(question))
+def _window(front, index, text, document, spans, true_span, begin, end, tokenizer) -> Window:
+    context_start = tokenizer.template.second_start(len(front.question))
+    num_choice_tokens, num_chosen = len(front.choices.ids), len(front.solutions)
     inside = spans[(spans[:, 0] >= begin) & (spans[:, 1] < end)]
     text_start, text_end = int(document.offsets[begin, 0]), int(document.offsets[end - 1, 1])
     true_solution = -1
     if true_span is not None and len(true_span):
         hits = np.flatnonzero((inside == true_span).all(axis=1))
-        true_solution = int(hits[0]) if len(hits) else -1
+        true_solution = num_chosen + int(hits[0]) if len(hits) else -1
+    context = np.concatenate([front.choices.ids, document.ids[begin:end]])
+    offsets = document.offsets[begin:end] - text_start + len(front.lead)
+    solutions = np.concatenate([front.solutions, inside - begin + num_choice_tokens])
     return Window(
-        example_id=example_id,
+        example_id=front.example_id,
         document=index,
-        text=text[text_start:text_end],
+        text=front.lead + text[text_start:text_end],
         text_start=text_start,
-        token_ids=tokenizer.template.join(question, document.ids[begin:end]),
+        token_ids=tokenizer.template.join(front.question, context),
         context_start=context_start,
-        offsets=document.offsets[begin:end] - text_start,
-        solutions=inside - begin + context_start,
+        offsets=np.concatenate([front.choices.offsets, offsets]),
+        solutions=solutions + context_start,
         true_solution=true_solution,
+        lead=len(front.lead),
     )
 
 
@@ -208,7 +313,7 @@ def _most_similar(question: str, windows: Sequence[Window], count: int) -> list[
 
     vectorizer = TfidfVectorizer(strip_accents="unicode", stop_words="english")
     try:
-        vectors = vectorizer.fit_transform([window.text for window in windows])
+        vectors = vectorizer.fit_transform([window.text[window.lead :] for window in windows])
     except ValueError:  # nothing but stop words and punctuation: no window is better than another
         return list(windows[:count])
     # The vectors have length 1, so that their products are cosines.

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.examples import UNKNOWN, Document, ReadingExample
 from hardem_jax.data.exclusions import (
     EMPTY_DOCUMENT,
     EMPTY_QUESTION,
@@ -42,6 +42,7 @@ class _Rules:
     answers_are: AnswersAre
     require_answers: bool
     keep_several: bool
+    choices: frozenset[str]
     skips: ExclusionCounts
 
 
@@ -52,6 +53,7 @@ def read_squad_layout(
     answers_are: AnswersAre = "alternatives",
     require_answers: bool = True,
     keep_several: bool = False,
+    choices: Collection[str] = (),
 ) -> Iterator[ReadingExample]:
     """Streams the questions of a file in SQuAD's layout, each with its paragraph.
 
@@ -72,6 +74,10 @@ def read_squad_layout(
             yields them with `aliases=()` and `golds=()`.
         keep_several: keep the questions that need several answers, for a metric that gives a part
             of them its due, `hardem_jax.metrics.quoref`.
+        choices: answers that need no place in the paragraph, such as "yes" and "no", see
+            `hardem_jax.data.prepared.windows.WindowConfig`. With "unknown" among them, questions
+            marked impossible, or answered "unknown", are kept: that is their alias, and their gold
+            is "". What SQuAD 2.0 gives as ``plausible_answers`` is never read.
 
     Raises:
         InputError: the file is missing or not in this layout, or a value has the wrong type.
@@ -90,7 +96,7 @@ def read_squad_layout(
         >>> example.documents[0].id, example.aliases, example.true_mention
         ('Italy#0', ('Rome',), (0, 7, 11))
     """
-    rules = _rules(answers_are, require_answers, keep_several, skips)
+    rules = _rules(answers_are, require_answers, keep_several, choices, skips)
     paragraph_counts: Counter[str] = Counter()
     for index, article in iter_json_items(file, "data"):
         place = f"{file}: item {index} of 'data'"
@@ -108,6 +114,7 @@ def read_squad_rows(
     answers_are: AnswersAre = "alternatives",
     require_answers: bool = True,
     keep_several: bool = False,
+    choices: Collection[str] = (),
 ) -> Iterator[ReadingExample]:
     """Streams the questions of a file with one row for each, as Hugging Face's data sets have them.
 
@@ -118,7 +125,8 @@ def read_squad_rows(
 
     Args:
         file: a JSON list, or JSON lines, optionally with `.gz`.
-        skips, answers_are, require_answers, keep_several: as for `read_squad_layout`.
+        skips, answers_are, require_answers, keep_several, choices: as for `read_squad_layout`.
+            With "unknown" among the choices, a question without answers is one that is impossible.
 
     Raises:
         InputError: the file is missing or not in this layout, or a value has the wrong type.
@@ -134,7 +142,7 @@ def read_squad_rows(
         >>> example.golds, example.true_mention
         (('Rome',), (0, 7, 11))
     """
-    rules = _rules(answers_are, require_answers, keep_several, skips)
+    rules = _rules(answers_are, require_answers, keep_several, choices, skips)
     for number, place, row in iter_json_records(file):
         title = get_field(row, "title", str, place) or ""
         document = Document(f"{title}#{number - 1}", get_field(row, "context", str, place) or "")
@@ -146,19 +154,27 @@ def read_squad_rows(
             )
         pairs = itertools.zip_longest(texts, starts)
         answers = [{"text": text, "answer_start": start} for text, start in pairs]
-        example = _example(row | {"answers": answers}, document, place, rules)
+        row = row | {"answers": answers}
+        if UNKNOWN in rules.choices and rules.require_answers and not answers:
+            row = {"is_impossible": True} | row
+        example = _example(row, document, place, rules)
         if example is not None:
             yield example
 
 
 def _rules(
-    answers_are: AnswersAre, require_answers: bool, keep_several: bool, skips: ExclusionCounts
+    answers_are: AnswersAre,
+    require_answers: bool,
+    keep_several: bool,
+    choices: Collection[str],
+    skips: ExclusionCounts,
 ) -> _Rules:
     if answers_are not in get_args(AnswersAre):
         raise ValueError(
             f"answers_are: expected one of {get_args(AnswersAre)}, found {answers_are!r}"
         )
-    return _Rules(answers_are, require_answers, keep_several, skips)
+    words = frozenset(choice.lower() for choice in choices)
+    return _Rules(answers_are, require_answers, keep_several, words, skips)
 
 
 def _examples(
@@ -187,7 +203,12 @@ def _example(
         return skips.add(EMPTY_QUESTION, question_id)
     if not document.text.strip():
         return skips.add(EMPTY_DOCUMENT, question_id)
-    if get_field(record, "is_impossible", bool, place):
+    impossible = get_field(record, "is_impossible", bool, place)
+    if UNKNOWN in rules.choices:
+        # CoQA marks such a question by its answer.
+        if impossible or {text.strip().lower() for text in golds} == {UNKNOWN}:
+            return ReadingExample(question_id, question, (document,), (UNKNOWN,), ("",))
+    elif impossible:
         return skips.add(IMPOSSIBLE, question_id)
     if rules.require_answers and not aliases:
         return skips.add(NO_ANSWER, question_id)
@@ -195,7 +216,8 @@ def _example(
     if all_required and len(aliases) > 1:
         return skips.add(SEVERAL_SPANS, question_id)
     mention = _first_mention(answers, document.text)
-    if answers and mention is None:
+    in_text = any(text.strip().lower() not in rules.choices for text in golds)
+    if in_text and mention is None:
         skips.warn(MISPLACED_MENTION, question_id)
     return ReadingExample(question_id, question, (document,), aliases, golds, mention)
 

@@ -7,7 +7,7 @@ import pytest
 
 from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.inputs.windows import pad_windows, whole_words
+from hardem_jax.data.inputs.windows import NO_ANSWER, pad_windows, whole_words
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
 from hardem_jax.data.readers.narrativeqa import add_rouge_mentions, read_narrativeqa
 from hardem_jax.data.readers.squad import read_squad_layout
@@ -117,3 +117,24 @@ def test_texts_looked_at_together_are_as_alone(tokenizer):
     for found, parts in zip(together, zip(*alone, strict=True), strict=True):
         np.testing.assert_array_equal(found, np.concatenate(parts))
     assert [len(part) for part in whole_words([], [])] == [0, 0]
+
+
+def test_parts_tell_choices_from_the_document(tokenizer):
+    config = WindowConfig(choices=("yes", "no", "unknown"))
+    example = ReadingExample("q", "Who?", (Document("d", "Ada, no."),), ("Ada",), ("Ada",))
+    [window] = make_windows(example, tokenizer, config)
+    batch = pad_windows([window, None], 64, num_solutions=1, pad_id=tokenizer.pad_id)
+    words = {}
+    for position in np.flatnonzero(batch["context"][0]):
+        text = window.span_text(position, position)
+        words.setdefault(int(batch["parts"][0, position]), []).append(text)
+    assert {part: "".join(pieces) for part, pieces in words.items()} == {
+        1: "yes",
+        2: "no",
+        NO_ANSWER: "unknown",
+        0: "Ada,no.",
+    }
+    for part in (1, 2, NO_ANSWER):
+        own = batch["parts"][0] == part
+        assert batch["word_starts"][0, own].sum() == batch["word_ends"][0, own].sum() == 1
+    assert not batch["parts"][1].any()

@@ -48,6 +48,75 @@ def test_one_short_document_is_one_window(tokenizer):
     assert window.true_solution == -1
 
 
+CHOICES = dataclasses.replace(SMALL, max_tokens=28, choices=("yes", "No", "unknown"))
+
+
+def test_choices_are_words_in_front_of_the_document(tokenizer):
+    [window] = make_windows(example("Hi Bo no.", aliases=("Bo", "no")), tokenizer, CHOICES)
+    assert window.text == "yes No unknown Hi Bo no." and window.choices == ("yes", "No", "unknown")
+    # [CLS] w h o ? [SEP] y e s n o u n k n o w n h i b o n o . [SEP]
+    assert window.num_tokens == 26 and window.context_start == 6
+    assert [window.span_text(*span) for span in window.solutions] == ["No", "Bo"]
+    assert window.solutions.tolist() == [[9, 10], [20, 21]]
+    assert [window.place(*span) for span in window.solutions] == [(0, -11, -9), (0, 3, 5)]
+    assert window.unknown == (0, -8, -1)
+
+
+@pytest.mark.parametrize("alias", ["NO", "the no!", "unknown"])
+def test_a_choice_is_looked_for_among_the_choices_only(tokenizer, alias):
+    text = "no unknown aaaa no bbbbb unknown ccc dddddd no"
+    config = dataclasses.replace(CHOICES, max_tokens=32)
+    windows = make_windows(example(text, aliases=(alias,)), tokenizer, config)
+    assert len(windows) > 2
+    for window in windows:
+        [span] = window.solutions
+        assert window.span_text(*span).lower() in alias.lower() and window.place(*span)[1] < 0
+
+
+def test_other_answers_are_not_looked_for_among_the_choices(tokenizer):
+    [window] = make_windows(example("aaa", aliases=("no yes", "Bo")), tokenizer, CHOICES)
+    assert len(window.solutions) == 0
+
+
+def test_choices_move_nothing_in_the_document(tokenizer):
+    text = "xx Bo yyyy zz Bo ww Bo"
+    fields = {"aliases": ("yes", "Bo"), "true_mention": (0, 14, 16)}
+    room = dataclasses.replace(CHOICES, max_tokens=32)
+    plain = dataclasses.replace(SMALL, max_tokens=20)
+    pairs = zip(
+        make_windows(example(text, **fields), tokenizer, room),
+        make_windows(example(text, **fields), tokenizer, plain),
+        strict=True,
+    )
+    for window, without in pairs:
+        assert window.text[window.lead :] == without.text
+        assert window.text_start == without.text_start
+        places = [window.place(*span) for span in window.solutions]
+        assert places[0] == (0, -15, -12)
+        assert places[1:] == [without.place(*span) for span in without.solutions]
+        assert window.true_solution == without.true_solution + (without.true_solution >= 0)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        (("do not know",), "choices: expected single words, found 'do not know'"),
+        (("the",), "choices: expected single words, found 'the'"),
+        (("",), "choices: expected single words, found ''"),
+        (("yes", "Yes"), "choices: expected different words, found 'Yes' twice"),
+    ],
+)
+def test_bad_choices_are_refused(choices, message):
+    with pytest.raises(InputError) as error:
+        WindowConfig(choices=choices)
+    assert str(error.value) == message
+
+
+def test_choices_need_room(tokenizer):
+    with pytest.raises(InputError, match=r"max_question_tokens \(4\), 12 tokens of choices and 3"):
+        make_windows(example("Bo"), tokenizer, dataclasses.replace(CHOICES, max_tokens=19))
+
+
 def test_long_questions_are_cut(tokenizer):
     [window] = make_windows(example("Hi Bo.", question="what is it?"), tokenizer, SMALL)
     assert window.context_start == 6

@@ -151,6 +151,41 @@ def test_questions_without_answers_can_be_kept_for_prediction(read):
     assert skips.warnings_as_dict() == {}
 
 
+def test_choices_need_no_place_and_unknown_keeps_impossible_questions(read):
+    plausible = {"plausible_answers": [answer("Rome")]}
+    records = [
+        question("a", [{"text": "no", "answer_start": -1}]),
+        question("b", [], is_impossible=True, **plausible),
+        question("c", [{"text": "unknown"}]),
+        question("d"),
+    ]
+    examples, skips = read(*records, choices=("Yes", "No", "unknown"))
+    assert [(e.id, e.aliases, e.golds, e.true_mention) for e in examples] == [
+        ("a", ("no",), ("no",), None),
+        ("b", ("unknown",), ("",), None),
+        ("c", ("unknown",), ("",), None),
+        ("d", ("Rome",), ("Rome",), (0, 17, 21)),
+    ]
+    assert skips.total == 0 and skips.warnings_as_dict() == {}
+    examples, skips = read(*records, choices=("yes", "no"))
+    assert [e.id for e in examples] == ["a", "c", "d"]
+    assert skips.as_dict() == {"marked impossible to answer": 1}
+
+
+def test_rows_without_answers_are_impossible_if_that_is_a_choice(tmp_path):
+    rows = [
+        {"id": "a", "context": CONTEXT, "question": "Where?", "answers": found}
+        for found in ({"text": [], "answer_start": []}, {"text": ["Rome"], "answer_start": [17]})
+    ]
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps(rows))
+    for choices, golds in ((("unknown",), [("",), ("Rome",)]), ((), [("Rome",)])):
+        skips = ExclusionCounts()
+        found = read_squad_rows(file, skips=skips, choices=choices)
+        assert [example.golds for example in found] == golds
+        assert skips.as_dict() == ({} if choices else {"no answer given": 1})
+
+
 @pytest.mark.parametrize(
     ("articles", "message"),
     [
