@@ -1,13 +1,17 @@
 """SQuAD-layout files such as SQuAD 1.1 and Quoref, learned from answer texts only.
 
 The annotated place of an answer is never trained on; evaluation uses it to measure how often the
-most likely mention is the true one. The released qa-hard-em files are read as well (``--layout
-qa-hard-em``)::
+most likely mention is the true one. Answers that need not be in the text are words in front of
+every window: ``--windows.choices yes no``, and ``unknown`` for SQuAD 2.0's questions without an
+answer, which are then scored by its metric. The released qa-hard-em files are read as well
+(``--layout qa-hard-em``)::
 
     python -m experiments.squad_layout prepare --file train-v1.1.json --out prepared/train
     python -m experiments.squad_layout prepare --file dev-v1.1.json --out prepared/dev --split dev
     python -m experiments.squad_layout prepare --file quoref-dev-v0.1.json --out prepared/quoref \
         --split dev --answers-are "all required"
+    python -m experiments.squad_layout prepare --file train-v2.0.json --out prepared/squad2 \
+        --windows.choices unknown
     python -m experiments.squad_layout train --data prepared/train --dev prepared/dev \
         --out runs/hard-em objective:hard-em --objective.tau 4000
     python -m experiments.squad_layout evaluate --run-dir runs/hard-em --data prepared/dev \
@@ -25,7 +29,7 @@ from hardem_jax.cli.command import run_command
 from hardem_jax.cli.export.command import Export
 from hardem_jax.cli.preparing import determined_by
 from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train, prepare
-from hardem_jax.data.examples import ReadingExample
+from hardem_jax.data.examples import ReadingExample, is_unknown
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.readers.qa_hard_em import read_qa_hard_em
@@ -69,13 +73,18 @@ class Prepare:
             self.out,
             tokenizer=self.tokenizer,
             windows=self.windows,
-            metric="quoref" if self.answers_are == "all required" else "squad",
+            metric=self._metric(),
             sources=determined_by(self),
             exclusions=exclusions,
             split=self.split,
             force=self.force,
             processes=self.processes,
         )
+
+    def _metric(self) -> str:
+        if self.answers_are == "all required":
+            return "quoref"
+        return "squad2" if any(map(is_unknown, self.windows.choices)) else "squad"
 
     def _examples(self, exclusions: ExclusionCounts) -> Iterator[ReadingExample]:
         golds = self.split != "test"
@@ -88,6 +97,7 @@ class Prepare:
             answers_are=self.answers_are,
             require_answers=golds,
             keep_several=self.split != "train",
+            choices=self.windows.choices,
         )
 
 

@@ -140,7 +140,11 @@ class SpanDrawer(Drawer):
             ]
             texts.append(Text(f"{name}{place}", text, marks))
         by_document = {(d, begin): text for d, begin, text in pieces}
-        for document, a, b in spans:
+        for span in spans:
+            document, a, b = span
+            if a < 0:
+                solutions.append((found[span], "in front of every window"))
+                continue
             begin = max(start for d, start in by_document if d == document and start <= a)
             text = by_document[document, begin][a - begin : b - begin]
             where = f"{document + 1}: " if documents > 1 else ""
@@ -152,14 +156,15 @@ def joined(windows: Sequence[Window]) -> list[tuple[int, int, str]]:
     """The texts that windows cover: document, first character and text of each stretch."""
     pieces: list[tuple[int, int, str]] = []
     for window in sorted(windows, key=lambda w: (w.document, w.text_start, len(w.text))):
+        own = window.text[window.lead :]
         if pieces:
             document, begin, text = pieces[-1]
             gap = window.text_start - (begin + len(text))
             if document == window.document and gap <= 0:
                 # What is new of it; nothing if the stretch holds all of it already.
-                pieces[-1] = document, begin, text + window.text[-gap:]
+                pieces[-1] = document, begin, text + own[-gap:]
                 continue
-        pieces.append((window.document, window.text_start, window.text))
+        pieces.append((window.document, window.text_start, own))
     return pieces
 
 

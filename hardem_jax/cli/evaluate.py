@@ -165,7 +165,9 @@ class EvaluateCommand(OnDevices, abc.ABC):
         if counts:
             table.add_column("questions", justify="right")
         for metric, value in scores.items():
-            table.add_row(metric, f"{value:.1f}", str(counts.get(metric, "")))
+            # Of all that are printed, only thresholds are not in percent.
+            text = f"{value:.6f}" if metric.endswith("_thresh") else f"{value:.1f}"
+            table.add_row(metric, text, str(counts.get(metric, "")))
         Console().print(table)
 
     def _evaluation(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from hardem_jax.cli.preparing import print_summary, watched
 from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.examples import ReadingExample
+from hardem_jax.data.examples import ReadingExample, is_unknown
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import json_text, write_text
 from hardem_jax.data.json_stream import read_text
@@ -112,8 +112,9 @@ class SpanSetting(Setting):
         return self._read(self.dev, count)
 
     def task(self, data: Any, dev: Any) -> tasks.SpanTask:
-        del data, dev
-        return tasks.SpanTask(self.inference, self.latent)
+        del dev
+        windows = WindowConfig(**data.window_sizes)
+        return tasks.SpanTask(self.inference, self.latent, windows)
 
     def views(
         self, task: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
@@ -211,11 +212,16 @@ class Evaluate(EvaluateCommand):
             ``QuestionId--Filename`` for ids).
         nbest: write the best answers to each question here, as a JSON object from question id to a
             list of objects: ``text``, ``probability``, ``document``, counted from 0 in the order of
-            the source, and ``start`` and ``end``, its characters there.
+            the source, and ``start`` and ``end``, its characters there; null for a choice.
         top: answers of each question in ``nbest``.
         scope: what spans compete in, see `SpanInference`; None for that of the run.
         joint: with scope "window", rank by P(window has the answer) * P(span), see `SpanInference`.
         max_answer_tokens: longest answer; None for that of the run.
+        no_answer_threshold: where "unknown" is a choice, answer "" if the probability that there is
+            no answer is above this; None for that of the run.
+        na_prob_file: write that probability of each question here, as a JSON object, which SQuAD
+            2.0's evaluator reads. With a threshold of 1 the predictions are the best spans, which
+            it needs to look for its best threshold.
         num_documents: read only the first N documents of each question; None for all.
         sweep: also score answers from the first N documents only, for each N given.
     """
@@ -226,24 +232,31 @@ class Evaluate(EvaluateCommand):
     scope: Scope | None = None
     joint: bool = False
     max_answer_tokens: int | None = None
+    no_answer_threshold: float | None = None
+    na_prob_file: Path | None = None
     num_documents: int | None = None
     sweep: tuple[int, ...] = ()
 
-    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"nbest", "top"}
+    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"nbest", "na_prob_file", "top"}
 
     def __post_init__(self) -> None:
         super().__post_init__()
         counts = ("num_documents", "sweep", "max_answer_tokens", "top")
         require(self, *counts, at_least=1)
+        require(self, "no_answer_threshold", at_least=0, at_most=1)
 
     def outputs(self) -> tuple[Path, ...]:
-        return (*super().outputs(), *(() if self.nbest is None else (self.nbest,)))
+        own = (self.nbest, self.na_prob_file)
+        return (*super().outputs(), *(path for path in own if path is not None))
 
     def kind(self) -> type[tasks.SpanTask]:
         return tasks.SpanTask
 
     def open(self) -> tasks.ReadingQuestions:
-        return tasks.ReadingQuestions.open(self.data).from_documents(self.num_documents)
+        data = tasks.ReadingQuestions.open(self.data).from_documents(self.num_documents)
+        if self.na_prob_file is not None or self.no_answer_threshold is not None:
+            _check_offers_unknown(tasks.choices(data.window_sizes), str(self.data))
+        return data
 
     def changes(self) -> dict[str, Any]:
         changes: dict[str, Any] = {"num_documents": self.num_documents, "sweep": self.sweep}
@@ -251,6 +264,8 @@ class Evaluate(EvaluateCommand):
             changes |= {"scope": self.scope or "window", "joint": self.joint}
         if self.max_answer_tokens is not None:
             changes["max_answer_tokens"] = self.max_answer_tokens
+        if self.no_answer_threshold is not None:
+            changes["no_answer_threshold"] = self.no_answer_threshold
         if self.nbest is not None:
             changes["keep"] = self.top
         return changes
@@ -264,12 +279,24 @@ class Evaluate(EvaluateCommand):
         if self.nbest is not None:
             best = {id: [_as_json(x) for x in (a, *a.runners_up)] for id, a in answers.items()}
             write_text(self.nbest, json_text(best))
+        if self.na_prob_file is not None:
+            chances = {id: answer.no_answer for id, answer in answers.items()}
+            write_text(self.na_prob_file, json_text(chances))
 
 
 def _as_json(answer: Answer) -> dict[str, Any]:
-    document, start, end = answer.span
-    place = {"document": document, "start": start, "end": end}
+    """An answer with its place; of a choice, such as "yes", that is null."""
+    place = dict(zip(("document", "start", "end"), answer.span, strict=True))
+    if answer.is_choice:
+        place = dict.fromkeys(place)
     return {"text": answer.text, "probability": answer.probability, **place}
+
+
+def _check_offers_unknown(choices: Sequence[str], place: str) -> None:
+    """Raises `InputError` unless "there is no answer" is among the choices."""
+    if not any(map(is_unknown, choices)):
+        expected = 'the choice "unknown" (prepare --windows.choices unknown)'
+        raise InputError(f"{place}: expected {expected}, found none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -283,6 +310,8 @@ class Predict:
             it ends or a line is empty.
         checkpoint: "best" or "last".
         top: answers to print.
+        no_answer_threshold: where "unknown" is a choice, put "no answer" first if its probability
+            is above this; None for that of the run.
         json: print a JSON object for each question instead, on one line.
     """
 
@@ -291,10 +320,12 @@ class Predict:
     question: str | None = None
     checkpoint: Literal["best", "last"] = "best"
     top: int = 5
+    no_answer_threshold: float | None = None
     json: bool = False
 
     def __post_init__(self) -> None:
         require(self, "top", at_least=1)
+        require(self, "no_answer_threshold", at_least=0, at_most=1)
         if not self.document:
             raise InputError("document: expected at least one file, found none")
 
@@ -302,18 +333,30 @@ class Predict:
         if self.question is not None and not self.question.strip():
             raise InputError("--question: expected a question, found only blanks")
         texts = [_read_text(path) for path in self.document]
-        reader = answering.Reader.from_run(self.run_dir, self.checkpoint)
+        reader = self._reader()
         console = Console(highlight=False, soft_wrap=True, emoji=False)
         for question in _asked() if self.question is None else (self.question,):
             found = self._answers(reader, question, texts)
             if self.json:
-                best = [_as_json(x) | {"document": str(self.document[x.document])} for x in found]
+                best = [_as_json(x) for x in found]
+                for x in best:
+                    if x["document"] is not None:
+                        x["document"] = str(self.document[x["document"]])
                 print(json.dumps({"question": question, "answers": best}), flush=True)
                 continue
             if self.question is None and not sys.stdin.isatty():
                 console.print(printable(question), markup=False)
             for answer in found:
                 self._print(answer, console)
+
+    def _reader(self) -> answering.Reader:
+        if self.no_answer_threshold is None:
+            return answering.Reader.from_run(self.run_dir, self.checkpoint)
+        reader = answering.Reader.from_run(
+            self.run_dir, self.checkpoint, no_answer_threshold=self.no_answer_threshold
+        )
+        _check_offers_unknown(reader.choices, str(self.run_dir))
+        return reader
 
     def _answers(
         self, reader: answering.Reader, question: str, texts: Sequence[str]
@@ -327,8 +370,11 @@ class Predict:
     def _print(self, answer: FoundAnswer, console: Console) -> None:
         before, text, after = answer.context
         one_line = printable(" ".join(answer.text.split()))
-        line = f"{answer.probability:6.1%}  {one_line}"
+        line = f"{answer.probability:6.1%}  {one_line or '(no answer)'}"
         console.print(line, style="bold", markup=False)
+        if answer.is_choice:
+            console.print("        (in no document)", markup=False)
+            return
         path = self.document[answer.document]
         place = printable(f"{path}, characters {answer.start}-{answer.end}")
         context = " ".join(f"...{before}[{text}]{after}...".split())
@@ -350,11 +396,14 @@ def _asked() -> Iterator[str]:
 
 def mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
     """Document and characters of a mention in Z, and its text among its neighbours."""
+    place = window.place(*window.solutions[z])
+    if place[1] < 0:  # a choice
+        return place, window.span_text(*window.solutions[z])
     first, last = window.solutions[z] - window.context_start
     start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])
-    before, after = window.text[max(0, start - 24) : start], window.text[end : end + 24]
+    before, after = window.text[max(window.lead, start - 24) : start], window.text[end : end + 24]
     text = " ".join(f"...{before}[{window.text[start:end]}]{after}...".split())
-    return (window.document, window.text_start + start, window.text_start + end), text
+    return place, text
 
 
 def _read_text(path: Path) -> str:

@@ -152,7 +152,7 @@ class SpanDistribution:
         scores = self.start[..., None] + following(self.end, -jnp.inf)
         if parts is not None:
             scores = jnp.where(following(parts, 0) == parts[..., None], scores, -jnp.inf)
-        log_probs, flat = jax.lax.top_k(scores.reshape(len(scores), -1), k)
+        log_probs, flat = jax.lax.top_k(scores.reshape(scores.shape[0], -1), k)
         first = flat // max_length
         return jnp.stack([first, first + flat % max_length], axis=-1), log_probs
 

@@ -28,9 +28,9 @@ class FoundAnswer(Answer):
     """An answer in its document.
 
     Attributes:
-        document: index of the document it is in.
-        start, end: characters of it, end exclusive.
-        context: up to 60 characters before it, its text, and as many after it.
+        document: index of the document it is in; of a choice, such as "yes", the one that was read.
+        start, end: characters of it, end exclusive; below 0 for a choice.
+        context: up to 60 characters before it, its text, and as many after it; none of a choice.
     """
 
     document: int
@@ -69,6 +69,7 @@ class Reader:
         checkpoint: Literal["best", "last"] = "best",
         *,
         batch_size: int = 8,
+        **inference: Any,
     ) -> Reader:
         """The reader that a run has trained.
 
@@ -76,11 +77,13 @@ class Reader:
             run_dir: folder of the run.
             checkpoint: which of its two.
             batch_size: windows read at once.
+            **inference: fields of `SpanInference` to change.
 
         Raises:
             InputError: the folder holds no run of a span reader, or a file of it is damaged.
         """
-        trained = base.Trained(SpanTask, Path(run_dir), checkpoint, batch_size=batch_size)
+        inference["batch_size"] = batch_size
+        trained = base.Trained(SpanTask, Path(run_dir), checkpoint, **inference)
         return cls(trained.task, trained.params, trained.model.tokenizer, trained.reader)
 
     @classmethod
@@ -115,6 +118,11 @@ class Reader:
             batches=BatchConfig(batch_size, (windows.max_tokens,)),
         )
         return cls(task, params, tokenizer, reader)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Answers that need not be in a document, see `WindowConfig`."""
+        return self._task.windows.choices
 
     def answer(
         self, question: str, documents: str | Sequence[str], *, top: int = 5
@@ -176,6 +184,8 @@ def _in_document(answer: Answer, texts: Sequence[str]) -> FoundAnswer:
     document, start, end = answer.span
     text = texts[document]
     context = (text[max(0, start - 60) : start], text[start:end], text[end : end + 60])
+    if answer.is_choice:
+        context = ("", answer.text, "")
     fields = {f.name: getattr(answer, f.name) for f in dataclasses.fields(answer)}
     return FoundAnswer(**fields, document=document, start=start, end=end, context=context)
 

@@ -244,6 +244,8 @@ class SpanInference:
             document, whose windows share one softmax; "question": all windows share one softmax,
             and the selector is not used.
         joint: with scope "window", rank by P(window has the answer) * P(span) instead.
+        no_answer_threshold: where "unknown" is a choice (`WindowConfig`), say that there is no
+            answer if P("unknown") / (P("unknown") + P(best span)) is above this.
         num_documents: read only the first documents of each question; None for all.
         sweep: also score answers from the first n documents only, for each n given, without
             reading again.
@@ -259,6 +261,7 @@ class SpanInference:
     batch_size: int = 32
     scope: Scope = "window"
     joint: bool = False
+    no_answer_threshold: float = 0.5
     num_documents: int | None = None
     sweep: tuple[int, ...] = ()
     keep: int = may_change("scores do not depend on it", default=1)
@@ -266,6 +269,7 @@ class SpanInference:
     def __post_init__(self):
         counts = ("max_answer_tokens", "top", "batch_size", "num_documents", "sweep", "keep")
         require(self, *counts, at_least=1)
+        require(self, "no_answer_threshold", at_least=0, at_most=1)
         if self.joint and self.scope != "window":
             raise InputError(
                 f"joint: expected scope 'window', whose windows it ranks, found {self.scope!r}"

@@ -1,19 +1,30 @@
-"""Answers of a span reader: the most likely spans of each window, and of all windows of a question.
+"""Answers of a span reader: the most likely spans of a window, and of all windows of a question.
 
 The paper chooses a window by its selector and takes the most likely span of it. Spans can also be
 weighed against each other across the windows of a document or of the whole question, which is
 what a reader learns that was trained so (`hardem_jax.tasks.config.LatentConfig`).
+
+Where windows offer the choice "unknown", it competes like any span, and as an answer it is "".
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import Window
+from hardem_jax.metrics import quoref, rouge, squad, squad2, triviaqa
+from hardem_jax.metrics.text import COUNTS
 from hardem_jax.tasks.config import SpanInference
+from hardem_jax.tasks.scoring import size_group
+
+METRICS = {"squad": squad, "squad2": squad2, "quoref": quoref, "triviaqa": triviaqa, "rouge": rouge}
+#: Groups of |Z|, see `tasks.scoring.size_group`.
+SIZE_BOUNDS = (0, 1, 2, 4, 8)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +35,7 @@ class WindowReading:
         log_prob_answerable: log P(the window holds the answer).
         texts: the most likely spans, best first, each text once.
         log_probs: their log P(z | window).
-        spans: their ``(document, start character, exclusive end)``.
+        spans: their places, see `Window.place`.
         log_partitions: logarithms of the window's sums over start and over end scores, by
             which spans of different windows can be compared.
         best_solution: index of the most likely mention of Z; -1 if Z is empty.
@@ -48,15 +59,24 @@ class Answer:
 
     Attributes:
         text: of the answer.
-        span: its ``(document, start character, exclusive end)``.
+        span: its ``(document, start character, exclusive end)``; of a choice, which is in no
+            document, start and end are below 0.
         probability: of the span, see `SpanInference.scope`.
+        no_answer: probability that there is no answer, see `SpanInference.no_answer_threshold`;
+            None where "unknown" is no choice.
         runners_up: the next answers, best first; empty unless they were asked for.
     """
 
     text: str
     span: tuple[int, int, int]
     probability: float
+    no_answer: float | None = None
     runners_up: tuple[Answer, ...] = ()
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether it is one of the choices instead of a part of a document."""
+        return self.span[1] < 0
 
 
 @dataclasses.dataclass
@@ -110,6 +130,13 @@ class AnswerPool:
 
     def answers(self) -> list[Answer]:
         """The answers, best first, each text once."""
+        return self._ranked()[: self._keep]
+
+    def best_span(self) -> str:
+        """The text of the best answer other than that there is none; "" without any."""
+        return next((answer.text for answer in self._ranked() if answer.text), "")
+
+    def _ranked(self) -> list[Answer]:
         ranked = []
         for group in self._groups.values():
             total = sum(group.log_partitions)
@@ -117,10 +144,27 @@ class AnswerPool:
                 rank, log_prob = self._rank(group, score - total)
                 ranked.append((rank, Answer(text, span, float(np.exp(log_prob)))))
         ranked.sort(key=lambda pair: pair[0], reverse=True)
-        found: dict[str, Answer] = {}
-        for _, answer in ranked:
-            found.setdefault(answer.text, answer)
-        return list(found.values())[: self._keep]
+        found: dict[str, tuple[tuple[float, ...], Answer]] = {}
+        for rank, answer in ranked:
+            found.setdefault(answer.text, (rank, answer))
+        if "" not in found:
+            return [answer for _, answer in found.values()]
+        return self._with_threshold(found)
+
+    def _with_threshold(self, found: dict[str, tuple[tuple[float, ...], Answer]]) -> list[Answer]:
+        """The answers, of which "" is one, best first."""
+        spans = [text for text in found if text]
+        chance = 1.0
+        if spans:
+            # Both are of the same window, or of the same document, wherever that is chosen first.
+            odds = found[""][0][-1] - found[spans[0]][0][-1]
+            chance = float(np.exp(-np.logaddexp(0.0, -odds)))
+        order = list(found)
+        if chance > self._config.no_answer_threshold:
+            order = ["", *spans]
+        elif not order[0]:
+            order[:2] = order[1::-1]
+        return [dataclasses.replace(found[text][1], no_answer=chance) for text in order]
 
     def _rank(self, group: _Group, log_prob: float) -> tuple[tuple[float, ...], float]:
         """What a span is ordered by, and its log-probability."""
@@ -134,16 +178,22 @@ class AnswerPool:
         """Forget what can no longer be among the answers that are kept."""
         if self._keep is None:
             return
-        best = sorted(group.spans.items(), key=lambda item: item[1][0], reverse=True)
-        group.spans = dict(best[: self._keep])
+        spans = [item for item in group.spans.items() if item[0]]
+        best = sorted(spans, key=lambda item: item[1][0], reverse=True)[: self._keep]
+        group.spans = dict([*best, *(item for item in group.spans.items() if not item[0])])
         # Texts may repeat from window to window, so that only the very best one is safe to choose.
         if self._config.scope == "window" and self._keep == 1 and len(self._groups) > 1:
-            key = max(self._groups, key=lambda key: self._best(self._groups[key]))
-            self._groups = {key: self._groups[key]}
+            kept = {self._best(silent=True), self._best(silent=False)}
+            self._groups = {k: group for k, group in self._groups.items() if k in kept}
 
-    def _best(self, group: _Group) -> tuple[float, ...]:
-        log_prob = max(score for score, _ in group.spans.values()) - sum(group.log_partitions)
-        return self._rank(group, log_prob)[0]
+    def _best(self, *, silent: bool) -> int | None:
+        """The group with the best span, or where "" is best; None if no group has any."""
+        ranks = {}
+        for key, group in self._groups.items():
+            scores = [score for text, (score, _) in group.spans.items() if silent != bool(text)]
+            if scores:
+                ranks[key] = self._rank(group, max(scores) - sum(group.log_partitions))[0]
+        return max(ranks, key=lambda key: ranks[key], default=None)
 
 
 def window_reading(window: Window, out: Mapping[str, np.ndarray]) -> WindowReading:
@@ -151,11 +201,12 @@ def window_reading(window: Window, out: Mapping[str, np.ndarray]) -> WindowReadi
     texts: dict[str, tuple[float, tuple[int, int, int]]] = {}
     for (first, last), log_prob in zip(out["spans"], out["log_probs"], strict=True):
         if np.isfinite(log_prob):
-            start = window.offsets[first - window.context_start, 0]
-            end = window.offsets[last - window.context_start, 1]
-            span = (window.document, window.text_start + int(start), window.text_start + int(end))
             # Ordered best first, so that the most likely of equal texts stays.
-            texts.setdefault(window.text[start:end], (float(log_prob), span))
+            place = window.place(first, last)
+            texts.setdefault(window.span_text(first, last), (float(log_prob), place))
+    if (unknown := window.unknown) is not None:
+        texts[""] = float(out["no_answer"]), unknown
+        texts = dict(sorted(texts.items(), key=lambda item: item[1][0], reverse=True))
     return WindowReading(
         log_prob_answerable=float(out["answerable"]),
         texts=tuple(texts),
@@ -165,4 +216,41 @@ def window_reading(window: Window, out: Mapping[str, np.ndarray]) -> WindowReadi
         best_solution=int(out["best_solution"]) if len(window.solutions) else -1,
         true_solution=window.true_solution,
         solutions=tuple(map(float, out["solutions"][: len(window.solutions)])),
+    )
+
+
+def official(
+    metric: str, texts: Mapping[str, str], golds: Mapping[str, Sequence[str]]
+) -> dict[str, float]:
+    """The metric's scores without its counts, in percent."""
+    found = METRICS[metric].score(texts, golds)
+    return {name: value for name, value in found.items() if name not in COUNTS}
+
+
+def by_set_size(
+    texts: Mapping[str, str], questions: Sequence[Question], metric: str
+) -> dict[str, float]:
+    """The metric's first score by |Z|, in ascending order."""
+    groups = defaultdict(dict)
+    for question in sorted(questions, key=lambda question: question.num_solutions):
+        group = size_group(question.num_solutions, SIZE_BOUNDS)
+        groups[group][question.id] = question.golds
+    scores = {}
+    for group, golds in groups.items():
+        own = {example_id: text for example_id, text in texts.items() if example_id in golds}
+        name, value = next(iter(METRICS[metric].score(own, golds).items()))
+        scores[f"{name} |Z|={group}"] = value
+    return scores
+
+
+def best_thresholds(
+    pools: Mapping[str, AnswerPool], golds: Mapping[str, Sequence[str]]
+) -> dict[str, float]:
+    """The best scores of SQuAD 2.0 that any `SpanInference.no_answer_threshold` leads to."""
+    found = {id: pool.answers() for id, pool in pools.items()}
+    chances = {id: answers[0].no_answer for id, answers in found.items() if answers}
+    return squad2.best_thresholds(
+        {id: pool.best_span() for id, pool in pools.items()},
+        golds,
+        {id: chance for id, chance in chances.items() if chance is not None},
     )

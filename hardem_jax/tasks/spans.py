@@ -19,14 +19,12 @@ from flax import nnx
 from hardem_jax.data.batching.grouped import GroupedPlan
 from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad, Subset
 from hardem_jax.data.batching.plans import Plan
-from hardem_jax.data.inputs.windows import pad_windows
+from hardem_jax.data.inputs.windows import NO_ANSWER, pad_windows
 from hardem_jax.data.prepared.spans import PreparedSplit, Question, all_windows
 from hardem_jax.data.prepared.windows import Window, WindowConfig
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.errors import InputError
-from hardem_jax.metrics import quoref, rouge, squad, triviaqa
-from hardem_jax.metrics.text import COUNTS
 from hardem_jax.models.checkpoints.program import export_reader
 from hardem_jax.models.checkpoints.span_reader import save_reader
 from hardem_jax.models.encoders.base import Encoder
@@ -37,14 +35,19 @@ from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task, z_metric
 from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
 from hardem_jax.tasks.encoder import EncoderModel, check_lengths
 from hardem_jax.tasks.run_config import RunConfig
-from hardem_jax.tasks.scoring import size_group
-from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading, window_reading
+from hardem_jax.tasks.span_answers import (
+    METRICS,
+    Answer,
+    AnswerPool,
+    WindowReading,
+    best_thresholds,
+    by_set_size,
+    official,
+    window_reading,
+)
 from hardem_jax.tasks.z_visits import NOT_SEEN, visit_metrics
 
 Array = jax.Array
-METRICS = {"squad": squad, "quoref": quoref, "triviaqa": triviaqa, "rouge": rouge}
-#: Groups of |Z|, see `tasks.scoring.size_group`.
-SIZE_BOUNDS = (0, 1, 2, 4, 8)
 _PER_WINDOW = LatentConfig()
 
 
@@ -74,12 +77,14 @@ class ReadingQuestions(Questions):
 
         Raises:
             InputError: a folder holds no prepared split, a file is damaged, or the splits were
-                prepared with different tokenizers.
+                prepared with different tokenizers or choices.
         """
         splits = [PreparedSplit(folder) for folder in folders]
         for split in splits[1:]:
             if split.tokenizer.fingerprint != splits[0].tokenizer.fingerprint:
                 raise InputError(_other_tokenizer(str(split.folder), str(folders[0])))
+            if choices(split.meta["windows"]) != choices(splits[0].meta["windows"]):
+                raise InputError(_other_choices(str(split.folder), str(folders[0])))
         windows, places = all_windows(splits)
         metas = [split.meta for split in splits]
         return cls(
@@ -210,6 +215,8 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
     def check(self, data: ReadingQuestions, model: SpanModel, other: str) -> None:
         if data.tokenizer.fingerprint != model.tokenizer.fingerprint:
             raise InputError(_other_tokenizer(data.place, other))
+        if choices(data.window_sizes) != self.windows.choices:
+            raise InputError(_other_choices(data.place, other))
 
     def plan(
         self, data: ReadingQuestions, inputs: Inputs, batches: BatchConfig, **options: Any
@@ -227,15 +234,19 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
     def decode(self, found: Reading, batch: Mapping[str, Array]) -> dict[str, Array]:
         whole_words = self.inference.whole_words
         starts, ends = ("word_starts", "word_ends") if whole_words else ("context", "context")
-        spans, log_probs = found.spans.restrict_to(batch[starts], batch[ends]).top(
-            self.inference.top, max_length=self.inference.max_answer_tokens
+        parts = batch["parts"]
+        some = parts != NO_ANSWER
+        spans, log_probs = found.spans.restrict_to(batch[starts] & some, batch[ends] & some).top(
+            self.inference.top, max_length=self.inference.max_answer_tokens, parts=parts
         )
+        none = found.spans.restrict_to(batch["word_starts"] & ~some, batch["word_ends"] & ~some)
         in_z = found.spans.log_prob(batch["solutions"])
         in_z = jnp.where(batch["solutions_where"], in_z, -jnp.inf)
         return {
             "answerable": jax.nn.log_softmax(found.selector_logits)[:, 1],
             "spans": spans,
             "log_probs": log_probs,
+            "no_answer": none.start.max(axis=-1) + none.end.max(axis=-1),
             "log_partitions": found.spans.log_partitions,
             "best_solution": jnp.argmax(in_z, axis=-1),
             "solutions": in_z,
@@ -300,13 +311,15 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
             return {}, answers[None]
         texts = {limit: {i: a.text for i, a in found.items()} for limit, found in answers.items()}
         golds = _golds(data)
-        scores = _official(data.metric, texts[None], golds)
+        scores = official(data.metric, texts[None], golds)
         main = next(iter(scores))
+        if data.metric == "squad2":
+            scores |= best_thresholds(pools[None], golds)
         for limit in self.inference.sweep:
-            scores[f"{main} n={limit}"] = _official(data.metric, texts[limit], golds)[main]
+            scores[f"{main} n={limit}"] = official(data.metric, texts[limit], golds)[main]
             within = sum(document < limit for document in first_mention.values())
             scores[f"recall n={limit}"] = 100 * within / len(golds)
-        scores |= _by_set_size(texts[None], data.questions, data.metric)
+        scores |= by_set_size(texts[None], data.questions, data.metric)
         scores |= {name: 100 * float(np.mean(hit)) for name, hit in hits.items()}
         return scores, answers[None]
 
@@ -316,15 +329,18 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         scores = defaultdict(list)
         for id, golds in _golds(data).items():
             text = {id: answers[id].text} if id in answers else {}
-            for name, value in _official(data.metric, text, {id: golds}).items():
+            for name, value in official(data.metric, text, {id: golds}).items():
                 scores[name].append(value)
-        return {name: np.array(values, np.float64) for name, values in scores.items()}
+        every = [name for name, values in scores.items() if len(values) == len(_golds(data))]
+        return {name: np.array(scores[name], np.float64) for name in every}
 
     def metric_names(self, data: ReadingQuestions) -> set[str]:
-        names = list(_official(data.metric, {}, _golds(data)))
+        names = list(official(data.metric, {}, _golds(data)))
+        if data.metric == "squad2":
+            names += best_thresholds({}, _golds(data))
         sweep = self.inference.sweep
         swept = [f"{name} n={limit}" for name in (names[0], "recall") for limit in sweep]
-        by_size = _by_set_size({}, data.questions, data.metric)
+        by_size = by_set_size({}, data.questions, data.metric)
         return {*names, *swept, *by_size, "selector", "true z", "true z, not first"}
 
     def describe(self, data: ReadingQuestions, inputs: Inputs) -> str:
@@ -338,8 +354,8 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         rows = []
         for question in data.questions:
             text = answers[question.id].text if question.id in answers else ""
-            score = METRICS[data.metric].score({question.id: text}, {question.id: question.golds})
-            rows.append(ShownAnswer(question.question, question.golds[0], text, score["em"] > 0))
+            exact = METRICS[data.metric].exact_match(text, question.golds)
+            rows.append(ShownAnswer(question.question, question.golds[0], text, exact > 0))
         return rows
 
 
@@ -453,14 +469,6 @@ def _golds(data: ReadingQuestions) -> dict[str, Sequence[str]]:
     return golds | {id: () for id in data.left_out if id not in golds}
 
 
-def _official(
-    metric: str, texts: Mapping[str, str], golds: Mapping[str, Sequence[str]]
-) -> dict[str, float]:
-    """The metric's scores without its counts, in percent."""
-    found = METRICS[metric].score(texts, golds)
-    return {name: value for name, value in found.items() if name not in COUNTS}
-
-
 def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
     """The best answer to each question that has any, with its runners-up."""
     ranked = {example_id: pool.answers() for example_id, pool in pools.items()}
@@ -471,20 +479,13 @@ def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
     }
 
 
-def _by_set_size(
-    texts: Mapping[str, str], questions: Sequence[Question], metric: str
-) -> dict[str, float]:
-    """The metric's first score by |Z|, in ascending order."""
-    groups = defaultdict(dict)
-    for question in sorted(questions, key=lambda question: question.num_solutions):
-        group = size_group(question.num_solutions, SIZE_BOUNDS)
-        groups[group][question.id] = question.golds
-    scores = {}
-    for group, golds in groups.items():
-        own = {example_id: text for example_id, text in texts.items() if example_id in golds}
-        name, value = next(iter(METRICS[metric].score(own, golds).items()))
-        scores[f"{name} |Z|={group}"] = value
-    return scores
+def choices(window_sizes: Mapping[str, Any]) -> tuple[str, ...]:
+    """The choices that windows offer; splits of earlier versions have none."""
+    return tuple(window_sizes.get("choices", ()))
+
+
+def _other_choices(place: str, other: str) -> str:
+    return f"{place}: prepared with other choices (--windows.choices) than {other}"
 
 
 def _other_tokenizer(place: str, other: str) -> str:

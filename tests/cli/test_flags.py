@@ -35,6 +35,7 @@ MAY_BE_ZERO = {
     "SetSizes.subset_seed",
     *("Knobs.spurious", "Knobs.missing", "Knobs.first", "Knobs.noise"),
     *(f"{kind}.{name}" for kind in ("BeamMML", "BeamHardEM") for name in ("samples", "memory")),
+    *(f"{kind}.no_answer_threshold" for kind in ("SpanInference", "Evaluate", "Predict")),
     *("IterativeML.samples", "MAPO.explore", "MAPO.alpha"),
     *("MAPOX.explore", "MAPOX.alpha", "MAPOX.warmup"),
     *("Values.spurious", "Values.missing", "Values.first", "Values.noise"),

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import itertools
+import types
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import Window, WindowConfig
 from hardem_jax.distributions.span import SpanDistribution
+from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import Bert
 from hardem_jax.models.span_reader import Reading, SpanReader
 from hardem_jax.tasks.base import Reader
@@ -278,6 +280,128 @@ READINGS = [
     reading(-2.0, ("a", -0.2), ("d", -0.9), document=1, sizes=(3.0, 2.0)),
     reading(-9.0, document=2, sizes=(-np.inf, -np.inf)),
 ]
+
+
+def offered(answerable, none, *spans):
+    """A window that offers "unknown", with this log-probability."""
+    found = reading(answerable, *spans)
+    texts = dict(zip(found.texts, zip(found.log_probs, found.spans, strict=True), strict=True))
+    texts[""] = (none, (0, -8, -1))
+    best = sorted(texts.items(), key=lambda item: -item[1][0])
+    return dataclasses.replace(
+        found,
+        texts=tuple(text for text, _ in best),
+        log_probs=tuple(score for _, (score, _) in best),
+        spans=tuple(span for _, (_, span) in best),
+    )
+
+
+SILENT = [
+    offered(-0.1, np.log(0.2), ("x", np.log(0.3)), ("y", np.log(0.25))),
+    offered(-0.2, np.log(0.9), ("z", np.log(0.05))),
+]
+
+
+@pytest.mark.parametrize(
+    ("scope", "joint", "odds"),
+    [
+        ("window", False, 0.2 / 0.3),
+        ("window", True, 0.9 / 0.3 * np.exp(-0.1)),
+        ("document", False, 0.9 / 0.3),
+        ("question", False, 0.9 / 0.3),
+    ],
+)
+@pytest.mark.parametrize("keep", [None, 1, 2])
+def test_no_answer_competes_with_the_best_span(scope, joint, odds, keep):
+    expected = odds / (1 + odds)
+    for threshold in (0.0, expected - 0.01, expected + 0.01, 1.0):
+        inference = SpanInference(scope=scope, joint=joint, no_answer_threshold=threshold)
+        pool = AnswerPool(inference, keep)
+        for one in SILENT:
+            pool.add(one)
+        best, *others = pool.answers()
+        assert best.text == ("" if expected > threshold else "x")
+        assert best.is_choice == (best.text == "")
+        assert pool.best_span() == "x"
+        assert all(x.no_answer == pytest.approx(expected) for x in (best, *others))
+        assert len(others) == (3 if keep is None else keep - 1)
+
+
+def test_without_that_choice_there_is_no_such_probability():
+    assert [answer.no_answer for answer in task().answers(READINGS[:2])] == [None] * 3
+    assert AnswerPool(SpanInference()).best_span() == ""
+
+
+CHOICES = "yes no unknown "
+
+
+def choice_window(context, solutions=()):
+    """Like `window`, of one document, with three choices of a token each in front."""
+    plain = window("q1", context, solutions)
+    starts = np.array([[0, 3], [4, 6], [7, 14]])
+    return dataclasses.replace(
+        plain,
+        text=CHOICES + plain.text,
+        token_ids=np.array([2, 5, 3, 20, 21, 22, *context, 3]),
+        offsets=np.concatenate([starts, plain.offsets + len(CHOICES)]),
+        lead=len(CHOICES),
+    )
+
+
+def test_answers_are_a_choice_or_in_the_document(reader):
+    one = choice_window([6, 7, 8], [(4, 4)])
+    [(_, found)] = read(reader, [one], top=30)
+    letters = one.text[len(CHOICES) :]
+    inside = {letters[i:j] for i in range(3) for j in range(i + 1, 4)}
+    assert set(found.texts) == {"yes", "no", "", *inside}
+    batch = arrays([one], num_tokens=12)
+    graphdef, params = reader
+    log_prob = nnx.merge(graphdef, params)(batch).spans.log_prob(jnp.array([[[5, 5], [3, 3]]]))[0]
+    by_text = dict(zip(found.texts, found.log_probs, strict=True))
+    np.testing.assert_allclose([by_text[""], by_text["yes"]], log_prob, rtol=1e-4)
+    assert list(found.log_probs) == sorted(found.log_probs, reverse=True)
+    # However unlikely, that there is no answer is among the few that are kept.
+    [(_, few)] = read(reader, [one], top=1)
+    assert len(few.texts) == 2 and "" in few.texts
+    places = dict(zip(found.texts, found.spans, strict=True))
+    assert places["no"] == (0, -11, -9) and places[""] == (0, -8, -1)
+    assert places[letters] == (0, 10, 13)
+
+
+def test_scores_of_squad2_with_every_threshold(reader):
+    windows = [choice_window([6, 7, 8], [(6, 6)]), choice_window([9, 10], [(5, 5)])]
+    windows[1] = dataclasses.replace(windows[1], example_id="q2")
+    golds = {"q1": (windows[0].text[len(CHOICES)],), "q2": ("",)}
+    questions = {id: Question(id, "?", texts, 1) for id, texts in golds.items()}
+    data = asked(windows, questions, left_out=["q3"], metric="squad2")
+    readings = read(reader, windows)
+    chances, exact = {}, {}
+    for threshold in (0.0, 0.5, 1.0):
+        own = task(no_answer_threshold=threshold)
+        scores, answers = own.score(data, iter(readings))
+        assert set(scores) <= own.metric_names(data)
+        chances |= {id: answer.no_answer for id, answer in answers.items()}
+        exact[threshold] = scores["exact"]
+        assert scores["best_exact"] >= scores["exact"]
+        if threshold == 0:
+            # All is unknown: right for one question, and q3 has no prediction at all.
+            assert scores["NoAns_exact"] == 50 and scores["HasAns_exact"] == 0
+    assert all(0 < chance < 1 for chance in chances.values())
+    per_question = task().by_question(data, answers)
+    assert set(per_question) == {"exact", "f1"} and len(per_question["f1"]) == 3
+    assert per_question["exact"].mean() == pytest.approx(exact[1.0])
+    assert [row.gold for row in task().shown(data, answers)] == [golds["q1"][0], ""]
+
+
+def test_data_with_other_choices_are_refused():
+    data = dataclasses.replace(asked([], {}), window_sizes={"choices": ["yes"]}, place="prepared/x")
+    tokenizer = types.SimpleNamespace(fingerprint="f")
+    data = dataclasses.replace(data, tokenizer=tokenizer)
+    model = types.SimpleNamespace(tokenizer=tokenizer)
+    with pytest.raises(InputError, match="prepared/x: prepared with other choices .* than runs/x"):
+        task().check(data, model, "runs/x")
+    windows = WindowConfig(choices=("yes",))
+    dataclasses.replace(task(), windows=windows).check(data, model, "runs/x")
 
 
 def chances(scope, readings=READINGS, keep=None):

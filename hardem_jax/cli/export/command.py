@@ -66,6 +66,7 @@ class Export:
             "inference": {
                 name: getattr(inference, name)
                 for name in ("scope", "joint", "max_answer_tokens", "whole_words")
+                + ("no_answer_threshold",)
             },
         }
         card = self._card(trained)
@@ -107,6 +108,7 @@ class Export:
             overlap=max(0, room - windows.stride),
             max_answer_tokens=trained.task.inference.max_answer_tokens,
             by_selector=trained.task.inference.scope == "window",
+            choices=windows.choices,
         )
 
 

@@ -67,6 +67,18 @@ print(answer)
 ```
 """
 
+_USE_CHOICES = """\
+Every window of a document begins with the words "{choices}", which are answers like any other. Only
+hardem_jax puts them there:
+
+```python
+from hardem_jax.tasks.answering import Reader
+
+for answer in Reader.from_pretrained(".").answer("Who wrote it?", "Nobody knows who wrote it."):
+    print(f"{{answer.probability:.0%}} {{answer.text or '(no answer)'}}")
+```
+"""
+
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
@@ -98,6 +110,7 @@ class Card:
         overlap: tokens that two windows of a document share, at least.
         max_answer_tokens: of an answer.
         by_selector: whether the selector chooses the window, or its span scores do.
+        choices: words in front of every window.
     """
 
     name: str
@@ -110,6 +123,7 @@ class Card:
     overlap: int
     max_answer_tokens: int
     by_selector: bool
+    choices: Sequence[str] = ()
 
     def text(self) -> str:
         """The card as Markdown.
@@ -128,6 +142,8 @@ class Card:
             max_answer_tokens=self.max_answer_tokens,
             window="holds_answer" if self.by_selector else "scores.amax((1, 2))",
         )
+        if self.choices:
+            use = _USE_CHOICES.format(choices=" ".join(self.choices))
         rows = [
             (scores.split, scores.options, name, f"{value:.1f}")
             for scores in self.scores
