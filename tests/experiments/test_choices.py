@@ -9,8 +9,10 @@ import re
 import pytest
 
 from experiments import squad_layout
+from experiments.inspect.drawings import SpanDrawer
 from hardem_jax.data.prepared.spans import PreparedSplit
 from hardem_jax.tasks.answering import Reader
+from hardem_jax.tasks.spans import ReadingQuestions
 from tests import official_scripts
 from tests.commands import call, evaluation, fails
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
@@ -153,6 +155,24 @@ def test_an_exported_reader_keeps_its_choices(trained, capsys, monkeypatch):
     monkeypatch.chdir(trained / "exported")
     exec(code, {})
     assert re.search(r"^\d+% \S", capsys.readouterr().out, flags=re.MULTILINE)
+
+
+def test_the_inspector_shows_documents_without_the_choices(trained):
+    data = ReadingQuestions.open(trained / "train")
+    drawer, drawings = SpanDrawer(data), []
+    for index, question in enumerate(data.questions[:3]):
+        assert drawer.size(index) == 1 and drawer.answer(index) == question.golds[0]
+        drawings.append(drawer.draw(index, [0]))
+    everywhere = "in front of every window"
+    assert [drawing.solutions for drawing in drawings] == [
+        [("Ada", "0-3")],
+        [("no", everywhere)],
+        [("unknown", everywhere)],
+    ]
+    for drawing in drawings:
+        [shown] = drawing.texts
+        assert shown.text == "Ada lives in Oslo."
+    assert len(drawings[0].texts[0].marks) == 1 and not drawings[1].texts[0].marks
 
 
 def test_data_without_these_choices_are_refused(trained, capsys, tmp_path):
