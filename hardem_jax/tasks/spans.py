@@ -282,8 +282,9 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
             ``true z``, percent of windows with several mentions where the most likely is the true
             one, and ``true z, not first``, the same where the true mention is not the first. With a
             ``sweep``, the metric's first score from the first n documents, ``em n=...``, and
-            ``recall n=...``, percent of all questions with a mention in one of them. No scores if
-            the golds are not known.
+            ``recall n=...``, percent of all questions with a mention in one of them. For SQuAD 2.0
+            also what `hardem_jax.metrics.squad2.best_thresholds` finds. No scores if the golds are
+            not known.
         """
         limits = (None, *self.inference.sweep)
         keep = self.inference.keep
