@@ -49,6 +49,7 @@ from hardem_jax.tasks.z_visits import NOT_SEEN, visit_metrics
 
 Array = jax.Array
 _PER_WINDOW = LatentConfig()
+_TOKENIZER, _CHOICES = "another tokenizer", "other choices (--windows.choices)"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -82,9 +83,9 @@ class ReadingQuestions(Questions):
         splits = [PreparedSplit(folder) for folder in folders]
         for split in splits[1:]:
             if split.tokenizer.fingerprint != splits[0].tokenizer.fingerprint:
-                raise InputError(_other_tokenizer(str(split.folder), str(folders[0])))
+                raise InputError(_prepared_with(_TOKENIZER, str(split.folder), str(folders[0])))
             if choices(split.meta["windows"]) != choices(splits[0].meta["windows"]):
-                raise InputError(_other_choices(str(split.folder), str(folders[0])))
+                raise InputError(_prepared_with(_CHOICES, str(split.folder), str(folders[0])))
         windows, places = all_windows(splits)
         metas = [split.meta for split in splits]
         return cls(
@@ -214,9 +215,9 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
 
     def check(self, data: ReadingQuestions, model: SpanModel, other: str) -> None:
         if data.tokenizer.fingerprint != model.tokenizer.fingerprint:
-            raise InputError(_other_tokenizer(data.place, other))
+            raise InputError(_prepared_with(_TOKENIZER, data.place, other))
         if choices(data.window_sizes) != self.windows.choices:
-            raise InputError(_other_choices(data.place, other))
+            raise InputError(_prepared_with(_CHOICES, data.place, other))
 
     def plan(
         self, data: ReadingQuestions, inputs: Inputs, batches: BatchConfig, **options: Any
@@ -301,7 +302,8 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
             if num_mentions:
                 first_mention[question] = min(first_mention.get(question, document), document)
             likely = reading.log_prob_answerable > np.log(0.5)
-            hits["selector"].append(likely == bool(num_mentions))
+            has_answer = bool(num_mentions) and any(data.questions[question].golds)
+            hits["selector"].append(likely == has_answer)
             if reading.true_solution >= 0 and num_mentions > 1:
                 hit = reading.best_solution == reading.true_solution
                 hits["true z"].append(hit)
@@ -434,7 +436,7 @@ def make_span_loss(
         num_items = about[0]["items"]
         selector_loss = optax.softmax_cross_entropy_with_integer_labels(
             reading.selector_logits,
-            jnp.any(batch["solutions_where"], axis=-1).astype(jnp.int32),
+            _hold_answer(batch).astype(jnp.int32),
         )
         selector_loss = jnp.sum(selector_loss, where=batch["row_where"]) / num_items
         metrics |= {
@@ -449,6 +451,13 @@ def make_span_loss(
         return span_loss + selector_loss, metrics
 
     return loss
+
+
+def _hold_answer(batch: Mapping[str, Array]) -> Array:
+    """``[R]`` bool, the windows with an answer: one whose Z says that there is none has none."""
+    parts = batch.get("parts", jnp.zeros_like(batch["token_ids"]))
+    first = jnp.take_along_axis(parts, batch["solutions"][..., 0], axis=-1)
+    return jnp.any(batch["solutions_where"] & (first != NO_ANSWER), axis=-1)
 
 
 def _latent_variables(
@@ -485,9 +494,5 @@ def choices(window_sizes: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(window_sizes.get("choices", ()))
 
 
-def _other_choices(place: str, other: str) -> str:
-    return f"{place}: prepared with other choices (--windows.choices) than {other}"
-
-
-def _other_tokenizer(place: str, other: str) -> str:
-    return f"{place}: prepared with another tokenizer than {other}"
+def _prepared_with(other: str, place: str, expected: str) -> str:
+    return f"{place}: prepared with {other} than {expected}"

@@ -55,7 +55,7 @@ def write_questions(file, *, paragraphs=16):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     root = tmp_path_factory.mktemp("choices")
-    bert = write_checkpoint(root / "bert", layers=1, words=WORDS)
+    bert = write_checkpoint(root / "bert", layers=1, hidden_size=32, words=WORDS)
     gold = write_questions(root / "gold.json")
     for split in ("train", "dev"):
         flags = ("--file", gold, "--out", root / split, "--split", split, "--tokenizer", bert)
@@ -64,8 +64,8 @@ def trained(tmp_path_factory):
         squad_layout,
         *("train", "--data", root / "train", "--dev", root / "dev", "--out", root / "run"),
         *("--model.encoder", bert, "--num-devices", 1, "--loop.no-progress"),
-        *("--batches.batch-size", 8, "--batches.buckets", 16, "--loop.num-steps", 120),
-        *("--loop.eval-every", 120, "--optimizer.learning-rate", "1e-2", "objective:hard-em"),
+        *("--batches.batch-size", 8, "--batches.buckets", 16, "--loop.num-steps", 150),
+        *("--loop.eval-every", 150, "--optimizer.learning-rate", "5e-3", "objective:hard-em"),
     )
     return root
 

@@ -368,6 +368,27 @@ def test_answers_are_a_choice_or_in_the_document(reader):
     assert places[letters] == (0, 10, 13)
 
 
+def test_the_selector_is_to_say_whether_a_window_holds_an_answer(losses, reader):
+    """Not whether it has a Z, which "unknown" is, too."""
+    # A mention, yes, unknown, unknown next to a mention, nothing.
+    sets = [[(6, 6)], [(3, 3)], [(5, 5)], [(5, 5), (6, 6)], []]
+    windows = [choice_window([6, 7, 8], own) for own in sets]
+    found, said = losses(arrays(windows, num_tokens=12))
+    log_probs = np.asarray(jax.nn.log_softmax(said.selector_logits))
+    labels = [1, 1, 0, 1, 0]
+    expected = -sum(log_probs[row, label] for row, label in enumerate(labels)) / 4
+    assert found[MML(),][1]["selector_loss"] == pytest.approx(expected, rel=1e-5)
+
+    likely = [log_prob[1] > np.log(0.5) for log_prob in log_probs]
+    windows = [dataclasses.replace(w, example_id=str(i)) for i, w in enumerate(windows[:3])]
+    golds = [("c",), ("yes",), ("",)]
+    questions = {str(i): Question(str(i), "?", own, 1) for i, own in enumerate(golds)}
+    data = asked(windows, questions, metric="squad2")
+    scores, _ = task().score(data, iter(read(reader, windows)))
+    right = [bool(a) == bool(b) for a, b in zip(likely, labels, strict=False)][:3]
+    assert scores["selector"] == pytest.approx(100 * np.mean(right))
+
+
 def test_scores_of_squad2_with_every_threshold(reader):
     windows = [choice_window([6, 7, 8], [(6, 6)]), choice_window([9, 10], [(5, 5)])]
     windows[1] = dataclasses.replace(windows[1], example_id="q2")
