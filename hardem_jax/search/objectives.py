@@ -20,8 +20,8 @@ gradients of samples were biased. A question none of whose candidates has a rewa
 gradient to any of them.
 
 Table 4 also has MeRL (Agarwal et al., 2019), which learns an auxiliary reward by differentiating
-the loss on held-out questions through a step of training. It is not here: a step would need a
-second batch and second derivatives of the model.
+the loss on held-out questions through a step of training. These objectives see no parameters, so it
+is a loss function of its own, for your own training: `hardem_jax.search.learned_rewards`.
 """
 
 from __future__ import annotations

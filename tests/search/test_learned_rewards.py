@@ -1,0 +1,256 @@
+"""Learned rewards, against the gradient through an unrolled step and on planted questions."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from hardem_jax import losses
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.search.learned_rewards import learned_reward_loss
+from hardem_jax.training.devices.mesh import data_mesh, place_batch
+from hardem_jax.training.state import init_state
+from hardem_jax.training.step import compile_train_step, make_train_step
+from tests.tasks.search_runs import Killed, run_in
+from tests.tasks.toy import TASKS, VOCABULARY
+
+# Questions, candidates of each, features of a candidate.
+B, N, F = 8, 5, 4
+
+
+def questions(seed=0):
+    """What the model reads of each candidate, what the reward reads, and what leads to the answer.
+
+    The last candidate of question 0 is impossible, and nothing was found for question 1.
+    """
+    rng = np.random.default_rng(seed)
+    where = rng.random((B, N)) < 0.6
+    where[:, 0] = True
+    where[0] = [True, True, True, False, True]
+    where[1] = False
+    read, features = (rng.normal(size=(B, N, F)).astype(np.float32) for _ in range(2))
+    return {"read": read, "features": features, "where": where}
+
+
+def policy(params, batch):
+    """A small network, so that second derivatives matter: log P of the candidates, ``[B, N]``."""
+    scores = jnp.tanh(batch["read"] @ params["hidden"]) @ params["out"]
+    possible = jnp.ones(scores.shape, bool).at[0, -1].set(False)
+    return jax.nn.log_softmax(jnp.where(possible, scores, -jnp.inf))
+
+
+def parameters():
+    rng = np.random.default_rng(3)
+    draw = {"hidden": (F, 6), "out": (6,)}
+    params = {n: jnp.asarray(rng.normal(size=s), jnp.float32) for n, s in draw.items()}
+    return params, jnp.asarray(rng.normal(size=F), jnp.float32)
+
+
+def held_out(params):
+    batch = questions(seed=1)
+    return losses.mml_loss(policy(params, batch), where=batch["where"])
+
+
+def loss(params, weights, batch=None, rate=0.7):
+    batch = questions() if batch is None else batch
+    return learned_reward_loss(
+        params,
+        weights,
+        log_prob=lambda params: policy(params, batch),
+        reward=lambda weights: batch["features"] @ weights,
+        where=batch["where"],
+        held_out=held_out,
+        rate=rate,
+    )
+
+
+def unrolled(params, weights, rate=0.7):
+    """L and V(theta - rate grad L), written out."""
+    batch = questions()
+
+    def inner(params):
+        where = jnp.asarray(batch["where"]).at[0, -1].set(False)
+        scores = jnp.where(where, batch["features"] @ weights, -jnp.inf)
+        found = jnp.any(where, axis=-1)
+        q = jnp.where(where, jax.nn.softmax(jnp.where(found[:, None], scores, 0.0)), 0.0)
+        log_probs = jnp.where(where, policy(params, batch), 0.0)
+        return -jnp.sum(q * log_probs) / jnp.sum(found)
+
+    step = jax.grad(inner)(params)
+    after = jax.tree.map(lambda x, g: x - rate * g, params, step)
+    return inner(params), held_out(after)
+
+
+def close(one, other, **tolerance):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, **tolerance), one, other)
+
+
+def test_the_gradient_is_that_through_the_unrolled_step():
+    params, weights = parameters()
+    (value, metrics), grads = jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))(
+        params, weights
+    )
+    inner, after = jax.jit(unrolled)(params, weights)
+    close((value, metrics["held_out"]), (inner, after), rtol=1e-5)
+    expected = jax.jit(jax.grad(lambda *x: unrolled(*x)[0]))(params, weights)
+    meta = jax.jit(jax.grad(lambda *x: unrolled(*x)[1], argnums=1))(params, weights)
+    close(grads, (expected, meta), atol=1e-5)
+    assert np.abs(meta).max() > 0.01 and -1 <= metrics["agreement"] <= 1
+    assert metrics["agreement"] != 0
+
+
+@pytest.mark.slow
+def test_models_with_custom_derivatives_can_be_trained():
+    """Fused layers and dropout have no forward-mode derivative; the same gradient is found."""
+    task = TASKS["equations"]
+    batch = jax.tree.map(jnp.asarray, task.batch(4, 16))
+    encoder = Bert(BertConfig(VOCABULARY, 16, 1, 2, 32), rngs=nnx.Rngs(0))
+    graphdef, params = nnx.split(task.model(encoder), nnx.Param)
+    own, other = ({n: x[part] for n, x in batch.items()} for part in (np.s_[:2], np.s_[2:]))
+    features = np.random.default_rng(0).normal(size=(*own["solutions_where"].shape, 2))
+    weights, rate = jnp.array([0.5, -1.0]), 0.1
+
+    def log_prob(params, rows):
+        rngs = nnx.Rngs(dropout=jax.random.key(0))
+        return nnx.merge(graphdef, params)(rows, rngs=rngs).log_prob(rows["solutions"])
+
+    def held_out(params):
+        return losses.mml_loss(log_prob(params, other), where=other["solutions_where"])
+
+    def through_the_step(params, weights):
+        def inner(params):
+            return -jnp.mean(jnp.sum(jax.nn.softmax(features @ weights) * log_prob(params, own), 1))
+
+        step = jax.grad(inner)(params)
+        return held_out(jax.tree.map(lambda x, g: x - rate * g, params, step))
+
+    def ours(params, weights):
+        return learned_reward_loss(
+            params,
+            weights,
+            log_prob=lambda params: log_prob(params, own),
+            reward=lambda weights: features @ weights,
+            where=own["solutions_where"],
+            held_out=held_out,
+            rate=rate,
+        )
+
+    @jax.jit
+    def both(*trees):  # one program takes less time to compile
+        (_, metrics), found = jax.value_and_grad(ours, argnums=1, has_aux=True)(*trees)
+        return metrics, found, *jax.value_and_grad(through_the_step, argnums=1)(*trees)
+
+    metrics, found, value, expected = both(params, weights)
+    close((found, metrics["held_out"]), (expected, value), rtol=1e-4, atol=1e-6)
+    assert np.abs(expected).max() > 1e-3
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.jvp(lambda params: log_prob(params, own), (params,), (params,))
+
+
+def test_without_anything_found_there_is_no_gradient():
+    params, weights = parameters()
+    batch = questions() | {"where": np.zeros((B, N), bool)}
+    (value, metrics), grads = jax.jit(
+        jax.value_and_grad(lambda theta, phi: loss(theta, phi, batch), argnums=(0, 1), has_aux=True)
+    )(params, weights)
+    assert value == 0 and not any(np.any(g) for g in jax.tree.leaves(grads))
+    assert metrics["agreement"] == 0 and np.isfinite(metrics["held_out"])
+
+
+def test_a_step_of_size_zero_leaves_the_reward():
+    params, weights = parameters()
+    meta = jax.jit(jax.grad(lambda *x: loss(*x, rate=0.0)[0], argnums=1))(params, weights)
+    assert not np.any(meta)
+
+
+def planted(rows, seed=0):
+    """Two solutions found of each question: a true one by a rule that all share, a spurious one.
+
+    A question shows one of four signs in its words, and its true solution is the candidate of that
+    sign; the spurious one is another candidate at random. Feature 0 marks candidates that agree
+    with the words, feature 1 is noise.
+    """
+    rng = np.random.default_rng(seed)
+    sign = rng.integers(4, size=rows)
+    spurious = (sign + rng.integers(1, 4, size=rows)) % 4
+    true = np.eye(4, dtype=bool)[sign]
+    noise = rng.normal(size=(rows, 4))
+    features = np.stack([true, noise], axis=-1).astype(np.float32)
+    where = true | np.eye(4, dtype=bool)[spurious]
+    return {"words": np.eye(4, dtype=np.float32)[sign], "features": features, "where": where} | {
+        "true": true
+    }
+
+
+def planted_loss(params, batch, *, step, key, dropout_key):
+    """As in training: the second half of a batch is held out."""
+    del step, key, dropout_key
+    half = len(batch["words"]) // 2
+    own, other = ({n: x[part] for n, x in batch.items()} for part in (np.s_[:half], np.s_[half:]))
+
+    def log_prob(theta, rows):
+        return jax.nn.log_softmax(rows["words"] @ theta)
+
+    return learned_reward_loss(
+        params["policy"],
+        params["reward"],
+        log_prob=lambda theta: log_prob(theta, own),
+        reward=lambda weights: own["features"] @ weights,
+        where=own["where"],
+        held_out=lambda theta: losses.mml_loss(log_prob(theta, other), where=other["where"]),
+    )
+
+
+def zeros():
+    return {"policy": jnp.zeros((4, 4)), "reward": jnp.zeros(2)}
+
+
+def trained(devices, steps, batch_size=32):
+    mesh, optimizer = data_mesh(devices), optax.adam(0.05)
+    state = init_state(zeros(), optimizer, seed=0, mesh=mesh)
+    step = compile_train_step(make_train_step(planted_loss, optimizer), mesh)
+    for seed in range(steps):
+        state, _ = step(state, place_batch(planted(batch_size, seed), mesh))
+    return jax.device_get(state.params)
+
+
+def test_the_reward_learns_to_tell_true_from_spurious_solutions():
+    params = trained(1, steps=60)
+    on_rule, on_noise = params["reward"]
+    assert on_rule > 1 and abs(on_noise) < 0.2 * on_rule, params["reward"]
+    rows = planted(200, seed=999)
+    scores = np.where(rows["where"], rows["features"] @ params["reward"], -np.inf)
+    weights = jax.nn.softmax(scores, axis=-1)
+    assert np.mean(weights[rows["true"]]) > 0.7  # 0.5 without a learned reward
+
+
+def test_devices_share_a_batch():
+    close(trained(1, steps=3), trained(4, steps=3), rtol=1e-5, atol=1e-6)
+
+
+class Both(nnx.Module):
+    """Policy and reward as one module, whose parameters a run saves together."""
+
+    def __init__(self):
+        self.policy = nnx.Param(jnp.zeros((4, 4)))
+        self.reward = nnx.Param(jnp.zeros(2))
+
+
+def test_a_killed_run_ends_with_the_same_reward(tmp_path):
+    def loss_of(graphdef, *_):
+        del graphdef
+        return lambda params, batch, **step: planted_loss(nnx.to_pure_dict(params), batch, **step)
+
+    task = types.SimpleNamespace(loss=loss_of, memory=lambda _: {}, objective=None)
+    inputs = planted(4) | {"words": np.ones((4, 4), np.float32)}  # all questions look alike
+    whole, steps = run_in(tmp_path / "whole", task, Both(), inputs, 30)
+    with pytest.raises(Killed):
+        run_in(tmp_path / "killed", task, Both(), inputs, 30, 17)
+    resumed, again = run_in(tmp_path / "killed", task, Both(), inputs, 30)
+    jax.tree.map(np.testing.assert_array_equal, whole.state.params, resumed.state.params)
+    assert [s["loss"] for s in again] == [s["loss"] for s in steps]
+    assert np.any(np.asarray(resumed.state.params["reward"][...]))
