@@ -21,13 +21,25 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from experiments import open_qa
-from experiments.open_qa import Compare, Prepare, Train
+from experiments.open_qa import Compare, Train
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.export.command import Export
 from hardem_jax.cli.spans import Predict
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare(open_qa.Prepare):
+    """Find every mention in the retrieved passages and cut them into windows.
+
+    Attributes:
+        metric: how answers are compared with the golds: as NQ-open's evaluator does, or SQuAD's,
+            which differs where accents are written in two ways, or TriviaQA's.
+    """
+
+    metric: Literal["squad", "triviaqa", "nq_open"] = "nq_open"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,8 @@ class Prepare:
         passages: the first N of each question; None for 20 in training and 80 else, as
             in the paper.
         prepend_title: put the article's title before each passage.
-        metric: how answers are compared with the golds; the paper normalises as for SQuAD.
+        metric: how answers are compared with the golds; the paper normalises as for SQuAD, and
+            NQ-open's evaluator also decomposes accents.
         windows: sizes; all windows are kept.
         processes: that cut windows; the outcome is the same.
         force: replace the split that is in ``out``.
@@ -52,7 +53,7 @@ class Prepare:
     split: Literal["train", "dev", "test"] = "train"
     passages: int | None = None
     prepend_title: bool = False
-    metric: Literal["squad", "triviaqa"] = "squad"
+    metric: Literal["squad", "triviaqa", "nq_open"] = "squad"
     windows: WindowConfig = WindowConfig(max_windows=None)
     processes: int = 1
     force: bool = False

@@ -6,6 +6,9 @@ the released code:
 
 - ``triviaqa``: a clone of ``mandarjoshi90/triviaqa``,
 - ``squad``: SQuAD's ``evaluate-v1.1.py`` and ``evaluate-v2.0.py``,
+- ``orqa``: ``language/orqa/evaluation`` and ``language/orqa/utils/eval_utils.py`` of a clone of
+  ``google-research/language``, with the `answer_field` that they disagree about left out, and a
+  package ``tensorflow`` whose ``compat.v1.io.gfile.GFile`` is `open`,
 - ``WikiSQL``: a clone of ``salesforce/WikiSQL``, and in it the libraries that it was written for,
   ``pip install --target site records==0.5.2 "sqlalchemy<1.4" babel tqdm``,
 - ``WikiTableQuestions``: a clone of ``ppasupat/WikiTableQuestions``, with its ``evaluator.py``
@@ -59,6 +62,17 @@ def triviaqa(gold, predictions):
     )
     scores = ast.literal_eval(printed.splitlines()[-1])
     return scores["exact_match"], scores["f1"]
+
+
+def nq_open(gold, predictions):
+    """Exact match in percent, of the questions in ``gold``."""
+    script = _released("orqa/language/orqa/evaluation/evaluate_predictions.py")
+    printed = _output(
+        *(script, f"--references_path={gold}", f"--predictions_path={predictions}"),
+        PYTHONPATH=str(script.parents[3]),
+    )
+    right, questions = re.findall(r"\((\d+)/(\d+)\)", printed)[0]
+    return 100 * int(right) / int(questions)
 
 
 def wikisql(folder, split, predictions):

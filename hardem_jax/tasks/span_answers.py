@@ -17,12 +17,19 @@ import numpy as np
 
 from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import Window
-from hardem_jax.metrics import quoref, rouge, squad, squad2, triviaqa
+from hardem_jax.metrics import nq_open, quoref, rouge, squad, squad2, triviaqa
 from hardem_jax.metrics.text import COUNTS
 from hardem_jax.tasks.config import SpanInference
 from hardem_jax.tasks.scoring import size_group
 
-METRICS = {"squad": squad, "squad2": squad2, "quoref": quoref, "triviaqa": triviaqa, "rouge": rouge}
+METRICS = {
+    "squad": squad,
+    "squad2": squad2,
+    "nq_open": nq_open,
+    "quoref": quoref,
+    "triviaqa": triviaqa,
+    "rouge": rouge,
+}
 #: Groups of |Z|, see `tasks.scoring.size_group`.
 SIZE_BOUNDS = (0, 1, 2, 4, 8)
 
