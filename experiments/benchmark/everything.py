@@ -185,7 +185,5 @@ def rows(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-COMMANDS = Everything
-
 if __name__ == "__main__":
-    run_command(COMMANDS, prog="python -m experiments.benchmark.everything")
+    run_command(Everything, prog="python -m experiments.benchmark.everything")

@@ -174,7 +174,5 @@ def download_wheels(packages: tuple[str, ...], python: str, folder: Path) -> Non
         raise InputError(f"wheels: pip could not download them ({said[-1]})")
 
 
-COMMANDS = Kit
-
 if __name__ == "__main__":
-    run_command(COMMANDS, prog="python -m experiments.benchmark.kit")
+    run_command(Kit, prog="python -m experiments.benchmark.kit")

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -21,6 +21,7 @@ from hardem_jax.checksums import MANIFEST, has_checksums
 from hardem_jax.cli.command import flags, peak_mib
 from hardem_jax.cli.devices import OnDevices
 from hardem_jax.data.files import check_writable, file_digest, write_json, write_text
+from hardem_jax.data.json_stream import read_text
 from hardem_jax.errors import InputError, require
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.tasks.run_config import check_run
@@ -49,6 +50,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
         predictions: write the answers here, as JSON.
         by_question: write the official scores of every question here, as a JSON object: "ids", and
             a list for each score.
+        questions: also score the questions of this file only: ids, one on each line, or a JSON
+            list or object of them. Those that the split does not have count 0.
         batch_size: inputs read at once, rounded up to a multiple of the devices.
     """
 
@@ -63,6 +66,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
     checkpoint: Literal["best", "last"] = "best"
     predictions: Path | None = None
     by_question: Path | None = None
+    questions: Path | None = None
     batch_size: int = 32
 
     def __post_init__(self) -> None:
@@ -115,9 +119,12 @@ class EvaluateCommand(OnDevices, abc.ABC):
         file = self.run_dir / f"scores-{name}-{digest}.json"
         for output in (file, *self.outputs()):
             check_writable(output)
+        ids = None if self.questions is None else read_ids(self.questions)
         data = self.open()
         if not data.scored:
             self._check_without_golds()
+        elif ids is not None:
+            chosen_scores(ids, data.scored_ids(), {})  # refuses a file of other questions
         changes: dict[str, Any] = self.changes() | {"batch_size": self.batch_size}
         trained = Trained(self.kind(), self.run_dir, self.checkpoint, mesh=mesh, **changes)
         scores, answers = trained.evaluate(data, functools.partial(self.progress, name))
@@ -131,6 +138,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
             count = " and count 0" if data.scored else ""
             print(f"{len(data.left_out)} of them were left out of the split{count}: {found}")
         print(f"peak memory: {peak_mib():.0f} MiB")
+        found = trained.task.by_question(data, answers) if data.scored else {}
         counts = {
             "questions": data.count + len(data.left_out),
             "left out": len(data.left_out),
@@ -138,27 +146,39 @@ class EvaluateCommand(OnDevices, abc.ABC):
         }
         evaluation["split"] |= {"path": str(self.data.resolve())}
         if data.scored:
-            write_json(file, {**evaluation, "counts": counts, "scores": scores})
+            content = {**evaluation, "counts": counts, "scores": scores}
+            if ids is not None:
+                content["chosen"] = self._chosen(chosen_scores(ids, data.scored_ids(), found))
+            write_json(file, content)
             print(f"scores: {file}")
         else:
             print(f"{name}: answers to {data.count} questions; no scores, for it has no golds")
         if self.predictions is not None:
             write_text(self.predictions, self.predictions_text(data, answers))
         if self.by_question is not None:
-            found = trained.task.by_question(data, answers)
             by_name = {name: values.tolist() for name, values in found.items()}
             write_json(self.by_question, {"ids": data.scored_ids(), "scores": by_name})
         self.report(data, answers, scores)
 
+    def _chosen(self, chosen: dict[str, Any]) -> dict[str, Any]:
+        """The same; prints the scores of the questions that were asked for."""
+        missing = f", {chosen['missing']} of them not in the split" if chosen["missing"] else ""
+        title = f"{Path(str(self.questions)).name}: {chosen['questions']} questions{missing}"
+        self._print(title, chosen["scores"])
+        return chosen
+
     def _check_without_golds(self) -> None:
-        if self.by_question is not None:
-            raise InputError(f"--by-question: expected golds, found none in {self.data}")
+        for flag, value in {"by-question": self.by_question, "questions": self.questions}.items():
+            if value is not None:
+                raise InputError(f"--{flag}: expected golds, found none in {self.data}")
         if not self.outputs():
             expected = "golds, or a file for the answers (--predictions)"
             raise InputError(f"{self.data}: expected {expected}, found none")
 
-    def _print(self, title: str, scores: Mapping[str, float], data: Questions) -> None:
-        counts = count_by_size(scores, data.set_sizes() or ())
+    def _print(
+        self, title: str, scores: Mapping[str, float], data: Questions | None = None
+    ) -> None:
+        counts = count_by_size(scores, data.set_sizes() or ()) if data is not None else {}
         table = Table(title=title)
         table.add_column("metric")
         table.add_column("%", justify="right")
@@ -188,6 +208,59 @@ class EvaluateCommand(OnDevices, abc.ABC):
             raise InputError(f"{self.data}: expected a prepared split, found no meta.json")
         record = manifest if has_checksums(self.data) else meta
         return self.data.absolute().name, file_digest(record)
+
+
+def read_ids(file: Path) -> list[str]:
+    """Ids of questions, each once: the lines of a file, or what its JSON lists or has as keys.
+
+    Raises:
+        InputError: the file cannot be read, or has no ids.
+    """
+    text = read_text(file)
+    if text.lstrip()[:1] in ("[", "{"):
+        try:
+            ids = [*json.loads(text)]
+        except ValueError as error:
+            raise InputError(f"{file}: expected JSON, found {error}") from error
+        if not all(isinstance(id, (str, int)) for id in ids):
+            raise InputError(f"{file}: expected ids, found other values in the list")
+    else:
+        ids = [line.strip() for line in text.splitlines() if line.strip()]
+    if not ids:
+        raise InputError(f"{file}: expected ids of questions, found none")
+    return list(dict.fromkeys(map(str, ids)))
+
+
+def chosen_scores(
+    ids: Sequence[str], scored: Sequence[str], by_question: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Mean scores of some questions; one that has no score counts 0.
+
+    Args:
+        ids: of the questions, each once.
+        scored: the id of each score; one may come several times.
+        by_question: name -> scores in percent.
+
+    Returns:
+        ``questions`` and how many of them are ``missing``, and the ``scores`` by name.
+
+    Raises:
+        InputError: none of them has a score.
+
+    Example:
+        >>> chosen_scores(["b", "x"], ["a", "b"], {"em": [0.0, 100.0]})
+        {'questions': 2, 'missing': 1, 'scores': {'em': 50.0}}
+    """
+    wanted = set(ids)
+    places = [place for place, id in enumerate(scored) if id in wanted]
+    missing = len(wanted - set(scored))
+    if not places:
+        raise InputError(f"--questions: expected ids of the split, found {ids[0]!r} and others")
+    scores = {
+        name: float(sum(values[place] for place in places) / (len(places) + missing))
+        for name, values in by_question.items()
+    }
+    return {"questions": len(wanted), "missing": missing, "scores": scores}
 
 
 def checkpoint_identity(run_dir: Path, checkpoint: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from hardem_jax.models.encoders.pretrained import load_encoder
 from tests.commands import call, fails
 from tests.tiny import write_checkpoint, write_triviaqa
 
+COMMAND = SimpleNamespace(COMMANDS=kit.Kit)
 ROOT = Path(__file__).parents[2]
 
 
@@ -50,7 +52,7 @@ def test_an_encoder_has_half_the_size_and_nearly_the_same_weights(tmp_path, chec
 def test_what_cannot_be_packed_is_one_line(tmp_path, capsys, checkpoint, flags, named):
     given = {"--encoder": checkpoint, "--train": "wikisql compare", "--out": tmp_path / "kit"}
     given |= {flags[0]: flags[1]}
-    assert named in fails(kit, capsys, *(word for pair in given.items() for word in pair))
+    assert named in fails(COMMAND, capsys, *(word for pair in given.items() for word in pair))
     assert not (tmp_path / "kit").exists()
 
 
@@ -69,7 +71,7 @@ def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
     train += "--loop.num-steps 2 --loop.eval-every 2 objective:mml"
     tiny = "--device cpu --preset tiny --rows 2 --tokens 32"
     call(
-        kit,
+        COMMAND,
         *("--out", tmp_path / "kit", "--encoder", checkpoint, "--train", train),
         *("--data", f"built={tmp_path / 'built'}"),
         *(f"--correctness={tiny} --solutions 3 --tasks equations",),

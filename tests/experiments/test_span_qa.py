@@ -103,6 +103,30 @@ def without_answers(layout, root, tmp_path):
     return "--file", file, *flags
 
 
+@pytest.mark.parametrize("written", ["lines", "list", "object"])
+def test_scores_of_chosen_questions(root, capsys, tmp_path, written):
+    evaluate = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
+    every, chosen = tmp_path / "every.json", tmp_path / "chosen.txt"
+    call(triviaqa, *evaluate, "--by-question", every)
+    content = json.loads(every.read_text())
+    best = max(range(len(content["ids"])), key=lambda place: content["scores"]["f1"][place])
+    asked = [content["ids"][best], content["ids"][best - 1], "not there"]
+    forms = {"lines": "\n".join(asked), "list": json.dumps(asked)}
+    forms["object"] = json.dumps(dict.fromkeys(asked, "an answer"))
+    chosen.write_text(forms[written])
+    capsys.readouterr()
+    call(triviaqa, *evaluate, "--questions", chosen)
+    printed = capsys.readouterr().out
+    assert "3 questions, 1 of them not in the split" in " ".join(printed.split())
+    of_two = [content["scores"]["f1"][place] for place in (best, best - 1)]
+    scores = evaluation(printed)["chosen"]["scores"]
+    assert scores["f1"] == pytest.approx(sum(of_two) / 3) and sum(of_two) > 0
+
+    chosen.write_text("not there\n")
+    line = fails(triviaqa, capsys, *evaluate, "--questions", chosen)
+    assert "--questions: expected ids of the split, found 'not there'" in line
+
+
 @pytest.mark.parametrize("layout", [triviaqa, squad_layout])
 def test_questions_without_answers_are_answered_and_not_scored(layout, root, capsys, tmp_path):
     files = without_answers(layout, root, tmp_path)
