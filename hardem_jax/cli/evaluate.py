@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,6 +29,9 @@ from hardem_jax.tasks.scoring import count_by_size
 
 if TYPE_CHECKING:
     from hardem_jax.tasks.base import Progress, Questions, Task
+
+#: What questions are named by in the official files of SQuAD, TriviaQA and DROP.
+_ID_KEYS = ("id", "QuestionId", "query_id")
 
 # Parsing a command imports this module, so jax is imported only when one runs.
 
@@ -50,14 +53,14 @@ class EvaluateCommand(OnDevices, abc.ABC):
         predictions: write the answers here, as JSON.
         by_question: write the official scores of every question here, as a JSON object: "ids", and
             a list for each score.
-        questions: also score the questions of this file only: ids, one on each line, or a JSON
-            list or object of them. Those that the split does not have count 0.
+        questions: also score the questions of this file only: ids, one on each line or in JSON, or
+            an official file of SQuAD, TriviaQA or DROP. Those that the split lacks count 0.
         batch_size: inputs read at once, rounded up to a multiple of the devices.
     """
 
     #: Options that change scores by rounding at most. All others distinguish evaluations.
     IMMATERIAL: ClassVar[frozenset[str]] = frozenset(
-        {"run_dir", "data", "predictions", "by_question", "batch_size"}
+        {"run_dir", "data", "predictions", "by_question", "questions", "batch_size"}
         | {"num_devices", "fsdp", "distributed"}
     )
 
@@ -195,8 +198,11 @@ class EvaluateCommand(OnDevices, abc.ABC):
         name, digest = self.split_and_digest()
         check_run(self.run_dir)
         immaterial = self.IMMATERIAL | {"type"}
+        options = {n: value for n, value in flags(self).items() if n not in immaterial}
+        if self.questions is not None:
+            options["questions"] = file_digest(self.questions)
         return {
-            "options": {n: value for n, value in flags(self).items() if n not in immaterial},
+            "options": options,
             "checkpoint": checkpoint_identity(self.run_dir, self.checkpoint),
             "split": {"name": name, "digest": digest},
         }
@@ -211,24 +217,45 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
 
 def read_ids(file: Path) -> list[str]:
-    """Ids of questions, each once: the lines of a file, or what its JSON lists or has as keys.
+    """Ids of questions, each once, in order.
+
+    Args:
+        file: an id on each line; a JSON list of ids, or an object with ids for keys, such as
+            predictions; or any JSON, or JSON lines, with questions under `_ID_KEYS` at any depth,
+            as the official files of SQuAD, TriviaQA and DROP are.
 
     Raises:
         InputError: the file cannot be read, or has no ids.
     """
     text = read_text(file)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ids = lines
     if text.lstrip()[:1] in ("[", "{"):
         try:
-            ids = [*json.loads(text)]
-        except ValueError as error:
-            raise InputError(f"{file}: expected JSON, found {error}") from error
-        if not all(isinstance(id, (str, int)) for id in ids):
-            raise InputError(f"{file}: expected ids, found other values in the list")
-    else:
-        ids = [line.strip() for line in text.splitlines() if line.strip()]
+            content = json.loads(text)
+        except ValueError:
+            content = [_parsed(line, file) for line in lines]
+        ids = [*_nested_ids(content)] or [id for id in content if isinstance(id, str)]
     if not ids:
         raise InputError(f"{file}: expected ids of questions, found none")
-    return list(dict.fromkeys(map(str, ids)))
+    return list(dict.fromkeys(ids))
+
+
+def _parsed(line: str, file: Path) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise InputError(f"{file}: expected JSON or JSON lines, found {error}") from error
+
+
+def _nested_ids(content: Any) -> Iterator[str]:
+    if isinstance(content, Mapping):
+        yield from (content[key] for key in _ID_KEYS if isinstance(content.get(key), str))
+        content = content.values()
+    elif not isinstance(content, list):
+        return
+    for part in content:
+        yield from _nested_ids(part)
 
 
 def chosen_scores(

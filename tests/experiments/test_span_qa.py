@@ -103,7 +103,21 @@ def without_answers(layout, root, tmp_path):
     return "--file", file, *flags
 
 
-@pytest.mark.parametrize("written", ["lines", "list", "object"])
+def triviaqa_file(ids):
+    """Questions as TriviaQA's files name them."""
+    return {"Domain": "Web", "Data": [{"QuestionId": id, "Question": "?"} for id in ids]}
+
+
+FORMS = {
+    "lines": lambda ids: "\n".join(ids),
+    "list": json.dumps,
+    "predictions": lambda ids: json.dumps(dict.fromkeys(ids, "an answer")),
+    "official": lambda ids: json.dumps(triviaqa_file(ids), indent=1),
+    "JSON lines": lambda ids: "\n".join(json.dumps({"id": id, "question": "?"}) for id in ids),
+}
+
+
+@pytest.mark.parametrize("written", FORMS)
 def test_scores_of_chosen_questions(root, capsys, tmp_path, written):
     evaluate = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
     every, chosen = tmp_path / "every.json", tmp_path / "chosen.txt"
@@ -111,9 +125,7 @@ def test_scores_of_chosen_questions(root, capsys, tmp_path, written):
     content = json.loads(every.read_text())
     best = max(range(len(content["ids"])), key=lambda place: content["scores"]["f1"][place])
     asked = [content["ids"][best], content["ids"][best - 1], "not there"]
-    forms = {"lines": "\n".join(asked), "list": json.dumps(asked)}
-    forms["object"] = json.dumps(dict.fromkeys(asked, "an answer"))
-    chosen.write_text(forms[written])
+    chosen.write_text(FORMS[written](asked))
     capsys.readouterr()
     call(triviaqa, *evaluate, "--questions", chosen)
     printed = capsys.readouterr().out
@@ -122,6 +134,9 @@ def test_scores_of_chosen_questions(root, capsys, tmp_path, written):
     scores = evaluation(printed)["chosen"]["scores"]
     assert scores["f1"] == pytest.approx(sum(of_two) / 3) and sum(of_two) > 0
 
+    chosen.write_text('{"id": 1')
+    line = fails(triviaqa, capsys, *evaluate, "--questions", chosen)
+    assert "chosen.txt: expected JSON or JSON lines, found" in line
     chosen.write_text("not there\n")
     line = fails(triviaqa, capsys, *evaluate, "--questions", chosen)
     assert "--questions: expected ids of the split, found 'not there'" in line

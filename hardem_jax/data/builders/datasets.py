@@ -97,7 +97,7 @@ class NQOpen(SolutionBuilder):
         "https://github.com/google-research-datasets/natural-questions, with passages by "
         "`python -m experiments.retrieve`"
     )
-    METRIC = "squad"
+    METRIC = "nq_open"
     options: OpenOptions
 
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
@@ -129,6 +129,7 @@ class TriviaQAOpen(NQOpen):
         "https://nlp.cs.washington.edu/triviaqa (unfiltered), with passages by "
         "`python -m experiments.retrieve`"
     )
+    METRIC = "squad"
 
 
 class DropNum(SolutionBuilder):
