@@ -70,7 +70,7 @@ def test_questions_without_a_mention_are_dropped_from_training_alone(root, capsy
         f"q{i}" for i in range(16) if i % 4 < 3
     ]
     dev = PreparedSplit(root / "dev")
-    assert len(dev.questions) == 16 and dev.meta["metric"] == "squad"
+    assert len(dev.questions) == 16 and dev.meta["metric"] == "nq_open"
     call(
         *("prepare", "--contexts", root / "fid.json", "--tokenizer", root / "bert", *WINDOWS),
         *("--out", root / "one", "--passages", 1, "--split", "dev"),
@@ -162,4 +162,4 @@ def test_both_data_sets_have_the_same_commands():
     different = {
         n for n, command in nq_open.COMMANDS.items() if triviaqa_open.COMMANDS[n] != command
     }
-    assert different == {"evaluate"}
+    assert different == {"evaluate", "prepare"}
