@@ -9,6 +9,7 @@ from typing import Any
 
 from hardem_jax.analysis.equation_text import describe
 from hardem_jax.cli.spans import mention
+from hardem_jax.data.inputs.taggings import marked_text, marked_tokens, window_with_z
 from hardem_jax.data.prepared.windows import Window
 from hardem_jax.notebook.equations import stored_equations
 from hardem_jax.notebook.marks import Mark
@@ -97,8 +98,8 @@ class Drawer(abc.ABC):
         """The question with these solutions, by index in Z."""
 
 
-class SpanDrawer(Drawer):
-    """Mentions in documents; of these a split holds the windows, which are joined again."""
+class _WindowDrawer(Drawer):
+    """Parts of documents; of these a split holds the windows, which are joined again."""
 
     def __init__(self, data: Any):
         super().__init__(data)
@@ -106,11 +107,21 @@ class SpanDrawer(Drawer):
         for place, number in enumerate(data.places[:, 0]):
             self._windows[number].append(place)
 
+    def windows(self, index: int) -> list[Window]:
+        return [self.data.windows[place] for place in self._windows[index]]
+
+    def size(self, index: int) -> int:
+        return self.data.questions[index].num_solutions
+
+
+class SpanDrawer(_WindowDrawer):
+    """Mentions in documents."""
+
     def answer(self, index: int) -> str:
         return "; ".join(dict.fromkeys(self.data.questions[index].golds))
 
     def _mentions(self, index: int) -> tuple[list[Window], dict[tuple[int, int, int], str]]:
-        windows = [self.data.windows[place] for place in self._windows[index]]
+        windows = self.windows(index)
         found: dict[tuple[int, int, int], str] = {}
         for window in windows:
             for z in range(len(window.solutions)):
@@ -119,9 +130,6 @@ class SpanDrawer(Drawer):
 
     def texts(self, index: int) -> list[str]:
         return list(self._mentions(index)[1].values())
-
-    def size(self, index: int) -> int:
-        return self.data.questions[index].num_solutions
 
     def draw(self, index: int, chosen: Sequence[int]) -> Drawing:
         windows, found = self._mentions(index)
@@ -149,6 +157,52 @@ class SpanDrawer(Drawer):
             text = by_document[document, begin][a - begin : b - begin]
             where = f"{document + 1}: " if documents > 1 else ""
             solutions.append((text, f"{where}{a:,}-{b:,}"))
+        return Drawing(solutions, texts)
+
+
+class TaggingDrawer(_WindowDrawer):
+    """Sets of mentions in a window of a document, the one with the largest Z."""
+
+    #: Taggings of a question that are shown; a run is trained on no more by default.
+    LIMITS = {"max_mentions": 32, "max_taggings": 128}
+
+    def answer(self, index: int) -> str:
+        return ", ".join(dict.fromkeys(self.data.questions[index].golds))
+
+    def _marked(self, index: int) -> tuple[list[Window], Window | None, list[Any]]:
+        """All windows; the one with Z, and what each z marks there."""
+        windows = self.windows(index)
+        chosen = window_with_z(windows)
+        if chosen is None:
+            return windows, None, []
+        return windows, windows[chosen], marked_tokens(windows[chosen], **self.LIMITS)
+
+    def texts(self, index: int) -> list[str]:
+        _, window, marked = self._marked(index)
+        return [marked_text(window, spans) for spans in marked if window is not None]
+
+    def draw(self, index: int, chosen: Sequence[int]) -> Drawing:
+        windows, window, marked = self._marked(index)
+        uses: dict[tuple[int, int], list[int]] = {}
+        solutions = []
+        for number, z in enumerate(chosen):
+            assert window is not None
+            places = [window.place(*span)[1:] for span in marked[z]]
+            for place in places:
+                uses.setdefault(place, []).append(number)
+            where = ", ".join(f"{a:,}-{b:,}" for a, b in places)
+            solutions.append((marked_text(window, marked[z]), where))
+        texts = []
+        for document, begin, text in joined(windows):
+            end = begin + len(text)
+            own = window is not None and document == window.document
+            marks = [
+                Mark(a - begin, b - begin, tuple(used))
+                for (a, b), used in sorted(uses.items())
+                if own and begin <= a and b <= end
+            ]
+            place = f", characters {begin:,}-{end:,}" if begin else ""
+            texts.append(Text(f"Document{place}", text, marks))
         return Drawing(solutions, texts)
 
 
@@ -344,6 +398,7 @@ def _column(field: Field | None, table: Table) -> int:
 #: Name of the task -> what draws its questions.
 DRAWERS: dict[str, type[Drawer]] = {
     "spans": SpanDrawer,
+    "taggings": TaggingDrawer,
     "reading": DocumentDrawer,
     "equations": EquationDrawer,
     "queries": QueryDrawer,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments import multi_span
 from experiments.inspect.drawings import DRAWERS, Drawer
 from hardem_jax.analysis.views import View
 from hardem_jax.cli import equations, programs, queries, spans
@@ -18,7 +19,7 @@ from hardem_jax.cli.train import TrainCommand
 from hardem_jax.cli.watching import recorded_views
 from hardem_jax.data.exclusions import ExclusionCounts, reasons
 from hardem_jax.data.json_stream import read_json_object
-from hardem_jax.data.prepared.spans import prepare_split
+from hardem_jax.data.prepared.spans import TAGGINGS_FORMAT, prepare_split
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import label
@@ -26,6 +27,7 @@ from hardem_jax.tasks.run_config import RunConfig, check_run
 
 _TRAIN: dict[str, type[TrainCommand]] = {
     "spans": spans.Train,
+    "taggings": multi_span.Train,
     "equations": equations.Train,
     "queries": queries.Train,
     "programs": programs.Train,
@@ -310,7 +312,10 @@ def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:
         if split is not None:
             raise InputError(f"--split: expected a build, found the prepared split {folder}")
         from hardem_jax.tasks.spans import ReadingQuestions
+        from hardem_jax.tasks.taggings import TaggingQuestions
 
+        if read_json_object(folder / "meta.json").get("format") == TAGGINGS_FORMAT:
+            return "taggings", TaggingQuestions.open(folder)
         return "spans", ReadingQuestions.open(folder)
     from hardem_jax.data.builders.read import open_build
 

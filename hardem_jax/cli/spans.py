@@ -26,7 +26,7 @@ from hardem_jax.data.examples import ReadingExample, is_unknown
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import json_text, write_text
 from hardem_jax.data.json_stream import read_text
-from hardem_jax.data.prepared.spans import Question, prepare_split
+from hardem_jax.data.prepared.spans import FORMAT, Question, prepare_split
 from hardem_jax.data.prepared.windows import Window, WindowConfig
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError, printable, require
@@ -58,10 +58,12 @@ def prepare(
     split: str,
     force: bool,
     processes: int | None = None,
+    format: str = FORMAT,
 ) -> None:
     """Prepares a split and prints its summary; the shared half of all ``prepare`` commands.
 
-    Of the split "train", questions without a mention are left out. "test" has no golds.
+    Of the split "train", questions without a mention are left out. "test" has no golds. For the
+    others see `prepare_split`.
     """
     meta = prepare_split(
         watched(examples),
@@ -75,6 +77,7 @@ def prepare(
         scored=split != "test",
         processes=processes,
         replace=force,
+        format=format,
     )
     print_summary(meta, exclusions)
 
@@ -330,12 +333,10 @@ class Predict:
             raise InputError("document: expected at least one file, found none")
 
     def run(self) -> None:
-        if self.question is not None and not self.question.strip():
-            raise InputError("--question: expected a question, found only blanks")
-        texts = [_read_text(path) for path in self.document]
+        texts = [read_document(path) for path in self.document]
         reader = self._reader()
         console = Console(highlight=False, soft_wrap=True, emoji=False)
-        for question in _asked() if self.question is None else (self.question,):
+        for question in asked(self.question):
             found = self._answers(reader, question, texts)
             if self.json:
                 best = [_as_json(x) for x in found]
@@ -381,8 +382,17 @@ class Predict:
         console.print(f"        {printable(context)}  ({place})", markup=False)
 
 
-def _asked() -> Iterator[str]:
-    """Questions from the standard input, with a prompt if somebody types them."""
+def asked(question: str | None) -> Iterator[str]:
+    """The question; if None, those from the standard input, with a prompt for who types them.
+
+    Raises:
+        InputError: the question is blank.
+    """
+    if question is not None:
+        if not question.strip():
+            raise InputError("--question: expected a question, found only blanks")
+        yield question
+        return
     prompt = "question: " if sys.stdin.isatty() else ""
     while True:
         try:
@@ -406,7 +416,12 @@ def mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
     return place, text
 
 
-def _read_text(path: Path) -> str:
+def read_document(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        InputError: it cannot be read, or has none.
+    """
     text = read_text(path)
     if not text.strip():
         raise InputError(f"{path}: expected text, found an empty document")

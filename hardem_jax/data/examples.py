@@ -58,6 +58,8 @@ class ReadingExample:
             characters, end exclusive; None if unknown. For measurement only, never for training.
         mentions: Z as given by the file, in its order, each like `true_mention`; None if the
             file gives no Z, an empty tuple if it gives an empty one.
+        all_required: the answer consists of all `aliases`, each at one or more of its mentions,
+            instead of any one of them.
 
     Example:
         >>> example = ReadingExample(
@@ -80,6 +82,7 @@ class ReadingExample:
     golds: tuple[str, ...]
     true_mention: tuple[int, int, int] | None = None
     mentions: tuple[tuple[int, int, int], ...] | None = None
+    all_required: bool = False
 
 
 @dataclass(frozen=True)

@@ -129,11 +129,15 @@ class TaggingDistribution:
         marked = jnp.sum(jnp.where(real & jnp.any(possible, axis=-1), by_text, 0.0), axis=-1)
         return jnp.where(impossible, -jnp.inf, self._unmarked() + marked)
 
-    def mode(self) -> Array:
+    def mode(self, *, empty: bool = True) -> Array:
         """The most likely tagging that is well-formed: no I behind an O, or at the very start.
 
+        Args:
+            empty: whether it may mark nothing. Otherwise it is the most likely one with a span, of
+                rows that have a token.
+
         Returns:
-            ``[B, T]`` int32 tags. IO taggings are all well-formed. Ties go to the lower tag.
+            ``[B, T]`` int32 tags. IO taggings are all well-formed.
 
         Example:
             >>> logits = jnp.log(jnp.array([[[0.5, 0.3, 0.2], [0.1, 0.8, 0.1]]]))
@@ -141,23 +145,27 @@ class TaggingDistribution:
             >>> TaggingDistribution.from_logits(logits, where=where).mode().tolist()
             [[2, 1]]
         """
-        if self.tags.shape[-1] == 2:
-            return jnp.argmax(self.tags, axis=-1).astype(jnp.int32)
+        num_tags = self.tags.shape[-1]
+        follows = _FOLLOWS[num_tags][None]
+        scores = jnp.concatenate([self.tags, self.tags[..., OUTSIDE, None]], axis=-1)
 
         def forward(best: Array, tags: Array) -> tuple[Array, Array]:
-            """Best score of the tokens so far by last tag -> with one token more, where from."""
-            allowed = jnp.where(_FOLLOWS, best[:, None, :], -jnp.inf)  # [B, tag, tag before]
+            """Best score of the tokens so far by last state -> with one more, and where from."""
+            allowed = jnp.where(follows, best[:, None, :], -jnp.inf)  # [B, state, state before]
             return jnp.max(allowed, axis=-1) + tags, jnp.argmax(allowed, axis=-1)
 
-        def backward(tag: Array, came_from: Array) -> tuple[Array, Array]:
-            return jnp.take_along_axis(came_from, tag[:, None], axis=1)[:, 0], tag
+        def backward(state: Array, came_from: Array) -> tuple[Array, Array]:
+            return jnp.take_along_axis(came_from, state[:, None], axis=1)[:, 0], state
 
-        # Before the first token there is none.
-        first = jnp.where(jnp.arange(3) == OUTSIDE, 0.0, -jnp.inf)
-        start = jnp.broadcast_to(first, (len(self.tags), 3))
-        best, came_from = jax.lax.scan(forward, start, jnp.swapaxes(self.tags, 0, 1))
+        nothing_yet = jnp.arange(num_tags + 1)[None] == num_tags
+        start = jnp.broadcast_to(jnp.where(nothing_yet, 0.0, -jnp.inf), scores[:, 0].shape)
+        best, came_from = jax.lax.scan(forward, start, jnp.swapaxes(scores, 0, 1))
+        if not empty:
+            must_mark = jnp.any(self.where, axis=-1, keepdims=True)
+            best = jnp.where(nothing_yet & must_mark, -jnp.inf, best)
         _, found = jax.lax.scan(backward, jnp.argmax(best, axis=-1), came_from, reverse=True)
-        return jnp.swapaxes(found, 0, 1).astype(jnp.int32)
+        found = jnp.swapaxes(found, 0, 1)
+        return jnp.where(found == num_tags, OUTSIDE, found).astype(jnp.int32)
 
     def _unmarked(self) -> Array:
         """``[B]``, log-probability that no token is in a span."""
@@ -205,5 +213,9 @@ def marked_spans(tags: np.ndarray) -> list[tuple[int, int]]:
     return spans
 
 
-#: Tag, tag before it: whether they may follow one another.
-_FOLLOWS = np.array([[[True, True, True], [False, True, True], [True, True, True]]])
+# Number of tags -> state, state before it: whether they may follow one another. A state is a tag
+# behind the first span's begin, or, the last one, that no span has begun yet.
+_FOLLOWS = {
+    2: np.array([[1, 1, 0], [1, 1, 1], [0, 0, 1]], bool),
+    3: np.array([[1, 1, 1, 0], [0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]], bool),
+}

@@ -6,9 +6,29 @@ reads the distinct texts.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+
+#: Counts of taggings stop here, so that they fit into any integer.
+MAX_COUNT = 10**6
+
+
+def count_taggings(texts: np.ndarray) -> int:
+    """|Z| of a question whose answer consists of several texts, at most `MAX_COUNT`.
+
+    Args:
+        texts: ``[M]`` int, which of the texts each mention is of. No two of them overlap.
+
+    Example:
+        >>> count_taggings(np.array([0, 0, 1]))  # the mentions of `enumerate_taggings`' example
+        3
+    """
+    _, counts = np.unique(texts, return_counts=True)
+    if not len(counts):
+        return 0
+    return min(math.prod(2 ** int(count) - 1 for count in counts), MAX_COUNT)
 
 
 def enumerate_taggings(

@@ -69,6 +69,25 @@ class ReaderConfig(EncoderConfig):
 
 
 @dataclasses.dataclass(frozen=True)
+class TaggedReaderConfig(EncoderConfig):
+    """A reader of several spans, which tags every word, on a pretrained encoder.
+
+    Attributes:
+        tags: "bio" tells where a span begins; with "io", spans that touch are one.
+        max_mentions: of the answer's texts in a window; of more, the first of each text.
+        max_taggings: largest Z of a window; of more, those with the fewest mentions.
+    """
+
+    tags: Literal["bio", "io"] = "bio"
+    max_mentions: int = 32
+    max_taggings: int = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "max_mentions", "max_taggings", at_least=1)
+
+
+@dataclasses.dataclass(frozen=True)
 class TaggerConfig(EncoderConfig):
     """An encoder that tags every number with its operator (Min et al., 2019, appendix A).
 
@@ -274,6 +293,23 @@ class SpanInference:
             raise InputError(
                 f"joint: expected scope 'window', whose windows it ranks, found {self.scope!r}"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingInference:
+    """How answers are read off a reader of several spans.
+
+    The selector chooses a window, and the most likely tagging in it that marks something is the
+    answer.
+
+    Attributes:
+        batch_size: windows read at once.
+    """
+
+    batch_size: int = 32
+
+    def __post_init__(self) -> None:
+        require(self, "batch_size", at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -227,15 +228,15 @@ def window_reading(window: Window, out: Mapping[str, np.ndarray]) -> WindowReadi
 
 
 def official(
-    metric: str, texts: Mapping[str, str], golds: Mapping[str, Sequence[str]]
+    metric: str, texts: Mapping[str, Any], golds: Mapping[str, Sequence[str]]
 ) -> dict[str, float]:
-    """The metric's scores without its counts, in percent."""
+    """The metric's scores without its counts, in percent; of texts, or sequences of them."""
     found = METRICS[metric].score(texts, golds)
     return {name: value for name, value in found.items() if name not in COUNTS}
 
 
 def by_set_size(
-    texts: Mapping[str, str], questions: Sequence[Question], metric: str
+    texts: Mapping[str, Any], questions: Sequence[Question], metric: str
 ) -> dict[str, float]:
     """The metric's first score by |Z|, in ascending order."""
     groups = defaultdict(dict)

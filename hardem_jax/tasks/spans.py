@@ -8,7 +8,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from hardem_jax.data.batching.grouped import GroupedPlan
 from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad, Subset
 from hardem_jax.data.batching.plans import Plan
 from hardem_jax.data.inputs.windows import NO_ANSWER, pad_windows
-from hardem_jax.data.prepared.spans import PreparedSplit, Question, all_windows
+from hardem_jax.data.prepared.spans import FORMAT, PreparedSplit, Question, all_windows
 from hardem_jax.data.prepared.windows import Window, WindowConfig
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.distributions.span import SpanDistribution
@@ -65,6 +65,9 @@ class ReadingQuestions(Questions):
         window_sizes: how they were cut.
     """
 
+    #: Of the prepared splits.
+    FORMAT: ClassVar[str] = FORMAT
+
     questions: Sequence[Question]
     windows: Inputs
     places: np.ndarray
@@ -80,7 +83,7 @@ class ReadingQuestions(Questions):
             InputError: a folder holds no prepared split, a file is damaged, or the splits were
                 prepared with different tokenizers or choices.
         """
-        splits = [PreparedSplit(folder) for folder in folders]
+        splits = [PreparedSplit(folder, format=cls.FORMAT) for folder in folders]
         for split in splits[1:]:
             if split.tokenizer.fingerprint != splits[0].tokenizer.fingerprint:
                 raise InputError(_prepared_with(_TOKENIZER, str(split.folder), str(folders[0])))
@@ -102,7 +105,7 @@ class ReadingQuestions(Questions):
         )
 
     def scored_ids(self) -> list[str]:
-        return list(_golds(self))
+        return list(golds_by_id(self))
 
     def set_sizes(self) -> list[int]:
         return [question.num_solutions for question in self.questions]
@@ -313,7 +316,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         if not data.scored:
             return {}, answers[None]
         texts = {limit: {i: a.text for i, a in found.items()} for limit, found in answers.items()}
-        golds = _golds(data)
+        golds = golds_by_id(data)
         scores = official(data.metric, texts[None], golds)
         main = next(iter(scores))
         if data.metric == "squad2":
@@ -330,17 +333,17 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         self, data: ReadingQuestions, answers: dict[str, Answer]
     ) -> dict[str, np.ndarray]:
         scores = defaultdict(list)
-        for id, golds in _golds(data).items():
+        for id, golds in golds_by_id(data).items():
             text = {id: answers[id].text} if id in answers else {}
             for name, value in official(data.metric, text, {id: golds}).items():
                 scores[name].append(value)
-        every = [name for name, values in scores.items() if len(values) == len(_golds(data))]
+        every = [name for name, values in scores.items() if len(values) == len(golds_by_id(data))]
         return {name: np.array(scores[name], np.float64) for name in every}
 
     def metric_names(self, data: ReadingQuestions) -> set[str]:
-        names = list(official(data.metric, {}, _golds(data)))
+        names = list(official(data.metric, {}, golds_by_id(data)))
         if data.metric == "squad2":
-            names += best_thresholds({}, _golds(data))
+            names += best_thresholds({}, golds_by_id(data))
         sweep = self.inference.sweep
         swept = [f"{name} n={limit}" for name in (names[0], "recall") for limit in sweep]
         by_size = by_set_size({}, data.questions, data.metric)
@@ -434,11 +437,8 @@ def make_span_loss(
             span_loss += loss_of_one
             about.append(z_metrics(log_probs, possible))
         num_items = about[0]["items"]
-        selector_loss = optax.softmax_cross_entropy_with_integer_labels(
-            reading.selector_logits,
-            _hold_answer(batch).astype(jnp.int32),
-        )
-        selector_loss = jnp.sum(selector_loss, where=batch["row_where"]) / num_items
+        selector_loss = selector_loss_sum(reading.selector_logits, _hold_answer(batch), batch)
+        selector_loss /= num_items
         metrics |= {
             "span_loss": span_loss,
             "selector_loss": selector_loss,
@@ -451,6 +451,18 @@ def make_span_loss(
         return span_loss + selector_loss, metrics
 
     return loss
+
+
+def selector_loss_sum(logits: Array, holds: Array, batch: Mapping[str, Array]) -> Array:
+    """Cross-entropy of a selector, summed over the real rows of a batch.
+
+    Args:
+        logits: ``[R, 2]``; class 1 says that the window holds the answer.
+        holds: ``[R]`` bool, whether it does.
+        batch: has ``row_where``.
+    """
+    losses = optax.softmax_cross_entropy_with_integer_labels(logits, holds.astype(jnp.int32))
+    return jnp.sum(losses, where=batch["row_where"])
 
 
 def _hold_answer(batch: Mapping[str, Array]) -> Array:
@@ -473,7 +485,7 @@ def _latent_variables(
         yield log_probs, nothing.at[rows, solutions[..., side]].max(where)
 
 
-def _golds(data: ReadingQuestions) -> dict[str, Sequence[str]]:
+def golds_by_id(data: ReadingQuestions) -> dict[str, Sequence[str]]:
     """The golds of all questions by id; those left out come last and have none."""
     golds: dict[str, Sequence[str]] = {q.id: q.golds for q in data.questions}
     return golds | {id: () for id in data.left_out if id not in golds}

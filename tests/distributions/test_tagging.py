@@ -147,23 +147,35 @@ def test_gradients_are_finite_whatever_the_scores(num_tags, scale):
     assert np.isfinite(value) and np.isfinite(gradient).all()
 
 
+@pytest.mark.parametrize("empty", [True, False])
 @pytest.mark.parametrize("seed", range(5))
-def test_the_mode_is_the_likeliest_well_formed_tagging(num_tags, seed):
-    _, _, found = tagged(num_tags, seed)
-    mode = np.asarray(jax.jit(TaggingDistribution.mode)(found))
+def test_the_mode_is_the_likeliest_well_formed_tagging(num_tags, seed, empty):
+    logits, where, _ = tagged(num_tags, seed)
+    if not empty:  # so that the likeliest of all marks nothing
+        logits = logits + np.where(np.arange(num_tags) == OUTSIDE, 9, 0)
+    found = TaggingDistribution.from_logits(jnp.array(logits), where=where)
+    mode = np.asarray(jax.jit(functools.partial(TaggingDistribution.mode, empty=empty))(found))
+    assert empty or mode.any(axis=1).all()
     for row in range(2):
         best = max(
             (
                 tags
                 for tags in itertools.product(range(num_tags), repeat=NUM_TOKENS)
                 if tags_of(marked_spans(np.array(tags)), num_tags) == list(tags)
+                and (empty or any(tags))
             ),
             key=lambda tags: probability(found, row, tags),
         )
         assert mode[row].tolist() == list(best)
-    if num_tags == 3 and seed == 0:
+    if num_tags == 3 and seed == 0 and empty:
         free = np.asarray(found.tags.argmax(-1))
         assert not (mode == free).all()  # the rule about I matters here
+
+
+def test_a_row_without_words_marks_nothing(num_tags):
+    where = jnp.zeros((1, 3), bool)
+    found = TaggingDistribution.from_logits(jnp.ones((1, 3, num_tags)), where=where)
+    assert found.mode(empty=False).tolist() == [[OUTSIDE] * 3]
 
 
 def test_other_numbers_of_tags_are_refused():

@@ -25,7 +25,7 @@ class Codec(Generic[T]):
 
     Attributes:
         type: the dataclass; fields other than ``arrays`` must be what msgpack can hold.
-        arrays: field -> (little-endian dtype, shape with one -1).
+        arrays: field -> (little-endian dtype, shape with one -1). One that is None is not stored.
         sizes: record -> (tokens, solutions), which plan batches before any record is read.
 
     Example:
@@ -46,14 +46,18 @@ class Codec(Generic[T]):
         """The bytes of a record."""
         fields = {f.name: getattr(record, f.name) for f in dataclasses.fields(cast(Any, record))}
         for name, (dtype, _) in self.arrays.items():
-            fields[name] = np.asarray(fields[name], dtype).tobytes()
+            if fields[name] is None:
+                del fields[name]
+            else:
+                fields[name] = np.asarray(fields[name], dtype).tobytes()
         return cast(bytes, msgpack.packb(fields))
 
     def decode(self, data: bytes) -> T:
         """The inverse of `encode`."""
         fields: dict[str, Any] = msgpack.unpackb(data)
         for name, (dtype, shape) in self.arrays.items():
-            fields[name] = np.frombuffer(fields[name], dtype).reshape(shape)
+            if name in fields:
+                fields[name] = np.frombuffer(fields[name], dtype).reshape(shape)
         return self.type(**fields)
 
 

@@ -38,12 +38,20 @@ from hardem_jax.data.prepared.records import (
     read_left_out,
     write_left_out,
 )
-from hardem_jax.data.prepared.windows import WINDOWS, Window, WindowConfig, make_windows
+from hardem_jax.data.prepared.windows import (
+    WINDOWS,
+    Window,
+    WindowConfig,
+    alias_matchers,
+    make_windows,
+)
 from hardem_jax.data.solve import size_summary
 from hardem_jax.data.tokenizer import Tokenizer
-from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from hardem_jax.solutions.spans import enumerate_spans, split_words
 
 FORMAT = "spans 3"
+#: Of splits whose answers consist of several texts.
+TAGGINGS_FORMAT = "taggings 1"
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_WORDS = "no words in any document"
@@ -85,8 +93,8 @@ class PreparedSplit:
             damaged.
     """
 
-    def __init__(self, folder: Path):
-        self.meta = read_meta(folder, format=FORMAT)
+    def __init__(self, folder: Path, *, format: str = FORMAT):
+        self.meta = read_meta(folder, format=format)
         self.folder = folder
         self.left_out = read_left_out(folder)
         self.positives = RecordSource(folder / "positives", WINDOWS)
@@ -155,6 +163,7 @@ def prepare_split(
     scored: bool = True,
     processes: int | None = None,
     replace: bool = False,
+    format: str = FORMAT,
 ) -> dict[str, Any]:
     """Cuts examples into windows and writes the split, with one example in memory at a time.
 
@@ -174,6 +183,7 @@ def prepare_split(
             the result. A script that calls this needs an ``if __name__ == "__main__"`` guard.
         replace: whether to replace a complete split of this kind, see
             `hardem_jax.data.files.new_folder`.
+        format: `TAGGINGS_FORMAT` if the examples require all of their aliases.
 
     Returns:
         The content of ``meta.json``.
@@ -193,7 +203,7 @@ def prepare_split(
                 yield example
 
     cut = functools.partial(_cut, tokenizer=tokenizer, config=config, keep=keep_without_mention)
-    with new_folder(folder, format=FORMAT, replace=replace) as partial:
+    with new_folder(folder, format=format, replace=replace) as partial:
         writers = {n: RecordWriter(partial / n, WINDOWS) for n in ("positives", "negatives")}
         places: dict[str, list[tuple[int, int, int]]] = {name: [] for name in writers}
         with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
@@ -219,7 +229,7 @@ def prepare_split(
         write_left_out(partial, exclusions, kept)
         tokenizer.save(partial)
         meta = {
-            "format": FORMAT,
+            "format": format,
             "content": [writer.content for writer in writers.values()],
             "windows": dataclasses.asdict(config),
             "metric": metric,
@@ -263,13 +273,19 @@ def _why_no_mention(example: ReadingExample, tokenizer: Tokenizer, config: Windo
     every_window = dataclasses.replace(config, max_windows=None)
     if _num_distinct_solutions(make_windows(example, tokenizer, every_window)):
         return FILTERED
-    matcher = AliasMatcher(example.aliases)
-    in_text = example.mentions or any(
-        len(enumerate_spans(split_words(document.text), matcher)) for document in example.documents
+    words = [split_words(document.text) for document in example.documents]
+    matchers = alias_matchers(example.aliases, all_required=example.all_required)
+    in_text = example.mentions or all(
+        any(len(enumerate_spans(own, matcher)) for own in words) for matcher in matchers
     )
     return CUT if in_text else NOT_IN_DOCUMENTS
 
 
 def _num_distinct_solutions(windows: Sequence[Window]) -> int:
-    """Counts the mentions of a question, those in several overlapping windows once."""
+    """Counts the mentions of a question, those in several overlapping windows once.
+
+    Of sets of mentions, those of the window with most.
+    """
+    if any(window.texts is not None for window in windows):
+        return max(window.num_solutions for window in windows)
     return len({window.place(*span) for window in windows for span in window.solutions})

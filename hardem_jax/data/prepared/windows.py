@@ -6,6 +6,10 @@ read on its own and has its own Z: the mentions that lie wholly inside it.
 
 An answer that no document holds as its own words, such as "yes", can be one of the `choices`: words
 that stand in front of the document in every window, so that they are spans like any other.
+
+If the answer consists of several texts, solutions are sets of mentions
+(`hardem_jax.solutions.taggings`). A window knows which text each mention is of, and has none of
+them unless it has all texts.
 """
 
 import dataclasses
@@ -18,6 +22,7 @@ from hardem_jax.data.prepared.records import Codec
 from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS, Encoding, Tokenizer
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words, trim_span
+from hardem_jax.solutions.taggings import count_taggings
 
 
 def check_choices(choices: Sequence[str]) -> None:
@@ -100,6 +105,8 @@ class Window:
             mention, in document order.
         true_solution: index of the annotated mention in ``solutions``; -1 if unknown or outside.
         lead: characters of ``text`` that are choices, see `WindowConfig`.
+        texts: ``[Z]`` int32, where an answer consists of several texts, which one each of
+            ``solutions`` is a mention of; None elsewhere.
     """
 
     example_id: str
@@ -112,6 +119,7 @@ class Window:
     solutions: np.ndarray
     true_solution: int = -1
     lead: int = 0
+    texts: np.ndarray | None = None
 
     @property
     def id(self) -> str:
@@ -121,6 +129,11 @@ class Window:
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def num_solutions(self) -> int:
+        """|Z|: mentions, or sets of them."""
+        return len(self.solutions) if self.texts is None else count_taggings(self.texts)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -156,8 +169,13 @@ class Window:
 
 WINDOWS = Codec(
     Window,
-    {"token_ids": ("<i4", (-1,)), "offsets": ("<i4", (-1, 2)), "solutions": ("<i4", (-1, 2))},
-    sizes=lambda window: (window.num_tokens, len(window.solutions)),
+    {
+        "token_ids": ("<i4", (-1,)),
+        "offsets": ("<i4", (-1, 2)),
+        "solutions": ("<i4", (-1, 2)),
+        "texts": ("<i4", (-1,)),
+    },
+    sizes=lambda window: (window.num_tokens, window.num_solutions),
 )
 
 
@@ -176,8 +194,13 @@ def make_windows(
         The windows; none if every document is empty.
 
     Raises:
-        InputError: the tokenizer's special tokens leave no room, see `WindowConfig.check_room`.
+        InputError: the tokenizer's special tokens leave no room, see `WindowConfig.check_room`; or
+            choices for an answer of several texts.
     """
+    if example.all_required and config.choices:
+        raise InputError(
+            f"choices: expected none where answers have several texts, found {config.choices}"
+        )
     texts = [document.text for document in example.documents]
     lead = "".join(f"{choice} " for choice in config.choices)
     question, choices, *documents = tokenizer.encode([example.question, lead.rstrip(), *texts])
@@ -187,27 +210,75 @@ def make_windows(
     room = config.max_tokens - num_special - num_choice_tokens
     chosen, aliases = _split_aliases(example.aliases, config.choices)
     front = _Front(example.id, question, lead, choices, _choice_tokens(lead, choices, chosen))
-    matcher = AliasMatcher(aliases)
+    matchers = alias_matchers(aliases, all_required=example.all_required)
     windows = []
     for index, (text, document) in enumerate(zip(texts, documents, strict=True)):
         words = split_words(text)
         if example.mentions is not None:
             given = [span[1:] for span in example.mentions if span[0] == index]
-            mentions = np.array(given, np.int32).reshape(-1, 2)
+            by_text = [np.array(given, np.int32).reshape(-1, 2)]
         else:
-            mentions = enumerate_spans(words, matcher)
+            by_text = [enumerate_spans(words, matcher) for matcher in matchers]
         true_mention = None
         if example.true_mention is not None and example.true_mention[0] == index:
             true_mention = trim_span(words, *example.true_mention[1:])
-        spans = _to_tokens(document, mentions)
+        mentions = _Mentions.of(document, by_text, all_required=example.all_required)
         true_span = _to_tokens(document, np.array([true_mention])) if true_mention else None
         for begin, end in _cut(len(document.ids), room - len(question), config.stride):
             windows.append(
-                _window(front, index, text, document, spans, true_span, begin, end, tokenizer)
+                _window(front, index, text, document, mentions, true_span, begin, end, tokenizer)
             )
     if config.max_windows is None or len(windows) <= config.max_windows:
         return windows
     return _most_similar(example.question, windows, config.max_windows)
+
+
+def alias_matchers(aliases: Sequence[str], *, all_required: bool) -> list[AliasMatcher]:
+    """One that finds any of the aliases; or if all are required, one for each different text.
+
+    Example:
+        >>> len(alias_matchers(["The Sun", "Sun", "Herald"], all_required=True))
+        2
+    """
+    if not all_required:
+        return [AliasMatcher(aliases)]
+    return [AliasMatcher([alias]) for alias in {split_words(a).forms: a for a in aliases}.values()]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Mentions:
+    """What an answer's texts are found at in a document, in its order.
+
+    Attributes:
+        spans: ``[M, 2]`` int32, first and last token.
+        texts: ``[M]`` int32, see `Window`; None if one mention is an answer.
+        num_texts: that an answer consists of.
+    """
+
+    spans: np.ndarray
+    texts: np.ndarray | None
+    num_texts: int
+
+    @classmethod
+    def of(
+        cls, document: Encoding, by_text: Sequence[np.ndarray], *, all_required: bool
+    ) -> "_Mentions":
+        found = [_to_tokens(document, mentions) for mentions in by_text]
+        spans = np.concatenate([np.zeros((0, 2), np.int32), *found])
+        if not all_required:
+            return cls(spans, None, 1)
+        texts = np.repeat(np.arange(len(found), dtype=np.int32), [len(own) for own in found])
+        order = np.lexsort((spans[:, 1], spans[:, 0]))
+        return cls(spans[order], texts[order], len(found))
+
+    def within(self, begin: int, end: int) -> "_Mentions":
+        """Those between two tokens; none, unless there are some of every text."""
+        inside = (self.spans[:, 0] >= begin) & (self.spans[:, 1] < end)
+        if self.texts is None:
+            return dataclasses.replace(self, spans=self.spans[inside])
+        if len(np.unique(self.texts[inside])) < self.num_texts:
+            inside[:] = False
+        return dataclasses.replace(self, spans=self.spans[inside], texts=self.texts[inside])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,10 +346,11 @@ def _to_tokens(document: Encoding, mentions: np.ndarray) -> np.ndarray:
     return np.unique(spans, axis=0).astype(np.int32)
 
 
-def _window(front, index, text, document, spans, true_span, begin, end, tokenizer) -> Window:
+def _window(front, index, text, document, mentions, true_span, begin, end, tokenizer) -> Window:
     context_start = tokenizer.template.second_start(len(front.question))
     num_choice_tokens, num_chosen = len(front.choices.ids), len(front.solutions)
-    inside = spans[(spans[:, 0] >= begin) & (spans[:, 1] < end)]
+    mentions = mentions.within(begin, end)
+    inside = mentions.spans
     text_start, text_end = int(document.offsets[begin, 0]), int(document.offsets[end - 1, 1])
     true_solution = -1
     if true_span is not None and len(true_span):
@@ -298,6 +370,7 @@ def _window(front, index, text, document, spans, true_span, begin, end, tokenize
         solutions=solutions + context_start,
         true_solution=true_solution,
         lead=len(front.lead),
+        texts=mentions.texts,
     )
 
 

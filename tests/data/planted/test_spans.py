@@ -111,7 +111,8 @@ def assert_share(hits, expected):
 )
 def test_without_knobs_the_corpus_is_what_it_was_before_there_were_any(config, digest):
     examples = [e for split in ("train", "dev") for e in planted_examples(config, split)]
-    text = "".join(map(repr, examples)).encode()
+    # The digests are of a time before this field.
+    text = "".join(map(repr, examples)).replace(", all_required=False", "").encode()
     assert hashlib.sha256(text).hexdigest()[:16] == digest
 
 

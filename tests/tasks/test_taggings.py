@@ -1,0 +1,98 @@
+"""The loss of a reader of several spans, against its distribution."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.inputs.taggings import pad_taggings
+from hardem_jax.data.prepared.windows import WindowConfig, make_windows
+from hardem_jax.data.tokenizer import Tokenizer
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.tagged_reader import TaggedReader
+from hardem_jax.objectives import MML, HardEM
+from hardem_jax.tasks.config import TaggingInference
+from hardem_jax.tasks.taggings import TaggingTask, make_tagging_loss
+from tests.tiny import roberta_tokenizer
+
+TEXTS = ("Ada met Bo. Ada ran. Bo met Ada", "Bo ran")
+
+
+@pytest.fixture(scope="module")
+def batch():
+    tokenizer = Tokenizer(roberta_tokenizer())
+    windows = [
+        make_windows(
+            ReadingExample(
+                "q", "Who?", (Document("d", text),), ("Ada", "Bo"), ("Ada", "Bo"), all_required=True
+            ),
+            tokenizer,
+            WindowConfig(),
+        )[0]
+        for text in TEXTS
+    ]
+    arrays = pad_taggings(
+        [*windows, None], 32, num_taggings=32, max_mentions=8, pad_id=tokenizer.pad_id
+    )
+    return jax.tree.map(jnp.asarray, arrays), tokenizer.vocab_size
+
+
+@pytest.fixture(scope="module", params=[2, 3], ids=["IO", "BIO"])
+def reader(request, batch):
+    config = BertConfig(*(batch[1], 16, 1, 2, 32), hidden_dropout=0.0, attention_dropout=0.0)
+    module = TaggedReader(Bert(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(1), num_tags=request.param)
+    return nnx.split(module, nnx.Param)
+
+
+def loss_of(reader, batch, objective):
+    graphdef, params = reader
+    loss = make_tagging_loss(graphdef, objective)
+    key = jax.random.key(0)
+    return loss(params, batch, step=jnp.zeros(()), key=key, dropout_key=key)
+
+
+def test_mml_is_the_mass_of_all_taggings(reader, batch):
+    """All 21 taggings of the first window: 2^3 - 1 of Ada times 2^2 - 1 of Bo."""
+    arrays, _ = batch
+    assert arrays["solutions_where"].sum(axis=1).tolist() == [21, 0, 0]
+    found = nnx.merge(*reader)(arrays)
+    by_text = jnp.array([[[[0, 0], [4, 4], [9, 9]], [[2, 2], [7, 7], [0, 0]]]])
+    where = jnp.array([[[True] * 3, [True, True, False]]])
+    first = jax.tree.map(lambda x: x[:1], found.taggings)
+    _, metrics = loss_of(reader, arrays, MML())
+    assert metrics["tag_loss"] == pytest.approx(-float(first.log_mass(by_text, where)[0]), rel=1e-5)
+    # A window without a Z only costs the selector; padding costs nothing.
+    selector = jax.nn.log_softmax(found.selector_logits)
+    expected = -(selector[0, 1] + selector[1, 0])
+    assert metrics["selector_loss"] == pytest.approx(float(expected), rel=1e-5)
+    assert metrics["items"] == 1 and metrics["z_size"] == 21
+
+
+def test_hard_em_takes_the_likeliest_tagging(reader, batch):
+    arrays, _ = batch
+    found = nnx.merge(*reader)(arrays).taggings.log_prob(arrays["mentions"], arrays["solutions"])
+    best = np.where(arrays["solutions_where"], found, -np.inf)[0].max()
+    _, metrics = loss_of(reader, arrays, HardEM())
+    assert metrics["tag_loss"] == pytest.approx(-float(best), rel=1e-5)
+
+
+def test_gradients_are_finite(reader, batch):
+    graphdef, params = reader
+    gradient = jax.grad(lambda params: loss_of((graphdef, params), batch[0], MML())[0])(params)
+    for leaf in jax.tree.leaves(gradient):
+        assert np.isfinite(leaf).all()
+    assert np.abs(gradient.tag_scores.kernel.get_value()).max() > 0
+
+
+def test_what_is_decoded_has_its_probability(reader, batch):
+    arrays, _ = batch
+    found = nnx.merge(*reader)(arrays)
+    out = TaggingTask(TaggingInference()).decode(found, arrays)
+    table = np.exp(np.asarray(found.taggings.tags))
+    for row in range(2):
+        real = np.flatnonzero(arrays["words_where"][row])
+        expected = np.prod([table[row, t, out["tags"][row, t]] for t in real])
+        assert np.exp(out["log_prob"][row]) == pytest.approx(expected, rel=1e-4)
+    assert out["tags"][0].any() and out["tags"][1].any() and not out["tags"][2].any()
