@@ -1,5 +1,6 @@
 """AdamW against the formula; which parameters decay; the schedule's end points."""
 
+import functools
 import re
 
 import jax
@@ -15,6 +16,7 @@ from hardem_jax.training.optimizer import (
     OptimizerConfig,
     average_params,
     averaged_params,
+    clip_by_global_norm,
     is_decayed,
     learning_rate_schedule,
     make_optimizer,
@@ -111,6 +113,39 @@ def test_one_update_is_adamw_by_the_formula(container):
         g, p = grads[name], params[name]
         expected = -lr * (g / (jnp.sqrt(g**2) + eps) + decay * p)
         np.testing.assert_allclose(updates[name], expected, rtol=1e-5)
+
+
+@pytest.fixture
+def optimized():
+    """XLA with all its optimizations, whatever this folder's tests are compiled with."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
+@pytest.mark.usefixtures("optimized")
+def test_clipped_gradients_are_never_stored():
+    """A step needs room for one gradient of each parameter, not for a clipped one as well."""
+    params = {name: jnp.ones((64, 64)) for name in "abcd"}
+    size = sum(leaf.nbytes for leaf in params.values())
+
+    def temporary(clip):
+        optimizer = optax.chain(clip, optax.scale_by_adam(), optax.scale(-1e-3))
+
+        def step(params, state, x):
+            def loss(params):
+                return jnp.sum(functools.reduce(lambda h, w: jnp.tanh(h @ w), params.values(), x))
+
+            updates, state = optimizer.update(jax.grad(loss)(params), state)
+            return optax.apply_updates(params, updates), state
+
+        step = jax.jit(step, donate_argnums=(0, 1))
+        program = step.lower(params, optimizer.init(params), jnp.ones((2, 64))).compile()
+        return program.memory_analysis().temp_size_in_bytes
+
+    saved = temporary(optax.clip_by_global_norm(1.0)) - temporary(clip_by_global_norm(1.0))
+    assert saved > 0.9 * size
 
 
 def test_clipping_is_over_the_global_norm():
