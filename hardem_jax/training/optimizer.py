@@ -65,6 +65,63 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
     return optax.stateless(scale)
 
 
+class AdamState(NamedTuple):
+    """State of `scale_by_adam`, which leaves it as it is where a step is not finite.
+
+    Attributes:
+        count: int32 `[]`, updates made.
+        mu, nu: pytrees like the parameters, means of the gradients and of their squares.
+    """
+
+    count: jax.Array
+    mu: Any
+    nu: Any
+
+
+def scale_by_adam(*, b1: float, b2: float, eps: float) -> optax.GradientTransformationExtraArgs:
+    r"""Adam (Kingma and Ba, 2015) with moments that it keeps itself where a step is not finite.
+
+    .. math:: m' = \beta_1 m + (1 - \beta_1) g, \quad v' = \beta_2 v + (1 - \beta_2) g^2, \quad
+        u = \frac{m' / (1 - \beta_1^n)}{\sqrt{v' / (1 - \beta_2^n)} + \epsilon}
+
+    ``update`` takes one more argument, ``finite``: where it is False, the state stays as it is. If
+    the training step chose between old and new moments instead, it would store others than those
+    that the update is computed from, and XLA would copy both moments of every parameter.
+
+    Example:
+        >>> adam = scale_by_adam(b1=0.9, b2=0.99, eps=1e-8)
+        >>> state = adam.init(jnp.zeros(()))
+        >>> update, state = adam.update(jnp.array(4.0), state, finite=jnp.array(True))
+        >>> round(float(update), 3), round(float(state.mu), 3)
+        (1.0, 0.4)
+        >>> _, state = adam.update(jnp.array(jnp.nan), state, finite=jnp.array(False))
+        >>> int(state.count), round(float(state.mu), 3)
+        (1, 0.4)
+    """
+
+    def init(params):
+        mu, nu = optax.tree.zeros_like(params), optax.tree.zeros_like(params)
+        return AdamState(jnp.zeros((), jnp.int32), mu, nu)
+
+    def update(updates, state, params=None, *, finite: jax.Array | bool = True, **extra):
+        del params, extra
+
+        def moment(decay, order):
+            def choose(old, g):
+                return jnp.where(finite, decay * old + (1 - decay) * g**order, old)
+
+            return choose
+
+        count = optax.safe_increment(state.count)
+        mu = jax.tree.map(moment(b1, 1), state.mu, updates)
+        nu = jax.tree.map(moment(b2, 2), state.nu, updates)
+        first, second = 1 - b1**count, 1 - b2**count
+        updates = jax.tree.map(lambda m, v: (m / first) / (jnp.sqrt(v / second) + eps), mu, nu)
+        return updates, AdamState(jnp.where(finite, count, state.count), mu, nu)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
 class AverageState(NamedTuple):
     """State of `average_params`.
 
@@ -200,7 +257,7 @@ def make_optimizer(
 
     return optax.chain(
         optax.identity() if config.clip_norm is None else clip_by_global_norm(config.clip_norm),
-        optax.scale_by_adam(b1=config.b1, b2=config.b2, eps=config.eps),
+        scale_by_adam(b1=config.b1, b2=config.b2, eps=config.eps),
         optax.add_decayed_weights(config.weight_decay, mask=decay_mask),
         optax.stateless(scale_by_name) if config.rate_multipliers else optax.identity(),
         optax.scale_by_learning_rate(learning_rate_schedule(config, num_steps)),

@@ -18,6 +18,7 @@ from hardem_jax.training.grad_accumulation import (
     Mean,
     accumulated_value_and_grad,
 )
+from hardem_jax.training.optimizer import AdamState
 from hardem_jax.training.state import TrainState, recall, remember
 
 Metrics = dict[str, jax.Array | Mean]
@@ -70,12 +71,15 @@ def make_train_step(
         aux = dict(aux)
         grad_norm = optax.tree.norm(grads)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        updates, opt_state = optax.with_extra_args_support(optimizer).update(
+            grads, state.opt_state, state.params, finite=finite
+        )
         params = optax.apply_updates(state.params, updates)
         params, opt_state = jax.tree.map(
-            lambda new, old: jnp.where(finite, new, old),
+            lambda new, old: new if isinstance(new, AdamState) else jnp.where(finite, new, old),
             (params, opt_state),
             (state.params, state.opt_state),
+            is_leaf=lambda node: isinstance(node, AdamState),
         )
         memory = remember(state.memory, aux.pop(MEMORY, {}), batch, finite)
         metrics = {**aux, "loss": loss, "grad_norm": grad_norm, "finite": finite}
