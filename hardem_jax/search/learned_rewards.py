@@ -89,19 +89,55 @@ def learned_reward_loss(
         >>> print(jax.grad(loss, argnums=1)(jnp.zeros(2), jnp.zeros(2)))
         [-0.25  0.25]
     """
+    value, metrics, _ = searched_reward_loss(
+        params,
+        reward_params,
+        log_prob=lambda theta: (log_prob(theta), where, None),
+        reward=lambda phi, _: reward(phi),
+        held_out=lambda theta: (held_out(theta), None),
+        rate=rate,
+    )
+    return value, metrics
+
+
+def searched_reward_loss(
+    params: Any,
+    reward_params: Any,
+    *,
+    log_prob: Callable[[Any], tuple[Array, Array, Any]],
+    reward: Callable[[Any, Any], Array],
+    held_out: Callable[[Any], tuple[Array, Any]],
+    rate: float = 1.0,
+) -> tuple[Array, dict[str, Array], tuple[Any, Any]]:
+    """`learned_reward_loss` of candidates that the model proposes in the same forward pass.
+
+    Args:
+        params, reward_params, rate: see `learned_reward_loss`.
+        log_prob: gives log P(z | x), ``where``, both as there, and anything else that was found.
+        reward: gives the reward, for ``reward_params`` and what else was found.
+        held_out: gives V, and anything else that was found.
+
+    Returns:
+        L and metrics, as there; and what else `log_prob` and `held_out` have found.
+    """
     theta, phi = jax.lax.stop_gradient((params, reward_params))
-    log_probs, backward = jax.vjp(log_prob, theta)
+
+    def apart(theta: Any) -> tuple[Array, tuple[Array, Any]]:
+        log_probs, where, found = log_prob(theta)
+        return log_probs, (where, found)
+
+    log_probs, backward, (where, found) = jax.vjp(apart, theta, has_aux=True)
     where = where & jnp.isfinite(log_probs)
     count = jnp.maximum(jnp.sum(jnp.any(where, axis=-1)), 1)
 
     def weighted(values: Array, phi: Any) -> Array:
-        weights = posteriors.soft(reward(phi), where=where)
+        weights = posteriors.soft(reward(phi, found), where=where)
         return jnp.sum(weights * jnp.where(where, values, 0.0)) / count
 
     negative, slopes = jax.value_and_grad(weighted)(log_probs, phi)
     (gradient,) = backward(-slopes)
     after = jax.tree.map(lambda value, slope: value - rate * slope, theta, gradient)
-    held_out_loss, direction = jax.value_and_grad(held_out)(after)
+    (held_out_loss, others), direction = jax.value_and_grad(held_out, has_aux=True)(after)
     # The derivative along a direction is the transpose of the backward pass. Unlike `jax.jvp` this
     # works for models with custom derivatives, and reuses the forward pass.
     _, along = jax.vjp(backward, jnp.zeros_like(log_probs))
@@ -110,7 +146,7 @@ def learned_reward_loss(
     value = _with_gradient(-negative, (params, reward_params), (gradient, meta_gradient))
     norms = jnp.sqrt(_dot(gradient, gradient) * _dot(direction, direction))
     agreement = _dot(gradient, direction) / jnp.where(norms > 0, norms, 1.0)
-    return value, {"held_out": held_out_loss, "agreement": agreement}
+    return value, {"held_out": held_out_loss, "agreement": agreement}, (found, others)
 
 
 def _with_gradient(value: Array, variables: Any, gradient: Any) -> Array:

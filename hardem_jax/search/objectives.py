@@ -12,16 +12,13 @@ of those with a reward:
 `BeamHardEM`          :math:`-\log \max_z P(z)` over those found (Min et al., 2019)
 `MAPO`                expected reward, exact on the memory, sampled outside (Liang et al., 2018)
 `MAPOX`               iterative ML to fill the memory, then MAPO (Agarwal et al., 2019)
+`MERL`                likelihood of those found, weighted by a reward that is learned (the same)
 ====================  ==========================================================================
 
 The likelihoods use P(z | x) as the objectives over a given Z do, so that both differ in Z alone.
 Expected rewards use P'(z | x), normalised over what can be drawn (`Space.log_mass`): otherwise
 gradients of samples were biased. A question none of whose candidates has a reward contributes no
 gradient to any of them.
-
-Table 4 also has MeRL (Agarwal et al., 2019), which learns an auxiliary reward by differentiating
-the loss on held-out questions through a step of training. These objectives see no parameters, so it
-is a loss function of its own, for your own training: `hardem_jax.search.learned_rewards`.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 
 from hardem_jax.lazy import LazyModule
 
@@ -88,6 +85,24 @@ class SearchObjective(Protocol):
         ...
 
 
+class Found(NamedTuple):
+    """What an objective has found for a batch.
+
+    Attributes:
+        solutions: ``[B, N, W]``, those tried and those remembered.
+        where: ``[B, N]`` bool, those with a reward, each once.
+        log_probs: ``[B, N]`` log P(z | x), with a gradient.
+        metrics: see `SearchObjective`.
+        memory: after the search.
+    """
+
+    solutions: Array
+    where: Array
+    log_probs: Array
+    metrics: Metrics
+    memory: Memory
+
+
 @dataclasses.dataclass(frozen=True)
 class _OverFound(abc.ABC):
     """A loss over the candidates that have a reward, each once; those remembered among them.
@@ -116,6 +131,11 @@ class _OverFound(abc.ABC):
         self, space: Space, memory: Memory, *, step: Array | int, key: Array, rows: Array
     ) -> tuple[Array, Metrics, Memory]:
         del step
+        found = self.look(space, memory, key=key, rows=rows)
+        return self._loss(found.log_probs, found.where), found.metrics, found.memory
+
+    def look(self, space: Space, memory: Memory, *, key: Array, rows: Array) -> Found:
+        """Tries candidates; for the arguments see `SearchObjective`."""
         tried = [space.beam(self.beam)] if self.beam else []
         tried += [space.sample(key, self.samples)] if self.samples else []
         tried = jnp.concatenate(tried, axis=1)
@@ -132,7 +152,7 @@ class _OverFound(abc.ABC):
         metrics = _metrics(rows, found, tried, rewards, memory)
         # Rows without a reward have no solution and so are left out of the mean.
         metrics["averaged"] = jnp.sum(found), jnp.ones(())
-        return self._loss(log_probs, where), metrics, memory
+        return Found(solutions, where, log_probs, metrics, memory)
 
     @abc.abstractmethod
     def _loss(self, log_probs: Array, where: Array) -> Array:
@@ -194,7 +214,7 @@ class IterativeML(_OverFound):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.memory:
-            raise ValueError("IterativeML: memory must be at least 1, got 0")
+            raise ValueError(f"{type(self).__name__}: memory must be at least 1, got 0")
 
     def _loss(self, log_probs: Array, where: Array) -> Array:
         return losses.em_loss(log_probs, posteriors.uniform, where=where)
@@ -386,8 +406,50 @@ class MAPOX(MAPO):
         return jnp.where(step < self.warmup, -jnp.sum(spread, axis=-1) / count, mapo)
 
 
+@dataclasses.dataclass(frozen=True)
+class MERL(IterativeML):
+    r"""MeRL (Agarwal et al., 2019): iterative ML with weights that held-out questions teach.
+
+    .. math:: -\sum_{z \in S} q_\phi(z \mid x) \log P(z \mid x), \quad
+        q_\phi(z \mid x) = \operatorname{softmax}_{z \in S} \phi \cdot f(x, z)
+
+    The features f say how a solution fits the words of its question. :math:`\phi` is trained with
+    the model and follows the gradient of the MML loss of held-out questions after a step on this
+    one, see `hardem_jax.search.learned_rewards`. It begins with 0, which is iterative ML.
+
+    The questions of a batch take turns: one of every ``held_out`` is held out of a step and its
+    parameters learn from the others. The original holds out the development questions; here a run
+    is scored on those, and training questions that are always held out would teach the model
+    nothing. So a held-out question may have been trained on in an earlier step.
+
+    Called like other objectives, without :math:`\phi`, it is iterative ML over the whole batch.
+
+    Example:
+        >>> MERL(warmup=100).meta_rate
+        100.0
+    """
+
+    title: ClassVar[str] = "MeRL"
+
+    warmup: int = 1000
+    """Steps of iterative ML, in which the reward stays 0."""
+    held_out: int = 2
+    """One of so many questions of a batch is held out."""
+    lookahead: float = 0.01
+    """Size of the step of gradient descent after which the held-out loss is taken."""
+    meta_rate: float = 100.0
+    """Learning rate of the reward, in learning rates of the model (released code: 0.1 by 0.001)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check(self, "held_out", at_least=2)
+        for name in ("lookahead", "meta_rate"):
+            if not 0 < (value := getattr(self, name)) < 2**31:
+                raise ValueError(f"MERL: {name} must be above 0 and below 2**31, got {value}")
+
+
 #: Every objective that searches and is available in commands.
-AnySearchObjective = Reinforce | IterativeML | BeamMML | BeamHardEM | MAPO | MAPOX
+AnySearchObjective = Reinforce | IterativeML | BeamMML | BeamHardEM | MAPO | MAPOX | MERL
 
 
 def _check(objective: Any, *names: str, at_least: int) -> None:

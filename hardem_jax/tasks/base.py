@@ -164,6 +164,7 @@ class Task(abc.ABC, Generic[D, R, A]):
         UNIT: what inputs are called in messages.
         QUESTIONS: the type of D.
         MODELS: type of a configuration -> the model it configures.
+        ONLY_TRAINED: names of parts of the module that `trained` may add; no reader has them.
         inference: how answers are read off; has a ``batch_size``.
     """
 
@@ -171,6 +172,7 @@ class Task(abc.ABC, Generic[D, R, A]):
     UNIT: ClassVar[str] = "questions"
     QUESTIONS: ClassVar[type[Questions]]
     MODELS: ClassVar[Mapping[type, type[Model]]]
+    ONLY_TRAINED: ClassVar[tuple[str, ...]] = ()
     inference: Any
 
     @classmethod
@@ -206,6 +208,14 @@ class Task(abc.ABC, Generic[D, R, A]):
             f"objective: expected one over a given Z for {self.NAME}, found "
             f"{type(objective).__name__}, which searches"
         )
+
+    def trained(self, model: Model) -> Model:
+        """The model of a run: as it is, or with parameters that only the loss reads.
+
+        Raises:
+            InputError: it cannot be trained in this way.
+        """
+        return model
 
     def memory(self, num_inputs: int) -> Mapping[str, Any]:
         """What the loss remembers of each input, ``[num_inputs, ...]`` by name, before the run."""
@@ -399,6 +409,7 @@ def start(
     task.check(dev, model, data.place)
     if isinstance(objective, AnySearchObjective):
         task, data = task.searching(objective, data)
+        model = task.trained(model)
     model.check_lengths(batches.buckets)
     inputs, dev_inputs = model.inputs(data), model.inputs(dev)
     pad = model.pad(inputs, batches.num_solutions(inputs.sizes))
@@ -535,7 +546,11 @@ class Trained(Generic[TaskT]):
         self.run_dir = run_dir
         self.task: TaskT = kind.restore(run, **inference)
         self.model: Any = kind.MODELS[type(config)].restore(config, run)
-        self.params = load_params(run_dir / checkpoint, with_shardings(self.model.params, mesh))
+        self.params = load_params(
+            run_dir / checkpoint,
+            with_shardings(self.model.params, mesh),
+            leave_out=kind.ONLY_TRAINED,
+        )
         self.reader = Reader(
             self.task,
             self.model.graphdef,

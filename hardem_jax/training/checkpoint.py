@@ -19,7 +19,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -469,7 +469,7 @@ def _remove(paths: Iterable[Path]) -> int:
     return 0
 
 
-def load_params(folder: str | Path, like: Any) -> Any:
+def load_params(folder: str | Path, like: Any, *, leave_out: Sequence[str] = ()) -> Any:
     """Loads the parameters in `<run>/best` or `<run>/last`, for evaluation and prediction.
 
     If the run keeps an average of its parameters, loads the average, from either folder.
@@ -478,6 +478,7 @@ def load_params(folder: str | Path, like: Any) -> Any:
         folder: one of the two folders that `train` writes.
         like: pytree of arrays or `jax.ShapeDtypeStruct`; gives structure, shapes, dtypes and
             shardings (leaves without one go to the first device).
+        leave_out: first parts of the names of parameters that may be stored and are not loaded.
 
     Raises:
         InputError: if there is no checkpoint, or it is damaged (names the file) or belongs to
@@ -498,6 +499,9 @@ def load_params(folder: str | Path, like: Any) -> Any:
         for name, leaf in _to_arrays({"params": like}).items()
     }
     stored_params = {n: a for n, a in stored.items() if n == root or n.startswith(root + ".")}
+    for part in leave_out:
+        unread = f"{root}.{part}."
+        stored_params = {n: a for n, a in stored_params.items() if not n.startswith(unread)}
     _check_arrays(stored_params, wanted, where)
     loaded = ocp.load(str(where.absolute()), _restore_targets(stored, wanted))
     arrays = {"params" + name.removeprefix(root): loaded[name] for name in wanted}

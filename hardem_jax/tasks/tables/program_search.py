@@ -23,6 +23,7 @@ from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.programs.types import ROW_WIDTH, SHAPES
 from hardem_jax.tasks.tables import search
 from hardem_jax.tasks.tables.programs import ProgramQuestions, ProgramTask, links_of
+from hardem_jax.tasks.tables.reward_features import PROGRAM_FEATURES, program_features
 from hardem_jax.training.state import ITEM
 
 Array = jax.Array
@@ -89,10 +90,14 @@ class ProgramSearch(search.TableSearch, ProgramTask):
     """`ProgramTask` for training with an objective that searches; otherwise the same task."""
 
     ROW_WIDTH = ROW_WIDTH
+    NUM_FEATURES = len(PROGRAM_FEATURES)
 
     def space(self, found: ProgramDistribution, batch: Mapping[str, Array]) -> search.TableSpace:
         limits = {"within": support(batch, found.select.shape[-1], self.rules)}
         return search.TableSpace(found, batch[ITEM], self.executor, limits)
+
+    def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
+        return program_features(solutions, cues, batch)
 
 
 def searching(

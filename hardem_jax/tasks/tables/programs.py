@@ -46,6 +46,7 @@ from hardem_jax.tasks.scoring import (
     percentages,
     size_group,
 )
+from hardem_jax.tasks.tables.learned_rewards import LEARNED_REWARD
 
 Array = jax.Array
 #: Groups of |Z|, see `tasks.scoring.size_group`.
@@ -168,6 +169,7 @@ class ProgramTask(Task[ProgramQuestions, ProgramReading, list[ProgramAnswer | No
     NAME = "programs"
     QUESTIONS = ProgramQuestions
     MODELS = {ProgramParserConfig: Parser}
+    ONLY_TRAINED = (LEARNED_REWARD,)
 
     inference: ProgramInference
     rules: ProgramRules = ProgramRules()

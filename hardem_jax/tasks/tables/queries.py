@@ -57,6 +57,7 @@ from hardem_jax.tasks.scoring import (
     percentages,
     size_group,
 )
+from hardem_jax.tasks.tables.learned_rewards import LEARNED_REWARD
 
 Array = jax.Array
 #: Tokens of the longest input of naver/sqlova.
@@ -250,6 +251,7 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
     NAME = "queries"
     QUESTIONS = TableQuestions
     MODELS = {SQLovaConfig: Parser}
+    ONLY_TRAINED = (LEARNED_REWARD,)
 
     inference: QueryInference
     rules: SqlRules = SqlRules()

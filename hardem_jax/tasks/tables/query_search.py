@@ -22,6 +22,7 @@ from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.solutions.sql.enumeration import AGGREGATORS, ROW_WIDTH, AnswerTest
 from hardem_jax.tasks.tables import search
 from hardem_jax.tasks.tables.queries import QueryTask, TableQuestions
+from hardem_jax.tasks.tables.reward_features import QUERY_FEATURES, query_features
 from hardem_jax.training.state import ITEM
 
 Array = jax.Array
@@ -104,9 +105,13 @@ class QuerySearch(search.TableSearch, QueryTask):
     """`QueryTask` for training with an objective that searches; otherwise the same task."""
 
     ROW_WIDTH = ROW_WIDTH
+    NUM_FEATURES = len(QUERY_FEATURES)
 
     def space(self, found: QueryDistribution, batch: Mapping[str, Array]) -> QuerySpace:
         return QuerySpace.of(found, batch[ITEM], self.executor, self.rules.max_conditions)
+
+    def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
+        return query_features(solutions, cues, batch)
 
 
 def searching(

@@ -20,13 +20,13 @@ from flax import nnx
 
 from hardem_jax.data.batching.padding import BatchConfig, Inputs
 from hardem_jax.data.batching.plans import Plan, TrainingPlan
-from hardem_jax.models.encoders.packing import token_metrics
 from hardem_jax.search.candidates import Space
-from hardem_jax.search.objectives import AnySearchObjective
+from hardem_jax.search.objectives import MERL, AnySearchObjective
 from hardem_jax.solutions.sql.types import Table
 from hardem_jax.tasks.base import Questions, Task
-from hardem_jax.training.grad_accumulation import ITEMS, MEMORY, LossFn, Mean
-from hardem_jax.training.state import ITEM
+from hardem_jax.tasks.tables import learned_rewards
+from hardem_jax.tasks.tables.search_losses import make_search_loss
+from hardem_jax.training.grad_accumulation import LossFn
 
 Array = jax.Array
 #: Questions whose tests are kept; each holds tens of kilobytes and its table.
@@ -159,11 +159,13 @@ class TableSearch(Task[Any, Any, Any]):
 
     Attributes:
         ROW_WIDTH: integers of a solution.
+        NUM_FEATURES: of a solution, for objectives that learn a reward.
         objective: looks for solutions.
         executor: of the questions to train on.
     """
 
     ROW_WIDTH: ClassVar[int]
+    NUM_FEATURES: ClassVar[int]
 
     objective: AnySearchObjective = dataclasses.field(kw_only=True)
     executor: Any = dataclasses.field(kw_only=True)
@@ -172,18 +174,36 @@ class TableSearch(Task[Any, Any, Any]):
     def space(self, found: Any, batch: Mapping[str, Array]) -> Space:
         """What is searched, given P(z | x) of a batch."""
 
+    @abc.abstractmethod
+    def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
+        """What a learned reward reads, ``[B, N, F]``; see `tasks.tables.reward_features`."""
+
+    def trained(self, model: Any) -> Any:
+        if isinstance(self.objective, MERL):
+            return learned_rewards.with_reward(model, self.NUM_FEATURES)
+        return model
+
     def plan(self, data: Any, inputs: Inputs, batches: BatchConfig, **options: Any) -> Plan:
         """All questions: none is known to have a solution, and none to have none."""
         del data
+        if isinstance(self.objective, MERL):
+            learned_rewards.check_batches(self.objective, batches)
         sizes = np.stack([inputs.sizes[:, 0], np.ones(len(inputs.sizes), np.int32)], axis=1)
         return TrainingPlan(sizes, batches, **options)
 
     def memory(self, num_inputs: int) -> dict[str, np.ndarray]:
         first = self.objective.remembers(self.ROW_WIDTH)
-        return {name: np.repeat(row[None], num_inputs, axis=0) for name, row in first.items()}
+        memory = {name: np.repeat(row[None], num_inputs, axis=0) for name, row in first.items()}
+        if isinstance(self.objective, MERL):
+            memory |= learned_rewards.cue_memory(self.executor.questions)
+        return memory
 
     def loss(self, graphdef: nnx.GraphDef, objective: Any, plan: Plan) -> LossFn:
         del objective, plan
+        if isinstance(self.objective, MERL):
+            return learned_rewards.make_learned_reward_loss(
+                graphdef, self.objective, self.space, self.features
+            )
         return make_search_loss(graphdef, self.objective, self.space)
 
     def describe(self, data: Any, inputs: Any) -> str:
@@ -214,46 +234,3 @@ def searching(
     fields = {field.name: getattr(task, field.name) for field in dataclasses.fields(task)}
     search = kind(**fields, objective=objective, executor=executor(asked))
     return search, dataclasses.replace(data, questions=asked)
-
-
-def make_search_loss(
-    graphdef: nnx.GraphDef,
-    objective: AnySearchObjective,
-    space: Callable[[Any, Mapping[str, Array]], Space],
-) -> LossFn:
-    """The loss of a training batch under an objective that searches.
-
-    Args:
-        graphdef: of a model whose call gives P(z | x), from `nnx.split`.
-        objective: looks for solutions.
-        space: what is searched, given P(z | x) and the batch.
-
-    Returns:
-        A `LossFn`. In addition to the model's inputs, a batch has ``item`` and ``row_where``, and
-        ``memory`` if the objective has one. ``solutions`` are not read. For the metrics see
-        `hardem_jax.search.objectives.SearchObjective`.
-    """
-
-    def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
-        del key  # the same in all parts of a batch, whose samples have to be independent
-        dropout_key, key = jax.random.split(dropout_key)
-        model = nnx.merge(graphdef, params)
-        found = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
-        rows = batch["row_where"] & (batch[ITEM] >= 0)
-        memory = batch.get(MEMORY, {})
-        searched = space(found, batch)
-        value, counts, memory = objective(searched, memory, step=step, key=key, rows=rows)
-        averaged, _ = counts.pop("averaged")
-        metrics: dict[str, Any] = {name: Mean(*map(_float, x)) for name, x in counts.items()}
-        metrics[ITEMS] = jnp.maximum(_float(averaged), 1.0)
-        if memory:
-            metrics[MEMORY] = jax.lax.stop_gradient(memory)
-        if "where" in batch:
-            metrics |= token_metrics(batch)
-        return value, metrics
-
-    return loss
-
-
-def _float(x: Array) -> Array:
-    return x.astype(jnp.float32)
