@@ -26,6 +26,7 @@ from hardem_jax.objectives import HardEM, ReleasedMML
 from hardem_jax.search.objectives import (
     MAPO,
     MAPOX,
+    MERL,
     BeamHardEM,
     BeamMML,
     IterativeML,
@@ -34,6 +35,7 @@ from hardem_jax.search.objectives import (
 from hardem_jax.solutions.sql.types import Query
 from hardem_jax.tasks.base import Trained
 from hardem_jax.tasks.tables.queries import QueryTask
+from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.models.sqlova_files import state_dicts, write
@@ -330,15 +332,23 @@ def test_objectives_that_search_are_chosen_like_others(root, capsys):
         ("beam-hard-em", "--objective.beam", "3"): BeamHardEM(beam=3),
         ("mapo", "--objective.alpha", "0.5"): MAPO(alpha=0.5),
         ("mapox",): MAPOX(),
+        ("merl", "--objective.held-out", "5"): MERL(held_out=5),
     }
     for (name, *options), expected in chosen.items():
         argv = [*flags, f"objective:{name}", *options]
         assert parse(wikisql.COMMANDS, prog="test", argv=argv).objective == expected
-    argv = ["compare", *flags[1:], "--objectives", "hard-em", "mapo --alpha 0.5"]
+    argv = ["compare", *flags[1:], "--objectives", "hard-em", "mapo --alpha 0.5", "merl"]
     rows = parse(wikisql.COMMANDS, prog="test", argv=argv).rows()
-    assert rows == {"Hard EM": HardEM(), "MAPO, alpha 0.5": MAPO(alpha=0.5)}
+    assert rows == {"Hard EM": HardEM(), "MAPO, alpha 0.5": MAPO(alpha=0.5), "MeRL": MERL()}
     line = fails(capsys, *flags, "--conditions", "mean", "objective:mapo")
     assert "conditions: expected sum for MAPO" in line
+    line = fails(capsys, *flags, *SPLASH, "objective:merl")
+    assert "add --model.attention xla" in line
+    line = fails(capsys, *flags, "objective:merl", "--objective.held-out", "3")
+    assert "--batches.batch-size: expected a multiple of 3" in line
+
+
+SPLASH = ("--model.attention", "splash", "--model.attention-dropout", "0")
 
 
 def lines_of(run_dir, kind):
@@ -360,6 +370,18 @@ def test_searching_finds_queries_and_is_rewarded_more(root, tmp_path):
     )
     assert late["found"] > 0.6 and late["found"] > early["found"]
     assert late["reward"] > early["reward"] and late["remembered"] > early["remembered"]
+
+
+@pytest.mark.slow
+def test_a_reward_is_learned_with_a_parser_that_reads_without_it(root, tmp_path):
+    *flags, _ = map(str, train_flags(root, tmp_path / "run"))
+    flags[flags.index("--num-devices") + 1] = "1"
+    call(*flags, "objective:merl", "--objective.warmup", "0", "--objective.beam", "2")
+    steps = lines_of(tmp_path / "run", "train")
+    names = ("agreement", "found", "reward", "remembered")
+    assert all(np.isfinite(step[name]) for step in steps for name in names)
+    trained = Trained(QueryTask, tmp_path / "run", "last")
+    assert not any("learned_reward" in name for name in named_leaves(trained.params))
 
 
 @pytest.mark.slow

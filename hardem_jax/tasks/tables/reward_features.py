@@ -128,7 +128,7 @@ def query_features(queries: Array, cues: Array, batch: Mapping[str, Array]) -> A
     column, operator, first, last = (
         queries[..., 3 + i : 3 + 4 * MAX_CONDITIONS : 4] for i in range(4)
     )
-    there = jnp.arange(MAX_CONDITIONS) < number[..., None]
+    there = jnp.arange(MAX_CONDITIONS)[None, None] < number[..., None]
     operators = jnp.sum(jax.nn.one_hot(operator, len(OPERATORS)) * there[..., None], axis=2)
     named = _named(batch)
     count = jnp.maximum(number, 1)
