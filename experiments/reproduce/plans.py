@@ -262,7 +262,7 @@ def _wikisql_stages(settings: Settings) -> list[Stage]:
 
 def _search_stages(settings: Settings) -> list[Stage]:
     built, data = settings.out / "built" / "wikisql", settings.out / "data" / "wikisql"
-    search = ("reinforce", "iterative-ml", "beam-hard-em", "beam-mml", "mapo", "mapox")
+    search = ("reinforce", "iterative-ml", "beam-hard-em", "beam-mml", "mapo", "mapox", "merl")
     return [
         _download(settings, "wikisql"),
         _build(settings, "wikisql", "wikisql", "wikisql"),

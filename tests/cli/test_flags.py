@@ -37,7 +37,7 @@ MAY_BE_ZERO = {
     *(f"{kind}.{name}" for kind in ("BeamMML", "BeamHardEM") for name in ("samples", "memory")),
     *(f"{kind}.no_answer_threshold" for kind in ("SpanInference", "Evaluate", "Predict")),
     *("IterativeML.samples", "MAPO.explore", "MAPO.alpha"),
-    *("MAPOX.explore", "MAPOX.alpha", "MAPOX.warmup"),
+    *("MAPOX.explore", "MAPOX.alpha", "MAPOX.warmup", "MERL.samples", "MERL.warmup"),
     *("Values.spurious", "Values.missing", "Values.first", "Values.noise"),
 }
 RATE = ("dropout", "attention_dropout", "layer_dropout", "seed", "seeds")

@@ -12,7 +12,10 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.metrics.wikitablequestions import Denotation, score
 from hardem_jax.objectives import HardEM
-from hardem_jax.search.objectives import MAPO, BeamHardEM, BeamMML, Reinforce
+from hardem_jax.search.objectives import MAPO, MERL, BeamHardEM, BeamMML, Reinforce
+from hardem_jax.tasks.base import Trained
+from hardem_jax.tasks.tables.programs import ProgramTask
+from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.data.builders.inputs import write_wikitablequestions
@@ -92,7 +95,9 @@ def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
 
 
-@pytest.mark.parametrize("objective", [MAPO(alpha=0.5), Reinforce(), BeamHardEM(), BeamMML()])
+@pytest.mark.parametrize(
+    "objective", [MAPO(alpha=0.5), Reinforce(), BeamHardEM(), BeamMML(), MERL()]
+)
 def test_objectives_that_search_are_chosen_like_others(objective, tmp_path):
     name, options = objective.title.lower().replace(" ", "-"), []
     if isinstance(objective, MAPO):
@@ -117,6 +122,17 @@ def test_searching_finds_programs_and_is_rewarded_more(root, tmp_path):
     for name in ("found", "reward", "remembered"):
         early, late = (np.mean([step[name] for step in part]) for part in (steps[:4], steps[-8:]))
         assert late > early or early == late == 1, name
+
+
+@pytest.mark.slow
+def test_a_reward_is_learned_with_a_parser_that_reads_without_it(root, tmp_path):
+    *flags, _ = map(str, train_flags(root, tmp_path / "run"))
+    call(*flags, "objective:merl", "--objective.warmup", "0")
+    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    for step in (line for line in lines if line["kind"] == "train"):
+        assert all(np.isfinite(step[n]) for n in ("agreement", "found", "reward", "remembered"))
+    trained = Trained(ProgramTask, tmp_path / "run", "last")
+    assert not any("learned_reward" in name for name in named_leaves(trained.params))
 
 
 @pytest.mark.slow

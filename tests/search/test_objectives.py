@@ -16,6 +16,7 @@ from hardem_jax.search import candidates
 from hardem_jax.search.objectives import (
     MAPO,
     MAPOX,
+    MERL,
     AnySearchObjective,
     BeamHardEM,
     BeamMML,
@@ -284,6 +285,9 @@ def test_labels_differ_from_those_of_all_objectives(kind):
         lambda: MAPO(memory=0),
         lambda: MAPO(alpha=1.0),
         lambda: MAPOX(warmup=-1),
+        lambda: MERL(held_out=1),
+        lambda: MERL(lookahead=0.0),
+        lambda: MERL(meta_rate=float("nan")),
     ],
 )
 def test_values_without_meaning_are_refused(make):

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -90,9 +91,9 @@ def parser():
     return model
 
 
-def batch_of(objective=OBJECTIVE):
+def batch_of(objective=OBJECTIVE) -> dict[str, Any]:
     """Every question remembers the solutions that have a reward, and finds nothing else."""
-    batch = query_batch(ROWS, TOKENS)
+    batch: dict[str, Any] = query_batch(ROWS, TOKENS)
     cues = np.random.default_rng(1).random((ROWS, len(CUES))) < 0.3
     memory = {"solutions": batch["solutions"][:, : objective.memory], "cues": cues}
     return batch | {"item": np.arange(ROWS, dtype=np.int32), "memory": memory}
@@ -115,7 +116,7 @@ class Space:
         return (candidates.contains(self.right, solutions) & where).astype(jnp.float32)
 
 
-def space(tables, batch):
+def space(tables, batch) -> Any:
     return Space(tables, batch["solutions"])
 
 

@@ -30,7 +30,7 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.errors import require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import HardEM
-from hardem_jax.search.objectives import MAPO, BeamHardEM
+from hardem_jax.search.objectives import MAPO, MAPOX, MERL, BeamHardEM, IterativeML
 from hardem_jax.tasks.config import (
     ProgramInference,
     ProgramParserConfig,
@@ -54,7 +54,10 @@ GIVEN = "hard EM over Z"
 OBJECTIVES = {
     GIVEN: HardEM(),
     "hard EM, beam 10 and 16 samples": BeamHardEM(beam=10, samples=16, memory=10),
+    "iterative ML, beam of 10": IterativeML(),
+    "MeRL, beam of 10": MERL(),
     "MAPO, 16 samples and 10 explored": MAPO(samples=16, explore=10),
+    "MAPOX, the same": MAPOX(samples=16, explore=10),
 }
 
 
