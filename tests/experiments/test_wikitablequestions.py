@@ -3,6 +3,8 @@
 import functools
 import json
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -13,8 +15,8 @@ from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.metrics.wikitablequestions import Denotation, score
 from hardem_jax.objectives import HardEM
 from hardem_jax.search.objectives import MAPO, MERL, BeamHardEM, BeamMML, Reinforce
-from hardem_jax.tasks.base import Trained
-from hardem_jax.tasks.tables.programs import ProgramTask
+from hardem_jax.tasks.tables.reward_features import PROGRAM_FEATURES
+from hardem_jax.training.state import recall
 from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
 from tests.commands import OBEYED, SHOWN
@@ -125,14 +127,18 @@ def test_searching_finds_programs_and_is_rewarded_more(root, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_reward_is_learned_with_a_parser_that_reads_without_it(root, tmp_path):
-    *flags, _ = map(str, train_flags(root, tmp_path / "run"))
-    call(*flags, "objective:merl", "--objective.warmup", "0")
-    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
-    for step in (line for line in lines if line["kind"] == "train"):
-        assert all(np.isfinite(step[n]) for n in ("agreement", "found", "reward", "remembered"))
-    trained = Trained(ProgramTask, tmp_path / "run", "last")
-    assert not any("learned_reward" in name for name in named_leaves(trained.params))
+def test_the_reward_of_programs_has_a_gradient(root, tmp_path):
+    """As the step is traced, which takes a fraction of compiling it."""
+    flags = [str(flag) for flag in train_flags(root, tmp_path / "run")][:-1]
+    command = parse(wikitablequestions.COMMANDS, prog="test", argv=[*flags, "objective:merl"])
+    run = command.start(command.objective, command.mesh())
+    memory = jax.tree.map(jnp.asarray, run.memory)
+    batch = recall(memory, next(iter(run.batches)).arrays)
+    step = jax.value_and_grad(run.loss_fn, has_aux=True)
+    keys = {"key": jax.random.key(0), "dropout_key": jax.random.key(1)}
+    (_, metrics), grads = jax.eval_shape(step, run.params, batch, step=jnp.int32(0), **keys)
+    assert named_leaves(grads)["learned_reward.weights"].shape == (len(PROGRAM_FEATURES),)
+    assert {"held_out", "agreement", "found", "reward", "remembered"} <= {*metrics}
 
 
 @pytest.mark.slow
