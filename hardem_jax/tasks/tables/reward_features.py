@@ -117,7 +117,7 @@ def query_features(queries: Array, cues: Array, batch: Mapping[str, Array]) -> A
         ...     question_tokens=jnp.array([[1, 2, 3]]), question_where=jnp.ones((1, 3), bool),
         ...     header_tokens=jnp.array([[[5], [7]]]), header_where=jnp.ones((1, 2, 1), bool))
         >>> queries = jnp.array([[[1, 3, 1, 1, 0, 2, 2] + [-1] * 8, [0, 0, 0] + [-1] * 12]])
-        >>> features = query_features(queries, jnp.array(cues_of(["how many teams"])), batch)
+        >>> features = jax.jit(query_features)(queries, cues_of(["how many teams"]), batch)
         >>> for query in features[0]:
         ...     found = zip(QUERY_FEATURES, query.tolist(), strict=True)
         ...     print([name for name, value in found if value == 1])
@@ -172,7 +172,7 @@ def program_features(programs: Array, cues: Array, batch: Mapping[str, Array]) -
         >>> shape = [(s.result, s.modifier, s.connective) for s in SHAPES]
         >>> count = shape.index(("count", "none", "one"))
         >>> programs, cues = jnp.array([[[count, -1, -1, 0, -1]]]), cues_of(["how many teams"])
-        >>> [[features]] = program_features(programs, jnp.array(cues), batch).tolist()
+        >>> [[features]] = jax.jit(program_features)(programs, cues, batch).tolist()
         >>> names = [n for n, x in zip(PROGRAM_FEATURES, features, strict=True) if x]
         >>> names[:4], names[-3:]
         (['count', 'count, how many', 'no modifier', 'no modifier, how many'], \
