@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 
 import tyro
 
+from hardem_jax.buckets.commands import on_this_disk
+from hardem_jax.buckets.names import address, shown
 from hardem_jax.data.files import read_json
 from hardem_jax.errors import TERMINATION, InputError, Stopped, nearest, one_line
 
@@ -75,7 +77,8 @@ def run_command(
             if shown := _examples(sys.modules["__main__"].__doc__ or "", program):
                 print(shown)
             raise
-        command.run()
+        with on_this_disk(command) as local:
+            local.run()
         sys.stdout.flush()  # here, where a pipe that is closed ends the program quietly
 
 
@@ -113,7 +116,7 @@ def _parse(commands: Any, prog: str, argv: Sequence[str]) -> Any:
             _check_command(rest[0] if rest else "none", commands)
             kind, prog, rest = commands[rest[0]], f"{prog} {rest[0]}", rest[1:]
         options |= {"prog": prog, "args": rest}
-        return tyro.cli(kind, **options, default=_of_file(kind, Path(file)))
+        return tyro.cli(kind, **options, default=_of_file(kind, _on_this_disk(file)))
     if isinstance(commands, Mapping):
         return tyro.extras.subcommand_cli_from_dict(dict(commands), **options)
     return tyro.cli(commands, **options)
@@ -131,6 +134,14 @@ def _without(flag: str, argv: Sequence[str]) -> tuple[str | None, list[str]]:
     return None, list(argv)
 
 
+def _on_this_disk(file: str) -> Path:
+    if (where := address(file)) is None:
+        return Path(file)
+    from hardem_jax.buckets.copies import copy
+
+    return copy(where)
+
+
 def _of_file(kind: type, file: Path) -> Any:
     """The command whose flags a run or a comparison has saved."""
     content = read_json(file)
@@ -138,7 +149,7 @@ def _of_file(kind: type, file: Path) -> Any:
     if not isinstance(content, dict) or content.get("type") != kind.__name__:
         found = f"those of {content.get('type')!r}" if isinstance(content, dict) else "none"
         raise InputError(f"{file}: expected flags of {kind.__name__!r}, found {found}")
-    return from_flags(kind, content, str(file))
+    return from_flags(kind, content, shown(file))
 
 
 def _examples(text: str, program: str) -> str:
@@ -203,7 +214,7 @@ def exit_with_one_line():
 
 
 def _exit(line: str, code: int) -> NoReturn:
-    print(f"error: {one_line(line)}", file=sys.stderr)
+    print(f"error: {one_line(shown(line))}", file=sys.stderr)
     raise SystemExit(code) from None
 
 
@@ -263,7 +274,7 @@ def flags(config: Any) -> Any:
         return {"type": type(config).__name__, **fields}
     if isinstance(config, tuple):
         return [flags(item) for item in config]
-    return config if isinstance(config, (int, float, str, bool, type(None))) else str(config)
+    return config if isinstance(config, (int, float, str, bool, type(None))) else shown(config)
 
 
 def from_flags(hint: Any, content: Any, place: str) -> Any:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from rich.console import Console
 from rich.table import Table
 
+from hardem_jax.buckets.names import shown
 from hardem_jax.checksums import MANIFEST, has_checksums
 from hardem_jax.cli.command import flags, peak_mib
 from hardem_jax.cli.devices import OnDevices
@@ -147,13 +148,13 @@ class EvaluateCommand(OnDevices, abc.ABC):
             "left out": len(data.left_out),
             "reasons": reasons,
         }
-        evaluation["split"] |= {"path": str(self.data.resolve())}
+        evaluation["split"] |= {"path": shown(self.data.resolve())}
         if data.scored:
             content = {**evaluation, "counts": counts, "scores": scores}
             if ids is not None:
                 content["chosen"] = self._chosen(chosen_scores(ids, data.scored_ids(), found))
             write_json(file, content)
-            print(f"scores: {file}")
+            print(f"scores: {shown(file)}")
         else:
             print(f"{name}: answers to {data.count} questions; no scores, for it has no golds")
         if self.predictions is not None:

@@ -28,6 +28,7 @@ import jax
 import jax.numpy as jnp
 from orbax.checkpoint import v1 as ocp
 
+from hardem_jax.buckets.mirror import publish
 from hardem_jax.checksums import has_checksums, verify_checksums, write_checksums
 from hardem_jax.errors import InputError
 from hardem_jax.training.devices.distributed import is_primary, primary_decides
@@ -185,6 +186,7 @@ class _Series:
         response.result()  # complete: all processes have written their parts
         if is_primary():
             write_checksums(self._folder / str(number))
+            publish(self._folder)
 
     def wait(self) -> None:
         """Waits for the pending save.

@@ -1,0 +1,204 @@
+"""A folder that a command writes, and its image in a bucket.
+
+The bucket decides: a mirror begins as what is complete there, and is brought up to date after each
+checkpoint and at the end (`publish`). The order makes every moment safe to be killed at. Files
+come first, then the best checkpoint, then the last one, the checksums of each after everything
+else of it, for a checkpoint without them is none; what has gone is deleted at the end, checksums
+first. It is the order in which training writes to a disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from hardem_jax.buckets.claims import Claim
+from hardem_jax.buckets.copies import CHECKPOINTS, checkpoint_of, whole
+from hardem_jax.buckets.names import root, stands_for
+from hardem_jax.buckets.store import Folder
+from hardem_jax.checksums import MANIFEST, recorded_files, verify_checksums
+from hardem_jax.errors import InputError
+from hardem_jax.locks import InUse, locked
+
+_open: dict[Path, Mirror] = {}
+
+
+def publish(folder: Path) -> None:
+    """Brings the bucket up to date, if a folder, or one that it lies in, stands for one there.
+
+    No checkpoint may be being written.
+
+    Raises:
+        InputError: the bucket cannot be written, or another process has taken the folder over.
+    """
+    for place in (folder, *folder.parents):
+        if place in _open:
+            return _open[place].publish()
+
+
+@contextlib.contextmanager
+def mirror(where: str) -> Iterator[Path]:
+    """A local folder or file that stands for one in a bucket, to read and to write.
+
+    It need not exist. Until the context ends, no other process writes to it.
+
+    Args:
+        where: its address.
+
+    Raises:
+        InputError: the bucket cannot be used, or another process uses the folder there.
+    """
+    if where.count("/") < 3:
+        raise InputError(f"{where}: expected a folder in the bucket, found the bucket itself")
+    place = root() / "written" / where.replace("://", "/")
+    stands_for(place, where)
+    locks = root() / "locks"
+    with contextlib.ExitStack() as held:
+        try:
+            locks.mkdir(parents=True, exist_ok=True)
+            place.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{root()}: cannot be written ({error.strerror})") from error
+        name = hashlib.sha256(where.encode()).hexdigest()[:16] + ".json"
+        stands_for(locks / name, where)
+        held.enter_context(locked(locks, name))
+        folder = Folder(where)
+        claim = Claim(folder, _disk())
+        held.enter_context(claim.held())
+        image = Mirror(place, folder, claim)
+        image.fetch()
+        _open[place] = image
+        held.callback(_open.pop, place)
+        try:
+            yield place
+        except BaseException:
+            # What ended the command is reported, whether or not this succeeds.
+            with contextlib.suppress(InputError):
+                image.publish()
+            raise
+        image.publish()
+
+
+def _disk() -> str:
+    """A name for this folder of copies, whose locks show whether an earlier owner still works."""
+    with locked(root(), "name.lock.json", wait=True):
+        file = root() / "name"
+        if not file.exists():
+            file.write_text(uuid.uuid4().hex, encoding="utf-8")
+        return file.read_text("utf-8")
+
+
+class Mirror:
+    """A local folder and its image.
+
+    Args:
+        place: the local folder.
+        folder: of the bucket.
+        claim: on it.
+    """
+
+    def __init__(self, place: Path, folder: Folder, claim: Claim) -> None:
+        self._place, self._folder, self._claim = place, folder, claim
+        # Files that the bucket holds as they were then, and all that has to be deleted with them.
+        self._known: dict[str, tuple[int, int]] = {}
+        self._there: set[str] = set()
+        self._publishing = threading.Lock()
+
+    def fetch(self) -> None:
+        """Makes the local folder equal to what is complete in the bucket."""
+        found = self._folder.listing()
+        wanted = set(whole(found))
+        self._there = {name for name in found if name in wanted or checkpoint_of(name)}
+        same = self._same_as(wanted)
+        for name in self._local():
+            if name not in same:
+                self._file(name).unlink()
+        _remove_empty(self._place)
+        try:
+            self._folder.download({name: self._file(name) for name in wanted - same})
+        except FileNotFoundError:
+            raise InputError(f"{self._folder.where}: changes while it is read") from None
+        self._known = {n: s for n, s in self._local().items() if n in wanted}
+
+    def publish(self) -> None:
+        """Uploads what has changed and deletes what has gone."""
+        with self._publishing:
+            local = self._local()
+            local = {name: local[name] for name in whole(local)}
+            changed = [name for name, stat in local.items() if self._known.get(name) != stat]
+            gone = self._there - local.keys()
+            # Also what is left of a checkpoint that is just being deleted, not of one replaced.
+            half = {owner for name in gone if (owner := checkpoint_of(name))}
+            half -= {checkpoint_of(name) for name in changed if _is_record(name)}
+            gone |= {name for name in self._there if checkpoint_of(name) in half}
+            changed = [name for name in changed if name not in gone]
+            if not changed and not gone:
+                return
+            self._claim.check()
+            # Until the new checksums are there, a folder has none.
+            self._folder.delete(n for n in changed if _is_record(n) and n in self._there)
+            for _, names in itertools.groupby(sorted(changed, key=_rank), _rank):
+                files = {name: self._file(name) for name in names}
+                self._there |= files.keys()
+                self._folder.upload(files)
+                self._known |= {name: local[name] for name in files}
+            self._folder.delete(sorted(gone, key=lambda name: not _is_record(name)))
+            self._there -= gone
+            for name in gone:
+                self._known.pop(name, None)
+
+    def _file(self, name: str) -> Path:
+        return self._place / name if name else self._place
+
+    def _local(self) -> dict[str, tuple[int, int]]:
+        """Size and time of every file by its name; those that go meanwhile are left out."""
+        found = {}
+        files = [self._place] if self._place.is_file() else _walk(self._place)
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):
+                stat = file.stat()
+                name = file.relative_to(self._place).as_posix() if file != self._place else ""
+                found[name] = (stat.st_size, stat.st_mtime_ns)
+        return found
+
+    def _same_as(self, wanted: Collection[str]) -> set[str]:
+        """The files that need no download: their checksums are right, and those of the bucket."""
+        same: set[str] = set()
+        for record in filter(_is_record, wanted):
+            file = self._file(record)
+            if not file.is_file() or file.read_bytes() != self._folder.read(record):
+                continue
+            with contextlib.suppress(InputError):  # damaged, so it is downloaded
+                verify_checksums(file.parent)
+                prefix = record.removesuffix(MANIFEST)
+                same |= {prefix + name for name in recorded_files(file.parent)} | {record}
+        return same & set(wanted)
+
+
+def _walk(folder: Path) -> Iterable[Path]:
+    for parent, _, names in os.walk(folder):
+        yield from (Path(parent, name) for name in names)
+
+
+def _remove_empty(folder: Path) -> None:
+    for parent, _, _ in os.walk(folder, topdown=False):
+        with contextlib.suppress(OSError):  # not empty
+            os.rmdir(parent)
+
+
+def _is_record(name: str) -> bool:
+    return name.rpartition("/")[2] == MANIFEST
+
+
+def _rank(name: str) -> tuple[int, bool]:
+    """Where a file comes in the order of uploads."""
+    owner = checkpoint_of(name)
+    kind = -1 if owner is None else CHECKPOINTS.index(owner.split("/")[-2])
+    return kind, _is_record(name)

@@ -1,0 +1,197 @@
+"""Objects of a bucket, through fsspec; what goes wrong is one line without what requests hold."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hardem_jax.errors import InputError
+from hardem_jax.extras import require_packages
+
+#: Libraries whose errors and records may quote a request, which holds credentials.
+_CLIENTS = ("botocore", "aiobotocore", "aiohttp", "google", "gcsfs", "s3fs", "urllib3", "requests")
+_NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError"}
+_NO_CREDENTIALS |= {"RefreshError", "TokenRetrievalError", "CredentialRetrievalError"}
+_UNREACHABLE = {"EndpointConnectionError", "ClientConnectorError", "ConnectTimeoutError"}
+_UNREACHABLE |= {"ClientConnectorDNSError", "ServerDisconnectedError", "TransportError"}
+_UNREACHABLE |= {"ConnectionClosedError", "HTTPClientError", "ReadTimeoutError"}
+#: Larger files are sent in parts, from the disk. Smaller ones may still grow while they are sent.
+_AT_ONCE = 32 * 2**20
+
+
+class Folder:
+    """A folder of a bucket, or a single object.
+
+    Args:
+        where: its address.
+
+    Raises:
+        InputError: the package for this kind of bucket is not installed.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        scheme, _, self._root = where.partition("://")
+        self._files = _file_system(scheme)
+
+    def listing(self) -> dict[str, tuple[int, str]]:
+        """Name in the folder -> size in bytes and what changes with the content, of every object.
+
+        A single object has the name "".
+
+        Raises:
+            InputError: the bucket does not exist, cannot be reached or may not be read.
+        """
+        with self.one_line():
+            found = self._files.find(self._root, detail=True)
+        names = {}
+        for path, about in found.items():
+            path = path.lstrip("/")  # with which some clients begin
+            inside = path.startswith(f"{self._root}/") and not path.endswith("/")
+            if path == self._root or inside:
+                version = about.get("ETag") or about.get("generation") or about.get("updated")
+                names[path[len(self._root) + 1 :]] = (int(about["size"]), str(version))
+        return names
+
+    def beside(self, suffix: str) -> Folder:
+        """The object whose name is that of this folder and a suffix."""
+        other = copy.copy(self)
+        other._root += suffix
+        return other
+
+    def read(self, name: str = "") -> bytes | None:
+        """The content of an object; None if there is none of that name."""
+        with self.one_line():
+            try:
+                return self._files.cat_file(self._path(name))
+            except FileNotFoundError:
+                return None
+
+    def create(self, content: bytes) -> bool:
+        """Writes the object of the folder's own name, unless there is one; returns whether there was none."""
+        with self.one_line():
+            if self._files.exists(self._root):  # some emulators overwrite nevertheless
+                return False
+            try:
+                self._files.pipe_file(self._root, content, mode="create")
+            except FileExistsError:
+                return False
+        return True
+
+    def write(self, content: bytes) -> None:
+        """Writes the object of the folder's own name; others see the old content or the new one."""
+        with self.one_line():
+            self._files.pipe_file(self._root, content)
+
+    def upload(self, files: Mapping[str, Path]) -> None:
+        """Writes objects with the contents of files, several at once.
+
+        A file that has gone by then is left out.
+        """
+        contents, large = {}, {}
+        for name, file in files.items():
+            with contextlib.suppress(FileNotFoundError):
+                if file.stat().st_size < _AT_ONCE:
+                    contents[self._path(name)] = file.read_bytes()
+                else:
+                    large[self._path(name)] = str(file)
+        with self.one_line():
+            if contents:
+                self._files.pipe(contents)
+            if large:
+                self._files.put([*large.values()], [*large])
+
+    def download(self, files: Mapping[str, Path]) -> None:
+        """Writes files with the contents of objects, several at once.
+
+        Raises:
+            FileNotFoundError: an object has gone.
+            InputError: the bucket cannot be read.
+        """
+        for file in files.values():
+            file.parent.mkdir(parents=True, exist_ok=True)
+        if files:
+            with self.one_line(FileNotFoundError):
+                paths = [self._path(name) for name in files]
+                self._files.get(paths, [str(file) for file in files.values()])
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Deletes objects, in this order; those that have gone are no error."""
+        with self.one_line():
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    self._files.rm_file(self._path(name))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    @contextlib.contextmanager
+    def one_line(self, *passed: type[Exception]) -> Iterator[None]:
+        """Turns what the client raises into an `InputError`, but for these types."""
+        try:
+            yield
+        except Exception as error:
+            ours = not isinstance(error, (OSError, TimeoutError)) and (
+                type(error).__module__.partition(".")[0] not in _CLIENTS
+            )
+            if ours or isinstance(error, passed):
+                raise
+            raise InputError(f"{self.where}: {_reason(error)}") from None
+
+
+def _reason(error: BaseException) -> str:
+    """Why a bucket cannot be used, in words of our own: the client's may quote the request."""
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    code = str(getattr(error, "code", None) or getattr(error, "status", None) or "")
+    if isinstance(response := getattr(error, "response", None), dict):
+        code = str(response.get("Error", {}).get("Code", ""))
+    if isinstance(error, PermissionError) or code in ("401", "403", "AccessDenied"):
+        return "no permission (wrong credentials, or without the right to do this)"
+    if kinds & _NO_CREDENTIALS:
+        return "expected credentials of the cloud in the environment, found none that work"
+    if isinstance(error, FileNotFoundError):
+        return "no such bucket"
+    if kinds & _UNREACHABLE or isinstance(error, (ConnectionError, TimeoutError)):
+        return "cannot be reached"
+    if isinstance(error, OSError) and error.filename is not None:
+        raise error  # of the local disk
+    code = code if code.isalnum() else ""
+    return f"cannot be used ({type(error).__name__}{' ' if code else ''}{code})"
+
+
+def _file_system(scheme: str) -> Any:
+    """The client for a kind of bucket, made once, for that takes a third of a second."""
+    emulator = "AWS_ENDPOINT_URL" if scheme == "s3" else "STORAGE_EMULATOR_HOST"
+    return _new_file_system(scheme, os.environ.get(emulator), os.getpid())
+
+
+@functools.cache
+def _new_file_system(scheme: str, emulator: str | None, process: int) -> Any:
+    """The client for a kind of bucket; one belongs to a process, not to those forked from it."""
+    del process
+    try:
+        if scheme == "s3":
+            require_packages("buckets", "fsspec", "s3fs")
+        else:
+            require_packages("buckets", "fsspec", "gcsfs")
+    except ImportError as error:
+        raise InputError(f"{scheme}://: {error}") from None
+    for name in _CLIENTS:  # they report what is raised, with the request
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    # A listing must be of now, for others write to the bucket.
+    options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
+    if scheme == "s3":
+        import fsspec
+
+        return fsspec.filesystem("s3", **options)
+    from gcsfs.core import GCSFileSystem  # not the one for zonal buckets: it asks by gRPC first
+
+    if emulator:
+        options["token"] = "anon"
+    return GCSFileSystem(**options)

@@ -1,0 +1,31 @@
+"""A bucket of either cloud, and folders of copies as different machines have them."""
+
+import pytest
+
+from hardem_jax.buckets import claims
+from hardem_jax.buckets.names import VARIABLE
+from tests.emulators import BUCKET, emulated
+
+
+@pytest.fixture(scope="session", params=["s3", "gs"])
+def cloud(request):
+    with emulated(request.param):
+        yield request.param
+
+
+@pytest.fixture
+def bucket(cloud, request, tmp_path, monkeypatch):
+    """The address of an empty folder; copies lie in ``tmp_path / "here"``."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "here"))
+    monkeypatch.setattr(claims, "BEAT", 0.05)
+    return f"{cloud}://{BUCKET}/{tmp_path.name}"
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """Call it to go on as on another machine, with a disk of its own."""
+
+    def move(name="elsewhere"):
+        monkeypatch.setenv(VARIABLE, str(tmp_path / name))
+
+    return move
