@@ -10,9 +10,11 @@ import re
 import resource
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hardem_jax.buckets import claims
 from hardem_jax.cli.command import run_command
 
 #: Commands that run longer, in seconds, are killed.
@@ -120,7 +122,15 @@ class Running:
         return self._printed[stream]
 
 
-def _child(argv: list[str], folder: Path, *, limit: int | None = None, keep: bool = False) -> None:
+def _child(
+    argv: list[str],
+    folder: Path,
+    *,
+    limit: int | None = None,
+    keep: bool = False,
+    environment: Mapping[str, str] | None = None,
+    beat: float | None = None,
+) -> None:
     """Runs a command.
 
     Args:
@@ -129,7 +139,12 @@ def _child(argv: list[str], folder: Path, *, limit: int | None = None, keep: boo
         limit: limit on file sizes, in bytes.
         keep: write compiled programs to the cache; a process that will be killed must not, since
             it could leave an incomplete entry.
+        environment: variables to set.
+        beat: seconds between two signs of life of a claim on a folder of a bucket.
     """
+    os.environ |= environment or {}
+    if beat is not None:
+        claims.BEAT = beat
     for stream, name in enumerate(STREAMS, start=1):
         with open(folder / name, "wb") as file:
             os.dup2(file.fileno(), stream)
