@@ -151,7 +151,9 @@ def _reason(error: BaseException) -> str:
     code = str(getattr(error, "code", None) or getattr(error, "status", None) or "")
     if isinstance(response := getattr(error, "response", None), dict):
         code = str(response.get("Error", {}).get("Code", ""))
-    if isinstance(error, PermissionError) or code in ("401", "403", "AccessDenied"):
+    # The client of gs has no error of its own for 403.
+    forbidden = isinstance(error, PermissionError) or str(error).startswith("Forbidden")
+    if forbidden or code in ("401", "403", "AccessDenied"):
         return "no permission (wrong credentials, or without the right to do this)"
     if kinds & _NO_CREDENTIALS:
         return "expected credentials of the cloud in the environment, found none that work"

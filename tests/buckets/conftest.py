@@ -8,13 +8,24 @@ from tests.emulators import BUCKET, emulated
 
 
 @pytest.fixture(scope="session", params=["s3", "gs"])
-def cloud(request):
-    with emulated(request.param):
-        yield request.param
+def emulator(request):
+    with emulated(request.param) as environment:
+        yield request.param, environment
+
+
+@pytest.fixture(scope="session")
+def cloud(emulator):
+    return emulator[0]
+
+
+@pytest.fixture(scope="session")
+def environment(emulator):
+    """What leads another process to the emulator."""
+    return emulator[1]
 
 
 @pytest.fixture
-def bucket(cloud, request, tmp_path, monkeypatch):
+def bucket(cloud, tmp_path, monkeypatch):
     """The address of an empty folder; copies lie in ``tmp_path / "here"``."""
     monkeypatch.setenv(VARIABLE, str(tmp_path / "here"))
     monkeypatch.setattr(claims, "BEAT", 0.05)

@@ -1,0 +1,147 @@
+"""What goes wrong with a bucket is one line, without what a request holds."""
+
+import contextlib
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from experiments import triviaqa
+from hardem_jax.buckets import mirror as mirrors
+from hardem_jax.buckets import store
+from hardem_jax.buckets.names import VARIABLE, address
+from hardem_jax.errors import InputError
+from tests.commands import fails
+from tests.emulators import BUCKET, SECRET
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def alone(monkeypatch, tmp_path):
+    """No emulator and no credentials; clients that were made before are not used."""
+    for name in [name for name in os.environ if name.startswith(("AWS_", "STORAGE_", "GOOGLE_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "copies"))
+    store._new_file_system.cache_clear()
+    yield monkeypatch
+    store._new_file_system.cache_clear()
+
+
+def evaluate(capsys, where):
+    line = fails(triviaqa, capsys, "evaluate", "--run-dir", where, "--data", "data")
+    assert SECRET not in line
+    return line.removeprefix("error: ")
+
+
+@contextlib.contextmanager
+def refusing(status):
+    """A server that answers everything with this status, and repeats what it was sent."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self):
+            self.send_response(status)
+            text = f"<Error><Code>AccessDenied</Code><Message>{SECRET}</Message></Error>".encode()
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(text)
+
+        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer
+
+        def log_message(self, format, *args):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def lead_to(monkeypatch, cloud, host):
+    if cloud == "gs":
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", host)
+        return
+    monkeypatch.setenv("AWS_ENDPOINT_URL", host)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "tests")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
+
+def test_what_is_not_there(bucket, cloud, capsys):
+    found = "expected a file or folder, found nothing of that name"
+    assert evaluate(capsys, f"{bucket}/run") == f"{bucket}/run: {found}"
+    assert evaluate(capsys, f"{cloud}://no-such-bucket/run").endswith("/run: no such bucket")
+
+
+@pytest.mark.parametrize("cloud", ["s3", "gs"])
+def test_no_permission(alone, capsys, cloud):
+    with refusing(403) as host:
+        lead_to(alone, cloud, host)
+        line = evaluate(capsys, f"{cloud}://{BUCKET}/run")
+    assert line.startswith(f"{cloud}://{BUCKET}/run: no permission (wrong credentials")
+
+
+def test_nobody_answers(alone, capsys):
+    lead_to(alone, "s3", "http://127.0.0.1:9")
+    alone.setenv("AWS_MAX_ATTEMPTS", "1")
+    assert evaluate(capsys, f"s3://{BUCKET}/run") == f"s3://{BUCKET}/run: cannot be reached"
+
+
+def test_no_credentials(alone, capsys):
+    with refusing(403) as host:
+        alone.setenv("AWS_ENDPOINT_URL", host)
+        alone.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        line = evaluate(capsys, f"s3://{BUCKET}/run")
+    assert "expected credentials of the cloud in the environment" in line
+
+
+@pytest.mark.parametrize(("cloud", "package"), [("s3", "s3fs"), ("gs", "gcsfs")])
+def test_a_missing_package_is_one_line_that_names_its_extra(alone, capsys, cloud, package):
+    find = importlib.util.find_spec
+    alone.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
+    expected = f"{cloud}://: {package}: not installed (pip install '.[buckets]' in a checkout)"
+    assert evaluate(capsys, f"{cloud}://{BUCKET}/run") == expected
+
+
+def test_what_is_no_bucket_is_not_repeated(capsys):
+    line = evaluate(capsys, f"s3://me:{SECRET}@bucket/run")
+    assert "s3://: expected" in line and "as the name of a bucket" in line
+
+
+def test_other_files_lie_on_the_disk(capsys):
+    flags = ("evaluate", "--run-dir", "run", "--data", "data", "--by-question", "gs://bucket/a")
+    expected = "error: --by-question: expected a path on this disk, found gs://bucket/a"
+    assert fails(triviaqa, capsys, *flags) == expected
+
+
+def test_a_bucket_itself_is_no_folder_to_write():
+    with pytest.raises(InputError, match="expected a folder in the bucket, found the bucket"):
+        with mirrors.mirror("gs://bucket"):
+            pass
+
+
+def test_a_path_on_the_disk_is_no_address():
+    assert address(Path("s3")) is None and address(Path("s3:")) is None and address(None) is None
+    assert address("a/gs://b") is None and address(Path("/gs:/b")) is None
+
+
+def test_no_client_is_imported_without_a_bucket():
+    code = "import sys; from experiments import triviaqa as t; from hardem_jax.cli import command\n"
+    code += "argv = 'train --data d --dev d --out o objective:mml'.split()\n"
+    code += "from hardem_jax.buckets.commands import on_this_disk\n"
+    code += "with on_this_disk(command.parse(t.COMMANDS, prog='p', argv=argv)): print(*sys.modules)"
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not {"fsspec", "s3fs", "gcsfs", "jax", "etils"} & set(done.stdout.split())
