@@ -13,7 +13,10 @@ SECRET = "not-to-be-seen"
 @contextlib.contextmanager
 def emulated(scheme: str) -> Iterator[Mapping[str, str]]:
     """An emulator of the cloud of ``gs`` or ``s3``; yields the environment that leads there."""
-    with _s3() if scheme == "s3" else _gs() as environment, mock.patch.dict(os.environ, environment):
+    with (
+        _s3() if scheme == "s3" else _gs() as environment,
+        mock.patch.dict(os.environ, environment),
+    ):
         if scheme == "s3":
             import fsspec
 

@@ -87,7 +87,7 @@ def test_the_core_needs_nothing_but_jax_and_numpy_and_nothing_has_an_upper_bound
     assert {requirement_name(r) for r in requirements_of()} == {"jax", "numpy"}
     assert not [
         r
-        for r in requirements_of("all", "beam", "parity", "dev", "docs")
+        for r in requirements_of("all", "beam", "buckets", "parity", "dev", "docs")
         if "<" in r or "=" not in r
     ]
 
@@ -104,6 +104,7 @@ EXTRAS_OF = {
     "hardem_jax/cli": ["train"],
     "hardem_jax/metrics": ["data"],
     "hardem_jax/hub.py": ["data"],
+    "hardem_jax/buckets": ["buckets"],
     "experiments": ["all", "parity"],
     "tests": ["beam", "dev", "parity"],
     "docs": ["docs"],
@@ -155,7 +156,7 @@ def test_a_missing_package_is_one_line_that_names_its_extra():
     assert last == "ImportError: flax: not installed (pip install '.[models]' in a checkout)"
 
 
-@pytest.mark.parametrize("extra", ["beam", "parity"])
+@pytest.mark.parametrize("extra", ["beam", "buckets", "parity"])
 def test_the_library_imports_without_the_extra(extra):
     optional = {requirement_name(r) for r in requirements_of(extra)}
     optional -= {requirement_name(r) for r in requirements_of("all")} - {"transformers"}

@@ -13,7 +13,6 @@ import contextlib
 import hashlib
 import itertools
 import os
-import shutil
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator
@@ -25,7 +24,7 @@ from hardem_jax.buckets.names import root, stands_for
 from hardem_jax.buckets.store import Folder
 from hardem_jax.checksums import MANIFEST, recorded_files, verify_checksums
 from hardem_jax.errors import InputError
-from hardem_jax.locks import InUse, locked
+from hardem_jax.locks import locked
 
 _open: dict[Path, Mirror] = {}
 

@@ -21,8 +21,9 @@ _NO_CREDENTIALS |= {"RefreshError", "TokenRetrievalError", "CredentialRetrievalE
 _UNREACHABLE = {"EndpointConnectionError", "ClientConnectorError", "ConnectTimeoutError"}
 _UNREACHABLE |= {"ClientConnectorDNSError", "ServerDisconnectedError", "TransportError"}
 _UNREACHABLE |= {"ConnectionClosedError", "HTTPClientError", "ReadTimeoutError"}
-#: Larger files are sent in parts, from the disk. Smaller ones may still grow while they are sent.
-_AT_ONCE = 32 * 2**20
+#: Larger files are read as they are sent, a few at a time; smaller ones may still change.
+_SMALL = 2**20
+_LARGE_AT_ONCE = 8
 
 
 class Folder:
@@ -74,7 +75,7 @@ class Folder:
                 return None
 
     def create(self, content: bytes) -> bool:
-        """Writes the object of the folder's own name, unless there is one; returns whether there was none."""
+        """Writes the object of the folder's own name and returns True, unless there is one."""
         with self.one_line():
             if self._files.exists(self._root):  # some emulators overwrite nevertheless
                 return False
@@ -97,7 +98,7 @@ class Folder:
         contents, large = {}, {}
         for name, file in files.items():
             with contextlib.suppress(FileNotFoundError):
-                if file.stat().st_size < _AT_ONCE:
+                if file.stat().st_size < _SMALL:
                     contents[self._path(name)] = file.read_bytes()
                 else:
                     large[self._path(name)] = str(file)
@@ -105,7 +106,7 @@ class Folder:
             if contents:
                 self._files.pipe(contents)
             if large:
-                self._files.put([*large.values()], [*large])
+                self._files.put([*large.values()], [*large], batch_size=_LARGE_AT_ONCE)
 
     def download(self, files: Mapping[str, Path]) -> None:
         """Writes files with the contents of objects, several at once.

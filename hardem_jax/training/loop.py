@@ -16,6 +16,7 @@ import grain
 import jax
 from jax.sharding import Mesh
 
+from hardem_jax.buckets.names import address
 from hardem_jax.errors import InputError, Stopped, found_by
 from hardem_jax.locks import locked
 from hardem_jax.training.checkpoint import RunCheckpoints
@@ -191,6 +192,8 @@ def train(
             f"loop.monitor: expected one of {', '.join(sorted(metric_names))}, "
             f"found {config.monitor!r}"
         )
+    if address(directory) is not None:
+        raise InputError(f"{directory}: expected a folder on a disk; see hardem_jax.buckets.mirror")
     directory = Path(directory)
     progress = RunProgress()
     with (

@@ -8,8 +8,9 @@ import pytest
 
 from hardem_jax.buckets import claims, store
 from hardem_jax.buckets import mirror as mirrors
-from hardem_jax.buckets.copies import copy
+from hardem_jax.buckets.copies import copy, run_to_read
 from hardem_jax.buckets.mirror import mirror, publish
+from hardem_jax.buckets.names import shown
 from hardem_jax.buckets.store import Folder
 from hardem_jax.checksums import MANIFEST, verify_checksums, write_checksums
 from hardem_jax.errors import InputError
@@ -225,3 +226,43 @@ def test_a_killed_process_of_this_disk_is_not_waited_for(bucket, capsys):
     with mirror(bucket):
         pass
     assert "waiting" not in capsys.readouterr().err
+
+
+def test_a_copy_is_downloaded_once_and_what_changes_is_another(bucket, monkeypatch):
+    with mirror(f"{bucket}/run") as run:
+        write(run, config="c", best__5__d="five", best__5__checksums="no record")
+        write(run, **{"scores-1": "s"})
+    fetched = []
+    download = Folder.download
+    monkeypatch.setattr(
+        Folder, "download", lambda self, files: (fetched.extend(files), download(self, files))
+    )
+    first = copy(f"{bucket}/run")
+    assert copy(f"{bucket}/run") == first and sorted(fetched) == ["config", "scores-1"]
+    fetched.clear()
+    with run_to_read(f"{bucket}/run") as local:
+        assert first != local and first.name == local.name == "run"
+        write(local, **{"scores-1": "changed", "scores-2": "new"})
+    assert contents(first) == {"config": "c", "scores-1": "s"}  # it is shared with others
+    second = copy(f"{bucket}/run")
+    assert contents(second) == {"config": "c", "scores-1": "changed", "scores-2": "new"}
+    assert sorted(fetched) == ["scores-1", "scores-2"]
+
+
+def test_what_changes_while_it_is_read_is_read_again(bucket, monkeypatch):
+    Folder(f"{bucket}/a").write(b"first")
+    versions = [b"second", b"third"]
+    download = Folder.download
+
+    def meanwhile(self, files):
+        download(self, files)
+        if versions:
+            Folder(f"{bucket}/a").write(versions.pop(0))
+
+    monkeypatch.setattr(Folder, "download", meanwhile)
+    assert (copy(bucket) / "a").read_text() == "third"
+
+
+def test_a_record_shows_addresses(bucket):
+    with mirror(f"{bucket}/run") as run:
+        assert shown(f"{run}/a, {run}-2") == f"{bucket}/run/a, {run}-2"
