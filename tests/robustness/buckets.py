@@ -1,10 +1,11 @@
 """Kills of a training run in a bucket: ``python -m tests.robustness.buckets``.
 
 A run on a tiny synthetic corpus reads its data from an emulated bucket and writes its folder there.
-It is killed (SIGKILL) at a random moment, resumed on the same disk or, every other time, on one
-that knows nothing of it, and evaluated from the bucket. Parameters, metrics and predictions must be
-those of a run on the disk that nobody disturbed, bit by bit. A kill may come before anything is in
-the bucket or while a checkpoint is being uploaded: the table says what it left there::
+It is killed (SIGKILL, or SIGTERM) at a random moment, resumed on the same disk or, every other
+time, on one that knows nothing of it, and evaluated from the bucket. Parameters, metrics and
+predictions must be those of a run on the disk that nobody disturbed, bit by bit. A kill may come
+before anything is in the bucket or while a checkpoint is being uploaded: the table says what it
+left there::
 
     python -m tests.robustness.buckets --out kills --count 20
     python -m tests.robustness.buckets --out kills --count 20 --cloud gs
@@ -33,6 +34,8 @@ from tests.robustness.subjects import EVALUATE, PREPARE, TRAIN, file_contents, t
 
 #: Seconds between two signs of life, short for tests; three of them must pass before a takeover.
 BEAT = 0.5
+#: Seconds between two looks into the bucket, each of which keeps the emulator from its work.
+POLL = 0.1
 #: Maximum number of attempts if a kill comes too late.
 ATTEMPTS = 20
 
@@ -67,18 +70,22 @@ class Kills:
         cloud: whose emulator.
         count: number of kills, each of a run of its own.
         seed: of the moments.
+        how: the signal; after SIGTERM the run saves and uploads before it ends.
     """
 
     out: Path
     cloud: Literal["gs", "s3"] = "s3"
     count: int = 20
     seed: int = 0
+    how: Literal["SIGKILL", "SIGTERM"] = "SIGKILL"
 
     def run(self) -> None:
         with emulated(self.cloud) as environment:
             bench = Bench(self.out.absolute(), self.cloud, environment)
             rng = random.Random(self.seed)
-            outcomes = [bench.outcome(number, rng) for number in range(self.count)]
+            outcomes = [
+                bench.outcome(number, rng, signal.Signals[self.how]) for number in range(self.count)
+            ]
         table = Table("kill", "after, s", "checkpoints left", "objects in part", "disk", "result")
         for number, o in enumerate(outcomes):
             left, disk = ", ".join(map(str, o.left)) or "none", "new" if o.elsewhere else "same"
@@ -121,13 +128,13 @@ class Bench:
         run, began = Folder(f"{self._bucket}/undisturbed/run"), time.monotonic()
         process = self._train("undisturbed", "undisturbed")
         while process.alive and not _uploading(run):
-            time.sleep(0.01)
+            time.sleep(POLL)
         first = time.monotonic()
         _check(process.end())
         #: How long a run takes that nobody disturbs, and what of it after its first upload.
         self.seconds, self.uploading = time.monotonic() - began, time.monotonic() - first
 
-    def outcome(self, number: int, rng: random.Random) -> Outcome:
+    def outcome(self, number: int, rng: random.Random, how: signal.Signals) -> Outcome:
         """The outcome of a kill of a new run."""
         elsewhere = number % 2 == 1
         for attempt in range(ATTEMPTS):
@@ -138,11 +145,12 @@ class Bench:
             # Most kills come when there is something to damage, every fourth at any time.
             early = number % 4 == 0
             while process.alive and not (early or _uploading(run)):
-                time.sleep(0.01)
+                time.sleep(POLL)
             longest = self.seconds if early else self.uploading
             process.wait(rng.uniform(0, longest * 0.8**attempt))
-            process.send(signal.SIGKILL)
-            if process.end().code != -signal.SIGKILL:  # it had ended
+            process.send(how)
+            killed = -how if how == signal.SIGKILL else 128 + how
+            if process.end().code != killed:  # it had ended
                 continue
             after = time.monotonic() - began
             found = run.listing()
