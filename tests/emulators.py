@@ -47,7 +47,9 @@ def _gs() -> Iterator[dict[str, str]]:
     from gcp_storage_emulator.server import create_server
 
     server = create_server("127.0.0.1", 0, in_memory=True, default_bucket=BUCKET)
-    server.start()
+    # Of more than five connections at once, its default, the last are made to wait for seconds.
+    with mock.patch("http.server.HTTPServer.request_queue_size", 128):
+        server.start()
     try:
         port = server._api._httpd.server_address[1]
         yield {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}"}
