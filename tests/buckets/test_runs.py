@@ -97,6 +97,8 @@ def test_a_run_that_is_killed_goes_on_elsewhere_bit_for_bit(
     elsewhere("a third machine")
     answers = tmp_path / "answers.json"
     call(triviaqa, "evaluate", "--run-dir", run, "--data", data, "--predictions", answers)
+    copied = {name.name for name in (tmp_path / "a third machine" / "copies").glob("*/run/*")}
+    assert "best" in copied and "last" not in copied
     printed = capsys.readouterr().out
     [line] = [line for line in printed.splitlines() if line.startswith("scores: ")]
     assert line.startswith(f"scores: {run}/scores-data-")
