@@ -266,3 +266,19 @@ def test_what_changes_while_it_is_read_is_read_again(bucket, monkeypatch):
 def test_a_record_shows_addresses(bucket):
     with mirror(f"{bucket}/run") as run:
         assert shown(f"{run}/a, {run}-2") == f"{bucket}/run/a, {run}-2"
+
+
+def test_an_upload_that_fails_ends_the_command_in_one_line(in_memory, monkeypatch):
+    def broken(self, files):
+        with self.one_line():
+            raise ConnectionResetError("the request, with what it holds")
+
+    with monkeypatch.context() as patch:
+        with pytest.raises(InputError) as refused:
+            with mirror(in_memory) as run:
+                write(run, config="c")
+                patch.setattr(Folder, "upload", broken)
+                publish(run)
+        assert str(refused.value) == f"{in_memory}: cannot be reached"
+    with mirror(in_memory) as run:  # the claim has gone, and what was not uploaded
+        assert not run.exists()
