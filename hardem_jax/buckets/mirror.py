@@ -89,9 +89,11 @@ def _disk() -> str:
     """A name for this folder of copies, whose locks show whether an earlier owner still works."""
     with locked(root(), "name.lock.json", wait=True):
         file = root() / "name"
-        if not file.exists():
-            file.write_text(uuid.uuid4().hex, encoding="utf-8")
-        return file.read_text("utf-8")
+        name = file.read_text("utf-8") if file.exists() else ""
+        if not name:  # also after a kill while it was written
+            name = uuid.uuid4().hex
+            file.write_text(name, encoding="utf-8")
+        return name
 
 
 class Mirror:
