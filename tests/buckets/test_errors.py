@@ -145,3 +145,16 @@ def test_no_client_is_imported_without_a_bucket():
     run = [sys.executable, "-c", code]
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)
     assert not {"fsspec", "s3fs", "gcsfs", "jax", "etils"} & set(done.stdout.split())
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n--==0==", b"\0", b""])
+def test_no_byte_is_lost(bucket, tmp_path, end):
+    contents = {"small": b"\xff" + end, "only": end, "large": bytes(2**21) + end}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    folder = store.Folder(bucket)
+    folder.upload({name: tmp_path / name for name in contents})
+    folder.download({name: tmp_path / f"{name}.found" for name in contents})
+    found = {name: (tmp_path / f"{name}.found").read_bytes() for name in contents}
+    assert found == contents
