@@ -83,9 +83,11 @@ class Kills:
         with emulated(self.cloud) as environment:
             bench = Bench(self.out.absolute(), self.cloud, environment)
             rng = random.Random(self.seed)
-            outcomes = [
-                bench.outcome(number, rng, signal.Signals[self.how]) for number in range(self.count)
-            ]
+            outcomes = []
+            for number in range(self.count):
+                outcome = bench.outcome(number, rng, signal.Signals[self.how])
+                print(f"kill {number}: {', '.join(outcome.differs) or 'identical'}", flush=True)
+                outcomes.append(outcome)
         table = Table("kill", "after, s", "checkpoints left", "objects in part", "disk", "result")
         for number, o in enumerate(outcomes):
             left, disk = ", ".join(map(str, o.left)) or "none", "new" if o.elsewhere else "same"
