@@ -21,6 +21,8 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 # Tiny models run for milliseconds and compile for seconds; but see `xla_optimizer`.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+# The processes of -n share the cores: PyTorch's threads would wait for each other, spinning.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import jax
 import pytest

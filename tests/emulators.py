@@ -20,7 +20,8 @@ def emulated(scheme: str) -> Iterator[Mapping[str, str]]:
         if scheme == "s3":
             import fsspec
 
-            fsspec.filesystem("s3", skip_instance_cache=True).mkdir(BUCKET)
+            # moto keeps its buckets when a server stops and another begins.
+            fsspec.filesystem("s3", skip_instance_cache=True).makedirs(BUCKET, exist_ok=True)
         yield environment
 
 

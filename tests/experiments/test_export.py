@@ -271,7 +271,7 @@ def test_a_reader_on_minilm_answers_real_questions_alike(
         windows=MINILM_WINDOWS,
         buckets=(128,),
         train_flags=[
-            *("--loop.num-steps", 4, "--loop.eval-every", 4, "--dev-questions", 2),
+            *("--loop.num-steps", 1, "--loop.eval-every", 1, "--dev-questions", 2),
             "objective:mml",
         ],
     )
