@@ -46,53 +46,60 @@ def reader(request, batch):
     return nnx.split(module, nnx.Param)
 
 
-def loss_of(reader, batch, objective):
+@pytest.fixture(scope="module")
+def found(reader, batch):
+    """What the reader says about the batch, what is decoded of it, and two losses of it."""
     graphdef, params = reader
-    loss = make_tagging_loss(graphdef, objective)
-    key = jax.random.key(0)
-    return loss(params, batch, step=jnp.zeros(()), key=key, dropout_key=key)
+
+    @jax.jit
+    def compute(params, arrays):
+        reading = nnx.merge(graphdef, params)(arrays)
+        out = TaggingTask(TaggingInference()).decode(reading, arrays)
+        by_text = jnp.array([[[[0, 0], [4, 4], [9, 9]], [[2, 2], [7, 7], [0, 0]]]])
+        where = jnp.array([[[True] * 3, [True, True, False]]])
+        mass = jax.tree.map(lambda x: x[:1], reading.taggings).log_mass(by_text, where)[0]
+        gradient, mml = jax.grad(loss_of(graphdef, arrays, MML()), has_aux=True)(params)
+        _, hard_em = loss_of(graphdef, arrays, HardEM())(params)
+        return reading, out, mass, gradient, mml, hard_em
+
+    return jax.device_get(compute(params, batch[0]))
 
 
-def test_mml_is_the_mass_of_all_taggings(reader, batch):
+def loss_of(graphdef, batch, objective):
+    loss, key = make_tagging_loss(graphdef, objective), jax.random.key(0)
+    return lambda params: loss(params, batch, step=jnp.zeros(()), key=key, dropout_key=key)
+
+
+def test_mml_is_the_mass_of_all_taggings(found, batch):
     """All 21 taggings of the first window: 2^3 - 1 of Ada times 2^2 - 1 of Bo."""
-    arrays, _ = batch
-    assert arrays["solutions_where"].sum(axis=1).tolist() == [21, 0, 0]
-    found = nnx.merge(*reader)(arrays)
-    by_text = jnp.array([[[[0, 0], [4, 4], [9, 9]], [[2, 2], [7, 7], [0, 0]]]])
-    where = jnp.array([[[True] * 3, [True, True, False]]])
-    first = jax.tree.map(lambda x: x[:1], found.taggings)
-    _, metrics = loss_of(reader, arrays, MML())
-    assert metrics["tag_loss"] == pytest.approx(-float(first.log_mass(by_text, where)[0]), rel=1e-5)
+    reading, _, mass, _, mml, _ = found
+    assert batch[0]["solutions_where"].sum(axis=1).tolist() == [21, 0, 0]
+    assert mml["tag_loss"] == pytest.approx(-float(mass), rel=1e-5)
     # A window without a Z only costs the selector; padding costs nothing.
-    selector = jax.nn.log_softmax(found.selector_logits)
+    selector = np.asarray(jax.nn.log_softmax(reading.selector_logits))
     expected = -(selector[0, 1] + selector[1, 0])
-    assert metrics["selector_loss"] == pytest.approx(float(expected), rel=1e-5)
-    assert metrics["items"] == 1 and metrics["z_size"] == 21
+    assert mml["selector_loss"] == pytest.approx(float(expected), rel=1e-5)
+    assert mml["items"] == 1 and mml["z_size"] == 21
 
 
-def test_hard_em_takes_the_likeliest_tagging(reader, batch):
-    arrays, _ = batch
-    found = nnx.merge(*reader)(arrays).taggings.log_prob(arrays["mentions"], arrays["solutions"])
-    best = np.where(arrays["solutions_where"], found, -np.inf)[0].max()
-    _, metrics = loss_of(reader, arrays, HardEM())
-    assert metrics["tag_loss"] == pytest.approx(-float(best), rel=1e-5)
+def test_hard_em_takes_the_likeliest_tagging(found):
+    _, out, _, _, _, hard_em = found
+    best = out["solutions"][0, :21].max()
+    assert hard_em["tag_loss"] == pytest.approx(-float(best), rel=1e-5)
 
 
-def test_gradients_are_finite(reader, batch):
-    graphdef, params = reader
-    gradient = jax.grad(lambda params: loss_of((graphdef, params), batch[0], MML())[0])(params)
+def test_gradients_are_finite(found):
+    _, _, _, gradient, _, _ = found
     for leaf in jax.tree.leaves(gradient):
         assert np.isfinite(leaf).all()
     assert np.abs(gradient.tag_scores.kernel.get_value()).max() > 0
 
 
-def test_what_is_decoded_has_its_probability(reader, batch):
-    arrays, _ = batch
-    found = nnx.merge(*reader)(arrays)
-    out = TaggingTask(TaggingInference()).decode(found, arrays)
-    table = np.exp(np.asarray(found.taggings.tags))
+def test_what_is_decoded_has_its_probability(found, batch):
+    reading, out, *_ = found
+    table = np.exp(reading.taggings.tags)
     for row in range(2):
-        real = np.flatnonzero(arrays["words_where"][row])
+        real = np.flatnonzero(batch[0]["words_where"][row])
         expected = np.prod([table[row, t, out["tags"][row, t]] for t in real])
         assert np.exp(out["log_prob"][row]) == pytest.approx(expected, rel=1e-4)
     assert out["tags"][0].any() and out["tags"][1].any() and not out["tags"][2].any()
