@@ -143,7 +143,23 @@ def pad_rows(pad_id: int, num_solutions: int) -> Pad:
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanModel(EncoderModel):
+class WindowModel(EncoderModel):
+    """A model that reads windows, with the tokenizer that they were cut with."""
+
+    @staticmethod
+    def tokenizer_for(config: Any, data: ReadingQuestions) -> Tokenizer:
+        del config
+        return data.tokenizer
+
+    def inputs(self, data: ReadingQuestions) -> Inputs:
+        return data.windows
+
+    def check_lengths(self, buckets: Sequence[int]) -> None:
+        check_lengths(self.config, self.encoder, buckets)
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanModel(WindowModel):
     """A span reader on a pretrained encoder, see `ReaderConfig`."""
 
     config: ReaderConfig
@@ -151,14 +167,6 @@ class SpanModel(EncoderModel):
     @staticmethod
     def module(config: ReaderConfig, encoder: Encoder, *, seed: int) -> SpanReader:
         return SpanReader(encoder, rngs=nnx.Rngs(seed), softmax_over=config.softmax_over)
-
-    @staticmethod
-    def tokenizer_for(config: ReaderConfig, data: ReadingQuestions) -> Tokenizer:
-        del config
-        return data.tokenizer
-
-    def inputs(self, data: ReadingQuestions) -> Inputs:
-        return data.windows
 
     def pad(self, inputs: Any, num_solutions: int) -> Pad:
         del inputs
@@ -183,9 +191,6 @@ class SpanModel(EncoderModel):
     def export_program(self, params: Any, file: Path) -> None:
         """Writes the reader as a program for jax alone, see `export_reader`."""
         file.write_bytes(export_reader(nnx.merge(self.graphdef, params)))
-
-    def check_lengths(self, buckets: Sequence[int]) -> None:
-        check_lengths(self.config, self.encoder, buckets)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,8 +222,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         return {"windows": data.window_sizes}
 
     def check(self, data: ReadingQuestions, model: SpanModel, other: str) -> None:
-        if data.tokenizer.fingerprint != model.tokenizer.fingerprint:
-            raise InputError(_prepared_with(_TOKENIZER, data.place, other))
+        check_tokenizer(data, model.tokenizer, other)
         if choices(data.window_sizes) != self.windows.choices:
             raise InputError(_prepared_with(_CHOICES, data.place, other))
 
@@ -504,6 +508,12 @@ def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
 def choices(window_sizes: Mapping[str, Any]) -> tuple[str, ...]:
     """The choices that windows offer; splits of earlier versions have none."""
     return tuple(window_sizes.get("choices", ()))
+
+
+def check_tokenizer(data: ReadingQuestions, tokenizer: Tokenizer, other: str) -> None:
+    """Raises `InputError` if data were cut with another tokenizer than this one, of ``other``."""
+    if data.tokenizer.fingerprint != tokenizer.fingerprint:
+        raise InputError(_prepared_with(_TOKENIZER, data.place, other))
 
 
 def _prepared_with(other: str, place: str, expected: str) -> str:

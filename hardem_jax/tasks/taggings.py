@@ -21,9 +21,7 @@ from hardem_jax.data.batching.padding import Inputs, Pad
 from hardem_jax.data.inputs.taggings import pad_taggings, tokens_of
 from hardem_jax.data.prepared.spans import TAGGINGS_FORMAT
 from hardem_jax.data.prepared.windows import Window, WindowConfig
-from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.distributions.tagging import marked_spans
-from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import token_metrics
 from hardem_jax.models.tagged_reader import TaggedReader, TaggedReading
@@ -31,10 +29,15 @@ from hardem_jax.objectives import Objective
 from hardem_jax.solutions.spans import split_words
 from hardem_jax.tasks.base import LossFn, ShownAnswer, Task, z_metrics
 from hardem_jax.tasks.config import TaggedReaderConfig, TaggingInference
-from hardem_jax.tasks.encoder import EncoderModel, check_lengths
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.span_answers import METRICS, by_set_size, official
-from hardem_jax.tasks.spans import ReadingQuestions, golds_by_id, selector_loss_sum
+from hardem_jax.tasks.spans import (
+    ReadingQuestions,
+    WindowModel,
+    check_tokenizer,
+    golds_by_id,
+    selector_loss_sum,
+)
 from hardem_jax.tasks.z_visits import visit_metrics
 
 Array = jax.Array
@@ -47,7 +50,7 @@ class TaggingQuestions(ReadingQuestions):
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggedModel(EncoderModel):
+class TaggedModel(WindowModel):
     """A reader of several spans on a pretrained encoder, see `TaggedReaderConfig`."""
 
     config: TaggedReaderConfig
@@ -56,14 +59,6 @@ class TaggedModel(EncoderModel):
     def module(config: TaggedReaderConfig, encoder: Encoder, *, seed: int) -> TaggedReader:
         num_tags = 3 if config.tags == "bio" else 2
         return TaggedReader(encoder, rngs=nnx.Rngs(seed), num_tags=num_tags)
-
-    @staticmethod
-    def tokenizer_for(config: TaggedReaderConfig, data: TaggingQuestions) -> Tokenizer:
-        del config
-        return data.tokenizer
-
-    def inputs(self, data: TaggingQuestions) -> Inputs:
-        return data.windows
 
     def pad(self, inputs: Any, num_solutions: int) -> Pad:
         del inputs
@@ -74,9 +69,6 @@ class TaggedModel(EncoderModel):
             max_mentions=self.config.max_mentions,
             pad_id=self.tokenizer.pad_id,
         )
-
-    def check_lengths(self, buckets: Sequence[int]) -> None:
-        check_lengths(self.config, self.encoder, buckets)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,8 +124,7 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
         return {"windows": data.window_sizes}
 
     def check(self, data: TaggingQuestions, model: TaggedModel, other: str) -> None:
-        if data.tokenizer.fingerprint != model.tokenizer.fingerprint:
-            raise InputError(f"{data.place}: prepared with another tokenizer than {other}")
+        check_tokenizer(data, model.tokenizer, other)
 
     def loss(self, graphdef: nnx.GraphDef, objective: Objective, plan: Any) -> LossFn:
         del plan

@@ -1,6 +1,7 @@
 """A run that is exported answers in PyTorch as it does here."""
 
 import json
+import os
 import re
 import warnings
 
@@ -25,6 +26,8 @@ from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs
 from tests.commands import call, fails
 from tests.tiny import write_checkpoint, write_triviaqa
 
+#: Real questions that PyTorch answers, too; docs/checkpoints.md has more.
+EXPORTED_QUESTIONS = int(os.environ.get("HARDEM_EXPORTED_QUESTIONS", "8"))
 WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
 WINDOWS += ["--windows.max-question-tokens", "8"]
 MINILM_WINDOWS = ["--windows.max-tokens", "128", "--windows.stride", "64"]
@@ -279,9 +282,10 @@ def test_a_reader_on_minilm_answers_real_questions_alike(
     count, windows, same, largest = compare(
         *torch_and_transformers,
         *(tmp_path / "run", tmp_path / "exported", tmp_path / "dev"),
-        count=8,
+        count=EXPORTED_QUESTIONS,
     )
-    assert (count, same) == (8, 8) and windows > 20
+    print(f"{same} of {count} questions, {windows} windows, {largest:.1e}")
+    assert count == same == EXPORTED_QUESTIONS and windows > 20
     assert largest <= 1e-4
 
 

@@ -7,7 +7,6 @@ import shutil
 from types import SimpleNamespace
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
@@ -38,11 +37,11 @@ from hardem_jax.tasks.base import Trained
 from hardem_jax.tasks.tables.queries import QueryTask
 from hardem_jax.tasks.tables.reward_features import QUERY_FEATURES
 from hardem_jax.training.checkpoint import RunCheckpoints
-from hardem_jax.training.state import recall
 from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.models.sqlova_files import state_dicts, write
+from tests.tasks.search_runs import assert_learns_a_reward
 from tests.tiny import write_checkpoint, write_table_questions, write_wikisql
 
 NUM_TABLES = 6
@@ -380,15 +379,7 @@ def test_searching_finds_queries_and_is_rewarded_more(root, tmp_path):
 def test_a_reward_is_learned_with_a_parser_that_reads_without_it(root, tmp_path):
     """The step is only traced, which takes a fraction of compiling it."""
     flags = [str(flag) for flag in train_flags(root, tmp_path / "run")][:-1]
-    command = parse(wikisql.COMMANDS, prog="test", argv=[*flags, "objective:merl"])
-    run = command.start(command.objective, command.mesh())
-    memory = jax.tree.map(jnp.asarray, run.memory)
-    batch = recall(memory, next(iter(run.batches)).arrays)
-    step = jax.value_and_grad(run.loss_fn, has_aux=True)
-    keys = {"key": jax.random.key(0), "dropout_key": jax.random.key(1)}
-    (_, metrics), grads = jax.eval_shape(step, run.params, batch, step=jnp.int32(0), **keys)
-    assert named_leaves(grads)["learned_reward.weights"].shape == (len(QUERY_FEATURES),)
-    assert {"held_out", "agreement", "found", "reward", "remembered"} <= {*metrics}
+    run = assert_learns_a_reward(wikisql, flags, num_features=len(QUERY_FEATURES))
     shutil.copytree(root / "run", tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "best")
     with RunCheckpoints(tmp_path / "run", {}) as checkpoints:

@@ -3,8 +3,6 @@
 import functools
 import json
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,11 +14,10 @@ from hardem_jax.metrics.wikitablequestions import Denotation, score
 from hardem_jax.objectives import HardEM
 from hardem_jax.search.objectives import MAPO, MERL, BeamHardEM, BeamMML, Reinforce
 from hardem_jax.tasks.tables.reward_features import PROGRAM_FEATURES
-from hardem_jax.training.state import recall
-from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.data.builders.inputs import write_wikitablequestions
+from tests.tasks.search_runs import assert_learns_a_reward
 from tests.tiny import write_checkpoint
 
 call = functools.partial(commands.call, wikitablequestions)
@@ -130,15 +127,7 @@ def test_searching_finds_programs_and_is_rewarded_more(root, tmp_path):
 def test_the_reward_of_programs_has_a_gradient(root, tmp_path):
     """As the step is traced, which takes a fraction of compiling it."""
     flags = [str(flag) for flag in train_flags(root, tmp_path / "run")][:-1]
-    command = parse(wikitablequestions.COMMANDS, prog="test", argv=[*flags, "objective:merl"])
-    run = command.start(command.objective, command.mesh())
-    memory = jax.tree.map(jnp.asarray, run.memory)
-    batch = recall(memory, next(iter(run.batches)).arrays)
-    step = jax.value_and_grad(run.loss_fn, has_aux=True)
-    keys = {"key": jax.random.key(0), "dropout_key": jax.random.key(1)}
-    (_, metrics), grads = jax.eval_shape(step, run.params, batch, step=jnp.int32(0), **keys)
-    assert named_leaves(grads)["learned_reward.weights"].shape == (len(PROGRAM_FEATURES),)
-    assert {"held_out", "agreement", "found", "reward", "remembered"} <= {*metrics}
+    assert_learns_a_reward(wikitablequestions, flags, num_features=len(PROGRAM_FEATURES))
 
 
 @pytest.mark.slow

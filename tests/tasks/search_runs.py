@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from flax import nnx
 
+from hardem_jax.cli.command import parse
 from hardem_jax.data.batching.padding import Batch
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.optimizer import OptimizerConfig
+from hardem_jax.training.state import recall
+from hardem_jax.training.tree_paths import named_leaves
 
 
 class OneByOne(nnx.Module):
@@ -95,3 +98,17 @@ def learns_and_resumes(folder, *run):
         states = (getattr(x.state, name) for x in (whole, resumed))
         jax.tree.map(np.testing.assert_array_equal, *states)
     assert [s["loss"] for s in again] == [s["loss"] for s in steps]
+
+
+def assert_learns_a_reward(module, flags, *, num_features):
+    """A run of ``objective:merl``, whose step is only traced: a fraction of compiling it."""
+    command = parse(module.COMMANDS, prog="test", argv=[*flags, "objective:merl"])
+    run = command.start(command.objective, command.mesh())
+    memory = jax.tree.map(jnp.asarray, run.memory)
+    batch = recall(memory, next(iter(run.batches)).arrays)
+    step = jax.value_and_grad(run.loss_fn, has_aux=True)
+    keys = {"key": jax.random.key(0), "dropout_key": jax.random.key(1)}
+    (_, metrics), grads = jax.eval_shape(step, run.params, batch, step=jnp.int32(0), **keys)
+    assert named_leaves(grads)["learned_reward.weights"].shape == (num_features,)
+    assert {"held_out", "agreement", "found", "reward", "remembered"} <= {*metrics}
+    return run
