@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from hardem_jax.models.ops.dropout import dropout
+from hardem_jax.models.ops.fused import linear
 
 _DIRECTIONS = 2
 _GATES = 4  # input, forget, cell, output
@@ -72,7 +73,10 @@ class BiLSTMs(nnx.Module):
         Apart from `__call__` so that tokens can be projected before they are gathered into
         sequences, which repeat or pad them.
         """
-        return jnp.einsum("...i,imdg->...mdg", x, self.kernel[...])
+        kernel = self.kernel[...]
+        # One product of two matrices: with five axes XLA copies the kernel and its gradient.
+        flat = linear(x, kernel.reshape(kernel.shape[0], -1), None)
+        return flat.reshape(*x.shape[:-1], *kernel.shape[1:])
 
     def __call__(
         self,
@@ -93,19 +97,26 @@ class BiLSTMs(nnx.Module):
         Returns:
             ``[M, B, T, 2h]`` float32, 0 at padding.
         """
-        gates = jnp.moveaxis(projected, (2, 3), (0, 1))  # [M, 2, B, T, 4h]
-        x = self._layer(0, gates, where, initial)
+        real = _both_ways(jnp.stack([where.T, where.T], axis=1)[:, None])[:, 0]  # [T, 2, B]
+        gates = jnp.transpose(projected, (1, 2, 3, 0, 4))  # [T, M, 2, B, 4h]
+        x = self._layer(0, gates, real, initial)
         for layer in range(1, len(self.recurrent)):
             if rngs is not None:
                 x = dropout(x, self.dropout, rngs.dropout())
-            gates = jnp.einsum("mbti,mdig->mdbtg", x, self.deeper[layer - 1][...])
-            x = self._layer(layer, gates, where, initial)
-        return x
+            gates = jnp.einsum("tmbi,mdig->tmdbg", x, self.deeper[layer - 1][...])
+            x = self._layer(layer, gates, real, initial)
+        return jnp.moveaxis(x, 0, 2)
 
-    def _layer(self, layer: int, gates, where, initial) -> jax.Array:
-        gates = gates + self.bias[layer][...][:, :, None, None]
-        state = None if initial is None else (initial[0][layer], initial[1][layer])
-        return _run(gates, self.recurrent[layer][...], where, state)
+    def _layer(self, layer: int, gates, real, initial) -> jax.Array:
+        """``[T, M, 2, B, 4h]`` -> ``[T, M, B, 2h]``."""
+        gates = _both_ways(gates + self.bias[layer][...][None, :, :, None])
+        if initial is None:
+            zeros = jnp.zeros((*gates.shape[1:-1], gates.shape[-1] // _GATES))
+            state = zeros, zeros
+        else:
+            state = initial[0][layer], initial[1][layer]
+        outputs = _both_ways(_run(gates, self.recurrent[layer][...], real, state))
+        return jnp.concatenate([outputs[:, :, 0], outputs[:, :, 1]], axis=-1)
 
 
 def last_output(x: jax.Array, where: jax.Array) -> jax.Array:
@@ -117,31 +128,81 @@ def last_output(x: jax.Array, where: jax.Array) -> jax.Array:
     return jnp.take_along_axis(x, last[None, :, None, None], axis=2)[:, :, 0]
 
 
-def _run(gates, recurrent, where, initial) -> jax.Array:
-    """One layer: ``[M, 2, B, T, 4h]``, ``[M, 2, h, 4h]``, ``[B, T]`` -> ``[M, B, T, 2h]``."""
-    num_lstms, _, batch, _, width = gates.shape
-    gates = jnp.moveaxis(_both_ways(gates), 3, 0)
-    mask = jnp.moveaxis(_both_ways(jnp.stack([where, where])[None])[0], 2, 0)  # [T, 2, B]
-    if initial is None:
-        zeros = jnp.zeros((num_lstms, _DIRECTIONS, batch, width // _GATES))
-        initial = (zeros, zeros)
+@jax.custom_vjp
+def _run(gates, recurrent, real, state) -> jax.Array:
+    """M LSTMs of both directions through time.
 
+    Differentiated automatically, the loop would store every intermediate value of every step and
+    add up the gradient of the recurrent weights step by step. Here it stores gates and states, and
+    that gradient is one product after the loop.
+
+    Args:
+        gates: ``[T, M, 2, B, 4h]``, all that does not depend on the state; the second direction
+            reversed in time.
+        recurrent: ``[M, 2, h, 4h]``.
+        real: ``[T, 2, B]`` bool. Padding leaves the state as it is, for the backward half meets it
+            before the text, and gives 0.
+        state: hidden and cell, ``[M, 2, B, h]`` each.
+
+    Returns:
+        ``[T, M, 2, B, h]``.
+    """
+    return _run_fwd(gates, recurrent, real, state)[0]
+
+
+def _run_fwd(gates, recurrent, real, state):
     def step(state, now):
         (hidden, cell), (gate, real) = state, now
         gate = gate + jnp.einsum("mdbh,mdhg->mdbg", hidden, recurrent)
-        take, forget, new, give = jnp.split(gate, _GATES, axis=-1)
-        grown = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(take) * jnp.tanh(new)
-        output = jax.nn.sigmoid(give) * jnp.tanh(grown)
-        real = real[None, ..., None]
-        # Padding leaves the state as it is: the backward half meets it before the text.
-        state = jnp.where(real, output, hidden), jnp.where(real, grown, cell)
-        return state, jnp.where(real, output, 0.0)
+        take, forget, new, give = _activate(gate)
+        grown = forget * cell + take * new
+        output = give * jnp.tanh(grown)
+        kept = real[None, ..., None]
+        after = jnp.where(kept, output, hidden), jnp.where(kept, grown, cell)
+        return after, (jnp.where(kept, output, 0.0), gate, state)
 
-    _, outputs = jax.lax.scan(step, initial, (gates, mask))
-    outputs = _both_ways(jnp.moveaxis(outputs, 0, 3))
-    return jnp.concatenate([outputs[:, 0], outputs[:, 1]], axis=-1)
+    _, (outputs, gates, states) = jax.lax.scan(step, state, (gates, real))
+    return outputs, (gates, recurrent, real, states)
+
+
+def _run_bwd(saved, grad):
+    gates, recurrent, real, (hiddens, cells) = saved
+
+    def step(state, now):
+        (to_hidden, to_cell), (to_output, gate, real, cell) = state, now
+        take, forget, new, give = _activate(gate)
+        grown = jnp.tanh(forget * cell + take * new)
+        to_output = to_output + to_hidden
+        to_grown = to_cell + to_output * give * (1 - grown**2)
+        to_gate = jnp.concatenate(
+            [
+                to_grown * new * take * (1 - take),
+                to_grown * cell * forget * (1 - forget),
+                to_grown * take * (1 - new**2),
+                to_output * grown * give * (1 - give),
+            ],
+            axis=-1,
+        )
+        kept = real[None, ..., None]
+        to_gate = jnp.where(kept, to_gate, 0.0)
+        before = jnp.einsum("mdbg,mdhg->mdbh", to_gate, recurrent)
+        to_hidden = jnp.where(kept, before, to_hidden)
+        return (to_hidden, jnp.where(kept, to_grown * forget, to_cell)), to_gate
+
+    last = jnp.zeros_like(hiddens[0]), jnp.zeros_like(cells[0])
+    to_state, to_gates = jax.lax.scan(step, last, (grad, gates, real, cells), reverse=True)
+    to_recurrent = jnp.einsum("tmdbh,tmdbg->mdhg", hiddens, to_gates)
+    return to_gates, to_recurrent, None, to_state
+
+
+_run.defvjp(_run_fwd, _run_bwd)
+
+
+def _activate(gates: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    take, forget, new, give = jnp.split(gates, _GATES, axis=-1)
+    return jax.nn.sigmoid(take), jax.nn.sigmoid(forget), jnp.tanh(new), jax.nn.sigmoid(give)
 
 
 def _both_ways(x: jax.Array) -> jax.Array:
-    """``[M, 2, B, T, ...]`` with the second direction reversed in time; its own inverse."""
-    return jnp.stack([x[:, 0], jnp.flip(x[:, 1], axis=2)], axis=1)
+    """``[T, M, 2, ...]`` with the second direction reversed in time; its own inverse."""
+    return jnp.stack([x[:, :, 0], x[::-1, :, 1]], axis=2)

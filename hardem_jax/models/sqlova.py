@@ -24,6 +24,7 @@ from collections.abc import Mapping
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import export
 
 from hardem_jax import masked
 from hardem_jax.distributions.sql import QueryDistribution
@@ -135,7 +136,7 @@ class SQLova(nnx.Module):
         tokens = self.encode_tokens(batch, rngs)
         headers = self.read_headers(tokens, batch, rngs)
         question = self.question(
-            _take(self.question.project(tokens), batch["question_tokens"]),
+            _project(self.question, tokens, batch["question_tokens"]),
             question_where,
             initial=self.initial_states(headers[_NUMBER], columns),
             rngs=rngs,
@@ -179,7 +180,7 @@ class SQLova(nnx.Module):
         """``[6, B, C, h]``: the LSTMs' outputs at the last token of each header."""
         places, where = batch["header_tokens"], batch["header_where"]
         rows, num_columns, length = places.shape
-        projected = _take(self.headers.project(tokens), places.reshape(rows, -1))
+        projected = _project(self.headers, tokens, places.reshape(rows, -1))
         flat = where.reshape(rows * num_columns, length)
         read = self.headers(
             projected.reshape(rows * num_columns, length, *projected.shape[2:]), flat, rngs=rngs
@@ -274,3 +275,16 @@ class SpanHead(nnx.Module):
 def _take(x: Array, places: Array) -> Array:
     """``[B, T, ...]``, ``[B, N]`` -> ``[B, N, ...]``."""
     return jax.vmap(lambda row, place: row[place])(x, places)
+
+
+def _project(lstms: BiLSTMs, tokens: Array, places: Array) -> Array:
+    """`BiLSTMs.project` of the tokens ``[B, T, I]`` at these places ``[B, N]``.
+
+    The projection is the largest product outside the encoder, so it takes the fewer rows: N of a
+    text that is a part of the input, T where padding makes N larger.
+    """
+    sizes = places.shape[1], tokens.shape[1]
+    # Programs for inputs of any size (`jax.export`) cannot compare sizes.
+    if any(export.is_symbolic_dim(size) for size in sizes) or sizes[0] < sizes[1]:
+        return lstms.project(_take(tokens, places))
+    return _take(lstms.project(tokens), places)

@@ -1,11 +1,14 @@
 """Batched bidirectional LSTMs against one written out step by step."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 
+from hardem_jax.models import lstm
 from hardem_jax.models.lstm import BiLSTMs, last_output
 from tests.models.modules import drawn
 
@@ -76,6 +79,30 @@ def test_outputs_are_those_of_lstms_one_by_one(lstms, x, from_zero):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     at_the_end = [found[:, b, length - 1] for b, length in enumerate(LENGTHS)]
     np.testing.assert_array_equal(last_output(found, jnp.asarray(WHERE)), np.stack(at_the_end, 1))
+
+
+def test_gradients_are_those_of_the_loop():
+    """The backward loop is written by hand; JAX differentiates the forward loop by itself."""
+    rng = np.random.default_rng(0)
+    hidden = SIZE // 2
+
+    def normal(*shape):
+        return jnp.asarray(rng.normal(size=shape), jnp.float32)
+
+    gates, recurrent = normal(T, M, 2, B, 4 * hidden), normal(M, 2, hidden, 4 * hidden)
+    state = normal(M, 2, B, hidden), normal(M, 2, B, hidden)
+    upstream, real = normal(T, M, 2, B, hidden), jnp.asarray(rng.random((T, 2, B)) < 0.7)
+
+    def gradient(run):
+        def loss(gates, recurrent, state):
+            return jnp.sum(upstream * run(gates, recurrent, real, state))
+
+        return jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(gates, recurrent, state)
+
+    found, expected = gradient(lstm._run), gradient(lambda *args: lstm._run_fwd(*args)[0])
+    assert all(np.any(leaf) for leaf in jax.tree.leaves(expected))
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6)
+    jax.tree.map(close, found, expected)
 
 
 @pytest.mark.slow

@@ -81,10 +81,13 @@ def test_shapes_and_masks(parser):
 
 @pytest.mark.slow
 def test_padding_changes_nothing(parser):
-    """Alone and tight, or beside another and in a larger batch full of junk."""
+    """Alone and tight, or beside another and in a larger batch full of junk.
+
+    Padded, question and headers are longer than the input, so that it is projected instead of them.
+    """
     read = jax.jit(parser)
     together = read(make_batch([0, 1]))
-    wide = make_batch([1, 0], tokens=24, pieces=8, words=7, columns=5, header=4, junk=3)
+    wide = make_batch([1, 0], tokens=24, pieces=25, words=7, columns=5, header=5, junk=3)
     wide = read(wide)
     for example in (0, 1):
         columns, words = len(HEADERS[example]), len(WORDS[example])
