@@ -30,7 +30,15 @@ from hardem_jax.models.config import Implementation
 TOLERANCE, SLACK = 1e-3, 1e-2
 #: The kernel of each kind of device.
 KERNELS: dict[str, Implementation] = {"gpu": "cudnn", "tpu": "splash"}
-TASKS: tuple[Task, ...] = ("spans", "equations", "normalized-equations", "queries", "naqanet")
+TASKS: tuple[Task, ...] = (
+    "spans",
+    "equations",
+    "normalized-equations",
+    "queries",
+    "programs",
+    "taggings",
+    "naqanet",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,9 +143,8 @@ def loss_and_gradient(setting: Setting, device: str) -> dict[str, Any]:
     import numpy as np
     from flax import nnx
 
-    from experiments.benchmark.steps.jax_steps import bert_config, step_batch
+    from experiments.benchmark.steps.jax_steps import make_encoder, step_batch
     from experiments.benchmark.steps.tasks import TASKS as STEPS
-    from hardem_jax.models.encoders.bert import Bert
     from hardem_jax.models.ops.attention import kernels
     from hardem_jax.objectives import MML
     from hardem_jax.training.tree_paths import named_leaves
@@ -148,7 +155,7 @@ def loss_and_gradient(setting: Setting, device: str) -> dict[str, Any]:
     where = jax.devices(device)[0]
     with jax.default_matmul_precision(precision), jax.default_device(where):
         # Drawn where they are used: the numbers of threefry are the same everywhere.
-        model = task.model(Bert(bert_config(setting), rngs=nnx.Rngs(0), **how))
+        model = task.model(make_encoder(setting, **how))
         graphdef, params = nnx.split(model, nnx.Param)
         loss_fn = task.make_loss(graphdef, MML())
         keys = dict(zip(("key", "dropout_key"), jax.random.split(jax.random.key(0)), strict=True))

@@ -25,7 +25,9 @@ from hardem_jax.locks import locked
 #: is what the kernels can compute, and what `docs/scaling.md` recommends.
 PARTS: dict[str, dict[str, Any]] = {
     "reader": {"variants": ("ours", "pytorch", "pytorch-compile", "encoder")},
-    "heads": {"variants": ("encoder", "equations", "queries", "naqanet")},
+    "heads": {
+        "variants": ("encoder", "equations", "queries", "programs", "taggings", "naqanet"),
+    },
     "attention by XLA": {"variants": ("ours",), "attention": "xla"},
     "half of the tokens are padding, packed": {
         "variants": ("ours",),
@@ -38,6 +40,7 @@ PARTS: dict[str, dict[str, Any]] = {
     },
     "float32": {"dtype": "float32", "variants": ("ours", "pytorch", "pytorch-compile")},
     "bert-large": {"preset": "bert-large", "variants": ("ours", "pytorch-compile", "encoder")},
+    "ModernBERT": {"preset": "modernbert-base", "variants": ("ours", "encoder")},
     "dropout drawn by the hardware": {"variants": ("ours",), "random_bits": "unsafe_rbg"},
     "no dropout": {"variants": ("ours", "pytorch-compile"), "dropout": 0.0},
     "dropout of attention": {

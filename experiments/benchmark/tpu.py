@@ -16,12 +16,12 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.progress import track
 
 from experiments.benchmark.measure import table, wide_console
-from experiments.benchmark.steps.setting import Preset, Setting
+from experiments.benchmark.steps.setting import Preset, Setting, Task
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
@@ -30,7 +30,7 @@ from hardem_jax.models.config import Implementation
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
-Task = Literal["spans", "equations", "queries", "naqanet"]
+HEADS: tuple[Task, ...] = ("spans", "equations", "queries", "programs", "taggings", "naqanet")
 
 
 class Chip(NamedTuple):
@@ -51,8 +51,9 @@ class Tpu:
 
     Attributes:
         topologies: generation and chips along each axis of the slice.
-        tasks: "spans" of a reader, "equations" of a tagger, "queries" of SQLova, "naqanet" (which
-            has the sizes that were published, whatever the preset).
+        tasks: "spans" of a reader, "equations" of a tagger, "queries" of SQLova, "programs",
+            "taggings" of a reader of several spans, "naqanet" (which has the sizes that were
+            published, whatever the preset).
         preset: size of the encoder; "tiny" only to see that everything runs.
         layers: of the encoder; None for the preset's number.
         rows: of the batch on each chip.
@@ -66,7 +67,7 @@ class Tpu:
     """
 
     topologies: tuple[str, ...] = ("v5e:2x2", "v5e:16x16", "v5p:2x2x1", "v5p:4x8x8")
-    tasks: tuple[Task, ...] = ("spans", "equations", "queries", "naqanet")
+    tasks: tuple[Task, ...] = HEADS
     preset: Preset = "bert-base"
     layers: int | None = None
     rows: int = 32
@@ -150,18 +151,17 @@ def compiled_step(
     import jax.numpy as jnp
     from flax import nnx
 
-    from experiments.benchmark.steps.jax_steps import bert_config, uncompiled
+    from experiments.benchmark.steps.jax_steps import make_encoder, uncompiled
     from experiments.benchmark.steps.tasks import TASKS
-    from hardem_jax.models.encoders.bert import Bert
     from hardem_jax.objectives import HardEM
     from hardem_jax.training.devices.fsdp import all_gather_params
     from hardem_jax.training.devices.mesh import row_sharding, state_shardings
     from hardem_jax.training.state import TrainState
     from hardem_jax.training.step import compile_train_step
 
-    task, config, dtype = TASKS[setting.task], bert_config(setting), jnp.dtype(setting.dtype)
+    task, dtype = TASKS[setting.task], jnp.dtype(setting.dtype)
     model = nnx.eval_shape(
-        lambda: task.model(Bert(config, rngs=nnx.Rngs(0), dtype=dtype, attention=attention))
+        lambda: task.model(make_encoder(setting, dtype=dtype, attention=attention))
     )
     graphdef, params = nnx.split(model, nnx.Param)
     loss_fn = all_gather_params(task.make_loss(graphdef, HardEM()), mesh)

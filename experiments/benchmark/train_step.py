@@ -18,8 +18,9 @@ share of what a large matrix product reaches on the same device, measured in the
 of start and end for one candidate after another. "pytorch-unpadded", eager or compiled, computes
 no padding: the texts of a batch lie in one row, with PyTorch's variable-length flash attention on
 a GPU (which has no dropout) and SDPA text by text on a CPU; `--shortest` says how much that is.
-"encoder" is our step without any head, "equations" and "queries" are those of the tagger and of
-SQLova: what heads, losses and Z cost.
+"encoder" is our step without any head, "equations", "queries", "programs" and "taggings" are those
+of the tagger, of SQLova, of the parser of programs and of the reader of several spans: what heads,
+losses and Z cost. "naqanet" has an encoder of its own.
 """
 
 import contextlib
@@ -63,6 +64,9 @@ Variant = Literal[
     "encoder",
     "equations",
     "queries",
+    "programs",
+    "taggings",
+    "naqanet",
 ]
 VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
 COLUMNS = {
@@ -110,6 +114,13 @@ class TrainStep(StepFlags):
         require(self, "rounds", "steps", at_least=1)
         if not self.variants or len(set(self.variants)) != len(self.variants):
             raise InputError(f"variants: expected distinct variants, found {self.variants}")
+        if self.setting().sizes.architecture != "bert":
+            theirs = [name for name in self.variants if name.startswith("pytorch")]
+            if theirs:
+                raise InputError(
+                    f"variants: expected none of PyTorch's, which is measured on BERT only, with "
+                    f"{self.preset}, found {theirs[0]}"
+                )
         for name in ("tokens", "num_devices"):
             if not getattr(self, name):
                 raise InputError(f"{name}: expected at least one number, found none")

@@ -9,9 +9,12 @@ import pytest
 from experiments.benchmark import train_step
 from experiments.benchmark.costs import loss as loss_cost
 from experiments.benchmark.measure import interleave
+from experiments.benchmark.steps.batches import program_batch, tagging_batch
 from experiments.benchmark.steps.jax_steps import TrainingStep, write_weights
 from experiments.benchmark.steps.setting import Setting, random_batch, step_flops
 from experiments.benchmark.steps.tasks import TASKS
+from hardem_jax.solutions.programs.rules import may_modify, may_select
+from hardem_jax.solutions.programs.types import OPERATORS, SHAPES, Field
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
 TINY += ["--rounds", "2", "--steps", "1"]
@@ -182,6 +185,31 @@ def test_random_solutions_have_mass(task):
     assert np.all(np.isfinite(log_probs[batch["solutions_where"]])) and np.all(log_probs < 0)
 
 
+def test_random_programs_are_well_formed():
+    batch = program_batch(Setting("tiny", rows=4, tokens=48, solutions=50))
+    columns = int(batch["row_number"][0])
+    assert batch["solutions"].shape == (4, 50, 5)
+    for shape, select, modify, *links in batch["solutions"].reshape(-1, 5).tolist():
+        shape = SHAPES[shape]
+        assert [link >= 0 for link in links] == [shape.num_links > 0, shape.num_links > 1]
+        for code, used, may in (
+            (select, shape.has_select, may_select),
+            (modify, shape.has_modify, may_modify),
+        ):
+            assert (code >= 0) == used
+            assert not used or may(shape, Field.from_code(code), columns)
+    _, operators, first, last = np.moveaxis(batch["links"], -1, 0)
+    assert set(operators.ravel()) == {OPERATORS.index("=")} and np.all(first <= last)
+
+
+def test_random_taggings_mark_mentions_that_do_not_overlap():
+    batch = tagging_batch(Setting("tiny", rows=4, tokens=48, solutions=6))
+    first, last = np.moveaxis(batch["mentions"], -1, 0)
+    assert np.all(first <= last) and np.all(last[:, :-1] < first[:, 1:])
+    assert np.all(last < batch["words_where"].sum(axis=1, keepdims=True))
+    assert np.all(batch["solutions"].any(axis=-1))
+
+
 def test_disagreement_stops_the_benchmark():
     checks = {name: {"loss": [7.0], "grad_norm": [0.5]} for name in train_step.VARIANTS}
     train_step.check_agreement(checks, SETTING)
@@ -255,6 +283,11 @@ def test_random_batch_has_the_layout_of_training():
         (train_step, ["--out", "nowhere/out.json"], "--out: expected an existing folder"),
         (train_step, ["--dtype", "float16"], "float16"),
         (train_step, ["--tokens"], "--tokens"),
+        (
+            train_step,
+            ["--preset", "modernbert-base"],
+            "--variants: expected none of PyT",
+        ),
         (loss_cost, ["--compare", "4", "4"], "--compare"),
         (loss_cost, ["--calls", "0"], "--calls"),
     ],

@@ -76,9 +76,8 @@ def _step(setting: Setting, num_inputs: int) -> Callable[[int], None]:
     import jax
     from flax import nnx
 
-    from experiments.benchmark.steps.jax_steps import bert_config, prepare_jax, uncompiled
+    from experiments.benchmark.steps.jax_steps import make_encoder, prepare_jax, uncompiled
     from experiments.benchmark.steps.tasks import TASKS
-    from hardem_jax.models.encoders.bert import Bert
     from hardem_jax.objectives import HardEM
     from hardem_jax.tasks.z_visits import first_memory
     from hardem_jax.training.devices.mesh import data_mesh, place_batch
@@ -87,7 +86,7 @@ def _step(setting: Setting, num_inputs: int) -> Callable[[int], None]:
 
     prepare_jax(setting)
     task, mesh = TASKS[setting.task], data_mesh(1)
-    model = task.model(Bert(bert_config(setting), rngs=nnx.Rngs(0)))
+    model = task.model(make_encoder(setting))
     graphdef, params = nnx.split(model, nnx.Param)
     step, optimizer = uncompiled(task.make_loss(graphdef, HardEM()), params)
     batch, memory = dict(task.batch(setting)), {}

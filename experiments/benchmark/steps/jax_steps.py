@@ -18,13 +18,16 @@ from experiments.benchmark.steps.setting import (
     MATRIX_SIZE,
     NUM_STEPS,
     OPTIMIZER,
+    Architecture,
     Device,
     Setting,
 )
 from experiments.benchmark.steps.tasks import TASKS
 from hardem_jax.data.batching.packing import packing_arrays, rows_needed
 from hardem_jax.errors import InputError
+from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.encoders.modernbert import ModernBert, ModernBertConfig
 from hardem_jax.models.encoders.pretrained import load_encoder, save_encoder
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import HardEM, Objective
@@ -122,7 +125,7 @@ class TrainingStep:
         computed: dict[str, Any] = {"dtype": jnp.dtype(setting.dtype)}
         computed["attention"] = setting.attention
         if folder is None:
-            encoder = Bert(bert_config(setting), rngs=nnx.Rngs(0), **computed)
+            encoder = make_encoder(setting, **computed)
         else:
             encoder = load_encoder(folder, **computed, **setting.dropout_rates)
         model = task.model(encoder)
@@ -204,15 +207,29 @@ class LossStep:
             jax.block_until_ready(self._value_and_grad(*self._arguments, self._batch))
 
 
-def bert_config(setting: Setting) -> BertConfig:
-    """The encoder of a setting.
+def make_encoder(setting: Setting, **computed: Any) -> Encoder:
+    """The encoder of a setting with random weights.
+
+    Args:
+        setting: its sizes and dropout.
+        computed: dtype and attention.
 
     Example:
-        >>> bert_config(Setting("minilm")).head_size
+        >>> nnx.eval_shape(lambda: make_encoder(Setting("minilm"))).config.head_size
         32
     """
+    make, configuration = _ENCODERS[setting.sizes.architecture]
     positions = max(512, setting.tokens)
-    return BertConfig(*setting.sizes, max_position_embeddings=positions, **setting.dropout_rates)
+    config = configuration(
+        *setting.sizes[:5], max_position_embeddings=positions, **setting.dropout_rates
+    )
+    return make(config, rngs=nnx.Rngs(0), **computed)
+
+
+_ENCODERS: dict[Architecture, Any] = {
+    "bert": (Bert, BertConfig),
+    "modernbert": (ModernBert, ModernBertConfig),
+}
 
 
 def write_weights(setting: Setting, folder: Path) -> None:
@@ -222,8 +239,7 @@ def write_weights(setting: Setting, folder: Path) -> None:
     the loss. Drawn by numpy on abstract modules, so that no device is touched.
     """
     rng = np.random.default_rng(0)
-    config = bert_config(setting)
-    reader = nnx.eval_shape(lambda: SpanReader(Bert(config, rngs=nnx.Rngs(0)), rngs=nnx.Rngs(0)))
+    reader = nnx.eval_shape(lambda: SpanReader(make_encoder(setting), rngs=nnx.Rngs(0)))
     graphdef, shapes = nnx.split(reader, nnx.Param)
 
     def draw(path, leaf):

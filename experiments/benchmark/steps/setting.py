@@ -26,6 +26,8 @@ OPTIMIZER: dict[str, Any] = {
     "eps": 1e-6,
 }
 NUM_STEPS = 100_000
+#: Layers 0, 3, 6, ... of ModernBERT attend to the whole input.
+GLOBAL_EVERY = 3
 # Rows and columns of the product that is the measure of a device: large enough to fill it.
 MATRIX_SIZE = {"cpu": 2048, "gpu": 8192, "tpu": 8192}
 # File next to the encoder's checkpoint: `HEAD.kernel` [D, 2] and `HEAD.bias` [2] of each head.
@@ -33,25 +35,45 @@ HEADS_FILE = "heads.npz"
 HEADS = ("span_scores", "selector")
 
 
+Batch = dict[str, np.ndarray]
+Architecture = Literal["bert", "modernbert"]
+
+
 class Sizes(NamedTuple):
-    """Sizes of an encoder, in the order of `BertConfig`."""
+    """Sizes of an encoder, the first five in the order of the fields of its configuration.
+
+    ModernBERT multiplies two products in its feed-forward blocks, and attends to
+    ``local_attention`` tokens in all but every third layer.
+    """
 
     vocabulary: int
     hidden: int
     layers: int
     heads: int
     intermediate: int
+    architecture: Architecture = "bert"
+    local_attention: int | None = None
 
 
-Task = Literal["spans", "equations", "normalized-equations", "queries", "naqanet", "encoder"]
+Task = Literal[
+    "spans",
+    "equations",
+    "normalized-equations",
+    "queries",
+    "programs",
+    "taggings",
+    "naqanet",
+    "encoder",
+]
 Device = Literal["cpu", "gpu", "tpu"]
 RandomBits = Literal["threefry2x32", "rbg", "unsafe_rbg"]
-Preset = Literal["tiny", "minilm", "bert-base", "bert-large"]
+Preset = Literal["tiny", "minilm", "bert-base", "bert-large", "modernbert-base"]
 PRESETS: dict[Preset, Sizes] = {
     "tiny": Sizes(1000, 32, 2, 2, 64),
     "minilm": Sizes(30522, 384, 6, 12, 1536),
     "bert-base": Sizes(30522, 768, 12, 12, 3072),
     "bert-large": Sizes(30522, 1024, 24, 16, 4096),
+    "modernbert-base": Sizes(50368, 768, 22, 12, 1152, "modernbert", 128),
 }
 
 
@@ -106,7 +128,8 @@ class Setting(StepFlags):
         tokens: T.
         solutions: Z, mentions in every row of the first half.
         task: "spans" of a reader, "equations" of a tagger ("normalized-equations" with a softmax
-            over Z_tot), "queries" of SQLova, "naqanet", or an "encoder" without a head.
+            over Z_tot), "queries" of SQLova, "programs", "taggings" of a reader of several spans,
+            "naqanet", or an "encoder" without a head.
         num_devices: that share a step, each with its own rows.
     """
 
@@ -150,7 +173,7 @@ class Setting(StepFlags):
         return {"hidden_dropout": self.dropout, "attention_dropout": attention}
 
 
-def random_batch(setting: Setting) -> dict[str, np.ndarray]:
+def random_batch(setting: Setting) -> Batch:
     """A batch in the layout of `hardem_jax.data.batching.padding`, without the entries of the host.
 
     A question of an eighth of the row, then context; mentions drawn anywhere in the context.
@@ -177,7 +200,7 @@ def random_batch(setting: Setting) -> dict[str, np.ndarray]:
     }
 
 
-def random_texts(setting: Setting, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def random_texts(setting: Setting, rng: np.random.Generator) -> Batch:
     """Token ids, types and mask: a question of an eighth of the row, then context."""
     shape = rows, tokens = setting.rows, setting.tokens
     lengths = rng.integers(int(np.ceil(setting.shortest * tokens)), tokens + 1, (rows, 1))
@@ -205,11 +228,22 @@ def step_flops(setting: Setting) -> float:
     Example:
         >>> f"{step_flops(Setting('bert-base', rows=32, tokens=300)) / 1e12:.2f} TFLOP"
         '5.21 TFLOP'
+
+        The layers of ModernBERT are smaller, and more:
+
+        >>> f"{step_flops(Setting('modernbert-base', rows=32, tokens=300)) / 1e12:.2f} TFLOP"
+        '6.72 TFLOP'
     """
-    hidden, tokens = setting.sizes.hidden, setting.tokens
-    dense = 2 * (4 * hidden**2 + 2 * hidden * setting.sizes.intermediate)
-    attention = 2 * 2 * tokens * hidden
-    return float(3 * setting.sizes.layers * setting.examples * tokens * (dense + attention))
+    sizes, tokens = setting.sizes, setting.tokens
+    products = 3 if sizes.architecture == "modernbert" else 2
+    dense = 2 * sizes.layers * (4 * sizes.hidden**2 + products * sizes.hidden * sizes.intermediate)
+    seen = tokens * sizes.layers
+    if sizes.local_attention is not None:
+        near = min(tokens, sizes.local_attention)
+        everywhere = len(range(0, sizes.layers, GLOBAL_EVERY))
+        seen = tokens * everywhere + near * (sizes.layers - everywhere)
+    attention = 2 * 2 * seen * sizes.hidden
+    return float(3 * setting.examples * tokens * (dense + attention))
 
 
 def step_tokens(setting: Setting) -> int:
