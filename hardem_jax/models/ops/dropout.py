@@ -1,16 +1,13 @@
-"""Dropout whose mask is a hash of (key, element index): no mask and no random bits in memory.
+"""Dropout whose mask is a hash of (key, element index): no random bits in memory.
 
 Threefry spends about twenty rounds on every element, which at attention sizes costs as much as
 the softmax. Here a key gives two 32-bit seeds through `jax.random.bits`, and each element hashes
 its own row-major index with them: a few integer operations that XLA fuses into the
-multiplication. The backward pass hashes again instead of reading a stored mask, and since an
-element's bit depends on nothing but seeds and index, the mask is the same on any number of
-devices.
+multiplication. Since an element's bit depends on nothing but seeds and index, the mask is the same
+on any number of devices.
 """
 
 from __future__ import annotations
-
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -82,14 +79,14 @@ def _lowbias32(x: jax.Array) -> jax.Array:
 def drop_and_scale(x: jax.Array, seeds: jax.Array, rate: float) -> jax.Array:
     """`x` with dropped elements set to zero and kept ones divided by the keep probability.
 
-    Plain JAX, for use inside a custom derivative; otherwise use `dropout`.
+    `dropout` for those who have the seeds already, as a derivative by hand has.
     """
     scale = _RANGE / keep_threshold(rate)
     return jnp.where(keep_mask(seeds, rate, x.shape), x * scale, jnp.zeros((), x.dtype))
 
 
 def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
-    """Inverted dropout (Srivastava et al., 2014) that stores no mask for the backward pass.
+    """Inverted dropout (Srivastava et al., 2014).
 
     Args:
         x: float array of any shape.
@@ -109,21 +106,4 @@ def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
     """
     if key is None or rate == 0:
         return x
-    return _dropout(x, dropout_seeds(key), rate)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _dropout(x, seeds, rate):
-    return drop_and_scale(x, seeds, rate)
-
-
-def _dropout_fwd(x, seeds, rate):
-    return drop_and_scale(x, seeds, rate), seeds
-
-
-def _dropout_bwd(rate, seeds, grad):
-    # Dropout is linear in x and its matrix is diagonal: its transpose is itself.
-    return drop_and_scale(grad, seeds, rate), None
-
-
-_dropout.defvjp(_dropout_fwd, _dropout_bwd)
+    return drop_and_scale(x, dropout_seeds(key), rate)
