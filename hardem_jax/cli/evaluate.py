@@ -57,11 +57,14 @@ class EvaluateCommand(OnDevices, abc.ABC):
         questions: also score the questions of this file only: ids, one on each line or in JSON, or
             an official file of SQuAD, TriviaQA or DROP. Those that the split lacks count 0.
         batch_size: inputs read at once, rounded up to a multiple of the devices.
+        packed_tokens: pack inputs into rows of this many tokens (readers and taggers on pretrained
+            encoders); None does as the run's own evaluations do.
     """
 
     #: Options that change scores by rounding at most. All others distinguish evaluations.
     IMMATERIAL: ClassVar[frozenset[str]] = frozenset(
         {"run_dir", "data", "predictions", "by_question", "questions", "batch_size"}
+        | {"packed_tokens"}
         | {"num_devices", "fsdp", "distributed"}
     )
 
@@ -72,10 +75,11 @@ class EvaluateCommand(OnDevices, abc.ABC):
     by_question: Path | None = None
     questions: Path | None = None
     batch_size: int = 32
+    packed_tokens: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self, "batch_size", at_least=1)
+        require(self, "batch_size", "packed_tokens", at_least=1)
 
     @abc.abstractmethod
     def kind(self) -> type[Task]:
@@ -130,6 +134,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
         elif ids is not None:
             chosen_scores(ids, data.scored_ids(), {})  # refuses a file of other questions
         changes: dict[str, Any] = self.changes() | {"batch_size": self.batch_size}
+        if self.packed_tokens is not None:
+            changes["packed_tokens"] = self.packed_tokens
         trained = Trained(self.kind(), self.run_dir, self.checkpoint, mesh=mesh, **changes)
         scores, answers = trained.evaluate(data, functools.partial(self.progress, name))
         if not is_primary():

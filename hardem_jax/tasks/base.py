@@ -23,12 +23,13 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from hardem_jax import losses
+from hardem_jax.data.batching.evaluation import evaluation_batches
+from hardem_jax.data.batching.packing import PADDING
 from hardem_jax.data.batching.padding import (
     Batch,
     BatchConfig,
     Inputs,
     Pad,
-    evaluation_batches,
 )
 from hardem_jax.data.batching.plans import Plan, TrainingPlan, example_batches, training_batches
 from hardem_jax.errors import InputError
@@ -165,6 +166,8 @@ class Task(abc.ABC, Generic[D, R, A]):
         QUESTIONS: the type of D.
         MODELS: type of a configuration -> the model it configures.
         ONLY_TRAINED: names of parts of the module that `trained` may add; no reader has them.
+        PACKS: whether ``inference`` has ``packed_tokens``, the length of the rows that inputs are
+            packed into; None pads them.
         inference: how answers are read off; has a ``batch_size``.
     """
 
@@ -173,6 +176,7 @@ class Task(abc.ABC, Generic[D, R, A]):
     QUESTIONS: ClassVar[type[Questions]]
     MODELS: ClassVar[Mapping[type, type[Model]]]
     ONLY_TRAINED: ClassVar[tuple[str, ...]] = ()
+    PACKS: ClassVar[bool] = False
     inference: Any
 
     @classmethod
@@ -413,8 +417,10 @@ def start(
     model.check_lengths(batches.buckets)
     inputs, dev_inputs = model.inputs(data), model.inputs(dev)
     pad = model.pad(inputs, batches.num_solutions(inputs.sizes))
-    if batches.packed_tokens and "token_ids" not in pad([None], 1):
-        raise InputError("--batches.packed-tokens: only pretrained encoders read packed rows")
+    if batches.packed_tokens:
+        _check_packs(pad, "--batches.packed-tokens")
+    if _packed_tokens(task):
+        _check_packs(pad, "--inference.packed-tokens")
     plan = task.plan(data, inputs, batches, num_steps=num_steps, seed=seed, num_devices=mesh.size)
     shard = jax.process_index(), jax.process_count()
     reader = Reader(task, model.graphdef, model.pad, batches=batches, mesh=mesh)
@@ -450,19 +456,31 @@ def start(
     )
 
 
+def _packed_tokens(task: Task) -> int | None:
+    return task.inference.packed_tokens if task.PACKS else None
+
+
+def _check_packs(pad: Pad, flag: str) -> None:
+    if "token_ids" not in pad([None], 1):
+        raise InputError(f"{flag}: only pretrained encoders read packed rows")
+
+
 def _params_per_token(params: Any) -> int | None:
     layers = (x.size for name, x in named_leaves(params).items() if "encoder.layers." in name)
     return sum(layers) or None
 
 
 class Reader(Generic[D, R, A]):
-    """A model ready to answer: compiled once per bucket, for any parameters of its shape.
+    """A model ready to answer: compiled once per shape, for any parameters of its shape.
+
+    Shapes are those of the buckets; packed (``inference.packed_tokens``), one for all inputs.
 
     Args:
         task: what to read off the model, and how.
         graphdef: of the model.
         pad: see `Model.pad`.
-        batches: buckets to pad to; a longer input adds a bucket. Its batch size is not used.
+        batches: buckets to pad to; a longer input adds a bucket. Its batch size and packing are
+            those of training, and not used.
         mesh: devices that share a batch; None for the first.
     """
 
@@ -483,16 +501,31 @@ class Reader(Generic[D, R, A]):
         self.task = task
         self._decode = decode
         self._pad = pad
-        self._batches = dataclasses.replace(batches, batch_size=rows, accumulate=1)
+        self._batches = dataclasses.replace(
+            batches, batch_size=rows, accumulate=1, packed_tokens=_packed_tokens(task)
+        )
+        self._num_devices = 1 if mesh is None else mesh.size
         self._place = make_place_fn(mesh)
 
     def read(self, params: Any, inputs: Inputs) -> Iterator[tuple[int, R]]:
-        """Yields ``(index, reading)`` of every input, grouped by length."""
+        """Yields ``(index, reading)`` of every input, in the order of the batches.
+
+        Raises:
+            InputError: they are to be packed, and the model does not read tokens.
+        """
         pad = self._pad(inputs, self._batches.num_solutions(inputs.sizes))
         lengths, config = inputs.sizes[:, 0], self._batches
-        for indices, arrays in evaluation_batches(inputs, lengths, config=config, pad=pad):
+        if config.packed_tokens:
+            _check_packs(pad, "--packed-tokens")
+        batches = evaluation_batches(
+            inputs, lengths, config=config, pad=pad, num_devices=self._num_devices
+        )
+        for indices, arrays in batches:
             out = fetch(self._decode(params, self._place(arrays)))
+            arrays.pop("packing", None)  # has rows of its own
             for row, index in enumerate(indices):
+                if index == PADDING:
+                    continue
                 outputs, entries = ({n: x[row] for n, x in part.items()} for part in (out, arrays))
                 yield int(index), self.task.reading(inputs, int(index), outputs, entries)
 
@@ -528,7 +561,8 @@ class Trained(Generic[TaskT]):
         reader: of task and model.
 
     Raises:
-        InputError: the folder holds no such run, or a file of it is damaged.
+        InputError: the folder holds no such run, a file of it is damaged, or its task does not
+            pack inputs.
     """
 
     def __init__(
@@ -541,6 +575,10 @@ class Trained(Generic[TaskT]):
         model: Mapping[str, Any] | None = None,
         **inference: Any,
     ):
+        if "packed_tokens" in inference and not kind.PACKS:
+            raise InputError(
+                f"--packed-tokens: expected none for {kind.NAME}, which read no packed rows"
+            )
         run = RunConfig(run_dir, kind.NAME)
         config = dataclasses.replace(run.flags("model", *kind.MODELS), **(model or {}))
         self.run_dir = run_dir

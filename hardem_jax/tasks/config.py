@@ -269,6 +269,8 @@ class SpanInference:
         sweep: also score answers from the first n documents only, for each n given, without
             reading again.
         keep: answers kept of each question of a split, best first.
+        packed_tokens: pack windows into rows of this many tokens, longer if an input is; None
+            pads them to buckets. Answers are the same up to rounding.
 
     Raises:
         InputError: ``joint`` with another scope, or a number below 1.
@@ -284,10 +286,11 @@ class SpanInference:
     num_documents: int | None = None
     sweep: tuple[int, ...] = ()
     keep: int = may_change("scores do not depend on it", default=1)
+    packed_tokens: int | None = may_change("scores change by rounding at most", default=None)
 
     def __post_init__(self):
         counts = ("max_answer_tokens", "top", "batch_size", "num_documents", "sweep", "keep")
-        require(self, *counts, at_least=1)
+        require(self, *counts, "packed_tokens", at_least=1)
         require(self, "no_answer_threshold", at_least=0, at_most=1)
         if self.joint and self.scope != "window":
             raise InputError(
@@ -304,12 +307,15 @@ class TaggingInference:
 
     Attributes:
         batch_size: windows read at once.
+        packed_tokens: pack windows into rows of this many tokens, longer if an input is; None
+            pads them to buckets. Answers are the same up to rounding.
     """
 
     batch_size: int = 32
+    packed_tokens: int | None = may_change("scores change by rounding at most", default=None)
 
     def __post_init__(self) -> None:
-        require(self, "batch_size", at_least=1)
+        require(self, "batch_size", "packed_tokens", at_least=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -322,14 +328,17 @@ class EquationInference:
             model prefers counting, as the original NAQANet does.
         top: equations kept per question.
         batch_size: questions read at once.
+        packed_tokens: pack questions into rows of this many tokens, longer if an input is; None
+            pads them to buckets. Answers are the same up to rounding.
     """
 
     decoding: Literal["equation", "tags"] = "equation"
     top: int = 5
     batch_size: int = 32
+    packed_tokens: int | None = may_change("scores change by rounding at most", default=None)
 
     def __post_init__(self) -> None:
-        require(self, "top", "batch_size", at_least=1)
+        require(self, "top", "batch_size", "packed_tokens", at_least=1)
 
 
 #: How answers are read off a semantic parser, see `QueryInference`.

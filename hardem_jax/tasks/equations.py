@@ -88,6 +88,7 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
     NAME = "equations"
     QUESTIONS = NumericQuestions
     MODELS = {TaggerConfig: Tagger, NAQANetModelConfig: NAQANetModel}
+    PACKS = True
 
     inference: EquationInference
     rules: EquationRules

@@ -207,6 +207,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
     UNIT = "windows"
     QUESTIONS = ReadingQuestions
     MODELS = {ReaderConfig: SpanModel}
+    PACKS = True
 
     inference: SpanInference
     latent: LatentConfig = _PER_WINDOW

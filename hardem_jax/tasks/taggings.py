@@ -110,6 +110,7 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
     UNIT = "windows"
     QUESTIONS = TaggingQuestions
     MODELS = {TaggedReaderConfig: TaggedModel}
+    PACKS = True
 
     inference: TaggingInference
     windows: WindowConfig = WindowConfig()

@@ -220,10 +220,11 @@ def test_what_is_wrong_is_told(root, capsys, tmp_path, flag, value, culprit):
     assert not (tmp_path / "run").exists()
 
 
-def test_only_bert_reads_packed_rows(root, capsys, tmp_path):
+@pytest.mark.parametrize("flag", ["--batches.packed-tokens", "--inference.packed-tokens"])
+def test_only_bert_reads_packed_rows(root, capsys, tmp_path, flag):
     flags = train_flags(root, tmp_path / "run")
-    flags[1:1] = ["--batches.packed-tokens", 32]
-    assert "only pretrained encoders read packed rows" in fails(capsys, *flags)
+    flags[1:1] = [flag, 32]
+    assert f"{flag}: only pretrained encoders read packed rows" in fails(capsys, *flags)
 
 
 def test_defaults_are_those_of_the_model():

@@ -61,6 +61,18 @@ def rows_needed(lengths: np.ndarray, row_tokens: int) -> int:
     return int(pack_lengths(lengths, row_tokens).max(initial=0)) + 1
 
 
+def rounded_rows(rows: int) -> int:
+    """Returns ``rows``, more by a sixteenth at most, so that there are few different shapes.
+
+    Example:
+        >>> [rounded_rows(rows) for rows in (7, 33, 65)]
+        [7, 34, 68]
+    """
+    # A power of two between 1/32 and 1/16 of the rows.
+    multiple = 1 << max(0, (rows // 16).bit_length() - 1)
+    return -(-rows // multiple) * multiple
+
+
 def packing_arrays(
     where: np.ndarray, *, num_devices: int, num_rows: int, row_tokens: int
 ) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Batch configuration, and padded evaluation batches in a few fixed shapes.
+"""Batch configuration, and what all batches have in common.
 
 Each task provides a `Pad` function that decides which arrays its batches contain. In all of them
 ``row_where`` ``[R]`` bool marks the real rows.
@@ -6,7 +6,7 @@ Each task provides a `Pad` function that decides which arrays its batches contai
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -128,31 +128,3 @@ class Subset(Sequence[T]):
     def sizes(self) -> np.ndarray:
         inputs: Any = self._items
         return inputs.sizes[self._indices]
-
-
-def evaluation_batches(
-    examples: Items[T], lengths: np.ndarray, *, config: BatchConfig, pad: Pad[T]
-) -> Iterator[tuple[np.ndarray, Arrays]]:
-    """Batches all examples once, ``config.batch_size`` rows of similar length at a time.
-
-    Args:
-        examples: the examples.
-        lengths: ``[N]`` int, tokens of each.
-        config: batch size and buckets; examples longer than the last bucket share an additional
-            one.
-        pad: builds a batch from rows.
-
-    Yields:
-        The indices of the examples and their arrays. The last batch of a bucket is filled up
-        with padded rows, which have no index.
-    """
-    longest = int(lengths.max(initial=0))
-    buckets = [*config.buckets, *([longest] if longest > config.buckets[-1] else [])]
-    bucket_indices = np.searchsorted(buckets, lengths)
-    for bucket, num_tokens in enumerate(buckets):
-        members = np.flatnonzero(bucket_indices == bucket)
-        for begin in range(0, len(members), config.batch_size):
-            chosen = members[begin : begin + config.batch_size]
-            rows: list[T | None] = [examples[i] for i in chosen]
-            rows += [None] * (config.batch_size - len(rows))
-            yield chosen, pad(rows, num_tokens)

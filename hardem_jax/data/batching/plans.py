@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from hardem_jax.data.batching.packing import PADDING, packing_arrays, rows_needed
+from hardem_jax.data.batching.packing import (
+    PADDING,
+    packing_arrays,
+    rounded_rows,
+    rows_needed,
+)
 from hardem_jax.data.batching.padding import Batch, BatchConfig, Items, Pad
 from hardem_jax.errors import InputError
 
@@ -157,9 +162,7 @@ class Plan(Sequence[Step], abc.ABC):
         for i in range(self.steps_per_epoch):
             own = slice(i * config.batch_size, (i + 1) * config.batch_size)
             rows = max(rows_needed(part, row_tokens) for part in lengths[own].reshape(parts, -1))
-            # A power of two between 1/32 and 1/16 of the rows.
-            multiple = 1 << max(0, (rows // 16).bit_length() - 1)
-            yield Step(num_tokens, items[own], -(-rows // multiple) * multiple)
+            yield Step(num_tokens, items[own], rounded_rows(rows))
 
 
 class TrainingPlan(Plan):

@@ -1,12 +1,14 @@
 """Batches: padding is explicit, plans are fair and depend on nothing but seed and step."""
 
+import dataclasses
 import functools
 
 import numpy as np
 import pytest
 
-from hardem_jax.data.batching.packing import rows_needed
-from hardem_jax.data.batching.padding import BatchConfig, evaluation_batches
+from hardem_jax.data.batching.evaluation import evaluation_batches
+from hardem_jax.data.batching.packing import PADDING, rows_needed
+from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.batching.plans import TrainingPlan, example_batches, training_batches
 from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.windows import Window
@@ -325,8 +327,8 @@ def test_an_input_may_fill_a_bucket():
         return list(evaluation_batches(windows, np.array(lengths), config=config, pad=PAD))
 
     assert [(i.tolist(), b["token_ids"].shape[1]) for i, b in read([9, 32])] == [
-        ([0], 16),
-        ([1], 32),
+        ([0, PADDING], 16),
+        ([1, PADDING], 32),
     ]
 
 
@@ -337,11 +339,12 @@ def test_evaluation_visits_every_window_once_and_marks_the_filling():
     seen = []
     for indices, batch in evaluation_batches(windows, lengths, config=config, pad=PAD):
         assert batch["token_ids"].shape[0] == 4
-        assert batch["row_where"].sum() == len(indices)
-        tokens = [windows[i].token_ids for i in indices]
-        for row, expected in zip(batch["token_ids"], tokens, strict=False):
-            np.testing.assert_array_equal(row[: len(expected)], expected)
-        seen.extend(indices)
+        np.testing.assert_array_equal(batch["row_where"], indices != PADDING)
+        for i, row in zip(indices, batch["token_ids"], strict=True):
+            if i != PADDING:
+                expected = windows[i].token_ids
+                np.testing.assert_array_equal(row[: len(expected)], expected)
+                seen.append(i)
     assert sorted(seen) == list(range(23))
 
 
@@ -352,3 +355,37 @@ def test_evaluation_adds_a_bucket_for_inputs_beyond_the_largest():
     batches = list(evaluation_batches(windows, lengths, config=config, pad=PAD))
     assert [indices.tolist() for indices, _ in batches] == [[0, 3], [1, 2]]
     assert [batch["token_ids"].shape[1] for _, batch in batches] == [16, lengths.max()]
+
+
+@pytest.mark.parametrize("num_devices", [1, 4])
+def test_packed_evaluation_visits_every_window_once_in_batches_of_one_shape(num_devices):
+    lengths = np.random.default_rng(0).integers(5, 33, 101)
+    windows = [window(i, length=length) for i, length in enumerate(lengths)]
+    config = BatchConfig(batch_size=16, buckets=(16, 32), packed_tokens=40)
+    batches = list(
+        evaluation_batches(windows, lengths, config=config, pad=PAD, num_devices=num_devices)
+    )
+    seen = np.concatenate([indices for indices, _ in batches])
+    assert sorted(seen[seen != PADDING]) == list(range(101))
+    assert len({str({n: x.shape for n, x in arrays.items()}) for _, arrays in batches}) == 1
+    for indices, arrays in batches:
+        np.testing.assert_array_equal(arrays["row_where"], indices != PADDING)
+        assert arrays["packing"].shape[::2] == (num_devices, 40)
+        assert (arrays["packing"] != PADDING).sum() == lengths[indices[indices != PADDING]].sum()
+    read = sum(arrays["packing"].size for _, arrays in batches)
+    padded = evaluation_batches(
+        windows,
+        lengths,
+        config=dataclasses.replace(config, packed_tokens=None),
+        pad=PAD,
+    )
+    assert lengths.sum() <= read < sum(arrays["where"].size for _, arrays in padded)
+
+
+def test_packed_rows_are_as_long_as_the_longest_input():
+    lengths = np.array([10, 47, 12])
+    windows = [window(i, length=length) for i, length in enumerate(lengths)]
+    config = BatchConfig(batch_size=4, buckets=(16, 32), packed_tokens=32)
+    [(_, arrays)] = evaluation_batches(windows, lengths, config=config, pad=PAD)
+    assert arrays["packing"].shape == (1, 2, 47) and arrays["where"].shape == (4, 47)
+    assert list(evaluation_batches([], np.zeros(0, int), config=config, pad=PAD)) == []
