@@ -1,0 +1,214 @@
+"""Evaluation on packed rows says what padded evaluation says, for every task that packs."""
+
+import dataclasses
+import functools
+import json
+
+import numpy as np
+import pytest
+from flax import nnx
+
+from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import Document, NumericExample, ReadingExample
+from hardem_jax.data.inputs.tagger import TaggerInputs, pad_inputs
+from hardem_jax.data.inputs.taggings import pad_taggings
+from hardem_jax.data.prepared.spans import Question
+from hardem_jax.data.prepared.windows import WindowConfig, make_windows
+from hardem_jax.data.solve import numeric_question
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
+from hardem_jax.errors import InputError
+from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.equation_tagger import EquationTagger
+from hardem_jax.models.span_reader import SpanReader
+from hardem_jax.models.tagged_reader import TaggedReader
+from hardem_jax.solutions.equations.enumeration import EquationRules
+from hardem_jax.solutions.equations.numbers import NumberConfig
+from hardem_jax.tasks.base import Reader, Trained
+from hardem_jax.tasks.config import EquationInference, SpanInference, TaggingInference
+from hardem_jax.tasks.equation_models import NumericQuestions
+from hardem_jax.tasks.equations import EquationTask
+from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs, pad_rows
+from hardem_jax.tasks.tables.queries import QueryTask
+from hardem_jax.tasks.taggings import TaggingTask
+from hardem_jax.training.devices.mesh import data_mesh
+from hardem_jax.training.fingerprint import named_settings
+from tests.tiny import PEOPLE, roberta_tokenizer
+
+BATCHES = BatchConfig(buckets=(16, 32, 64))
+PACKED = 80
+
+
+def encoder(vocab_size):
+    return Bert(BertConfig(vocab_size, 16, 1, 2, 32), rngs=nnx.Rngs(0))
+
+
+def asked(examples, tokenizer, config, metric="squad"):
+    """Questions with the windows of their documents."""
+    windows, places, questions = [], [], []
+    for number, example in enumerate(examples):
+        own = make_windows(example, tokenizer, config)
+        windows += own
+        places += [[number, window.document, rank] for rank, window in enumerate(own)]
+        solutions = sum(len(window.solutions) for window in own)
+        questions.append(Question(example.id, example.question, example.golds, solutions))
+    return ReadingQuestions(
+        questions=questions,
+        windows=WindowInputs(windows),
+        places=np.array(places),
+        metric=metric,
+        tokenizer=tokenizer,
+        window_sizes=dataclasses.asdict(config),
+    )
+
+
+def people(count=7):
+    """Questions with two documents of very different lengths."""
+    for i in range(count):
+        one, two = PEOPLE[i % 8], PEOPLE[(i + 3) % 8]
+        texts = f"{one} met {two}. " * (1 + i % 5) + f"{two} ran.", f"{two} saw {one}."
+        documents = tuple(Document(str(n), text) for n, text in enumerate(texts))
+        yield ReadingExample(f"q{i}", "Who?", documents, (one, two), (one, two), all_required=True)
+
+
+def triviaqa(shared_dir, count=4):
+    folder = shared_dir / "data" / "triviaqa"
+    content = json.loads((folder / "qa" / "wikipedia-dev.json").read_text())["Data"]
+    for item in content[:count]:
+        pages = [page["Filename"] for page in item["EntityPages"]]
+        files = [folder / "evidence" / "wikipedia" / page for page in pages]
+        texts = [file.read_text()[:1500] for file in files if file.exists()]
+        documents = tuple(Document(str(n), text) for n, text in enumerate(texts))
+        answers = (item["Answer"]["Value"],)
+        yield ReadingExample(item["QuestionId"], item["Question"], documents, answers, answers)
+
+
+def task_reader(module, task, pad, num_devices=None):
+    graphdef, params = nnx.split(module, nnx.Param)
+    mesh = None if num_devices is None else data_mesh(num_devices)
+    return Reader(task, graphdef, pad, batches=BATCHES, mesh=mesh), params
+
+
+def both(module, make_task, pad, inputs, data, num_devices):
+    """Readings by index, scores and answers: of padded inputs on a device, of packed on all."""
+    found = []
+    for packed, devices in ((None, None), (PACKED, num_devices)):
+        task = make_task(packed_tokens=packed)
+        reader, params = task_reader(module, task, pad, devices)
+        readings = list(reader.read(params, inputs))
+        assert sorted(index for index, _ in readings) == list(range(len(inputs)))
+        found.append((dict(readings), *task.score(data, iter(readings))))
+    return found
+
+
+def assert_same(one, other):
+    """Equal but for rounding of floats, in dataclasses, sequences and mappings."""
+    if dataclasses.is_dataclass(one):
+        one, other = ({f.name: getattr(x, f.name) for f in dataclasses.fields(x)}
+                      for x in (one, other))  # fmt: skip
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_same(one[key], other[key])
+    elif isinstance(one, (tuple, list)):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_same(a, b)
+    elif isinstance(one, (float, np.ndarray)):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    else:
+        assert one == other
+
+
+@pytest.mark.parametrize("num_devices", [1, 4])
+@pytest.mark.parametrize("scope", ["window", "document"])
+def test_spans_of_packed_windows_are_those_of_padded_ones(scope, num_devices):
+    tokenizer = Tokenizer(roberta_tokenizer())
+    data = asked(people(), tokenizer, WindowConfig(max_tokens=48, stride=12, max_question_tokens=8))
+    module = SpanReader(encoder(tokenizer.vocab_size), rngs=nnx.Rngs(1))
+    options = {"scope": scope, "top": 4, "keep": 3, "sweep": (1,), "batch_size": 8}
+    padded, packed = both(
+        module,
+        lambda **more: SpanTask(SpanInference(**options, **more)),
+        lambda _, num_solutions: pad_rows(tokenizer.pad_id, num_solutions),
+        data.windows,
+        data,
+        num_devices,
+    )
+    assert len(data.windows) > 8 and len(packed[2]) == 7
+    assert_same(padded, packed)
+
+
+def test_real_pages_are_answered_alike(shared_dir, minilm_dir):
+    tokenizer = load_tokenizer(minilm_dir)
+    config = WindowConfig(max_tokens=64, stride=32, max_question_tokens=24)
+    data = asked(triviaqa(shared_dir), tokenizer, config)
+    padded, packed = both(
+        SpanReader(encoder(tokenizer.vocab_size), rngs=nnx.Rngs(1)),
+        lambda **more: SpanTask(SpanInference(batch_size=16, scope="document", **more)),
+        lambda _, num_solutions: pad_rows(tokenizer.pad_id, num_solutions),
+        data.windows,
+        data,
+        num_devices=2,
+    )
+    assert len(packed[2]) == 4 and all(answer.text for answer in packed[2].values())
+    assert_same(padded, packed)
+
+
+def test_taggings_of_packed_windows_are_those_of_padded_ones():
+    tokenizer = Tokenizer(roberta_tokenizer())
+    data = asked(
+        people(), tokenizer, WindowConfig(max_tokens=48, stride=12, max_question_tokens=8), "quoref"
+    )
+    padded, packed = both(
+        TaggedReader(encoder(tokenizer.vocab_size), rngs=nnx.Rngs(1), num_tags=3),
+        lambda **more: TaggingTask(TaggingInference(batch_size=8, **more)),
+        lambda _, num_solutions: functools.partial(
+            pad_taggings, num_taggings=8, max_mentions=8, pad_id=tokenizer.pad_id
+        ),
+        data.windows,
+        data,
+        num_devices=2,
+    )
+    assert_same(padded, packed)
+
+
+def test_equations_of_packed_questions_are_those_of_padded_ones():
+    rules = EquationRules(special_numbers=False, question_numbers=False, percent="term")
+    gold = {"number": "5", "date": {"day": "", "month": "", "year": ""}, "spans": []}
+    questions = [
+        numeric_question(
+            NumericExample(
+                f"q{i}", "p", f"{i + 5} ran. " + f"Bo met {i}. " * (i % 4 + 1), "Who?", 5.0, (gold,)
+            ),
+            NumberConfig(),
+            rules,
+        )
+        for i in range(11)
+    ]
+    tokenizer = Tokenizer(roberta_tokenizer())
+    inputs = TaggerInputs(questions, tokenizer, max_tokens=60, max_question_tokens=6)
+    padded, packed = both(
+        EquationTagger(encoder(tokenizer.vocab_size), num_special=0, rngs=nnx.Rngs(1)),
+        lambda **more: EquationTask(EquationInference(batch_size=4, **more), rules),
+        lambda _, num_solutions: functools.partial(
+            pad_inputs,
+            num_numbers=inputs.num_numbers,
+            num_special=0,
+            num_solutions=num_solutions,
+            pad_id=tokenizer.pad_id,
+        ),
+        inputs,
+        NumericQuestions(questions=questions, rules=rules),
+        num_devices=2,
+    )
+    assert len(padded[0]) == 11
+    assert_same(padded, packed)
+
+
+def test_packing_is_not_part_of_a_run():
+    assert named_settings(SpanInference(packed_tokens=64)) == named_settings(SpanInference())
+
+
+def test_parsers_do_not_pack(tmp_path):
+    with pytest.raises(InputError, match="--packed-tokens: expected none for"):
+        Trained(QueryTask, tmp_path, packed_tokens=64)
