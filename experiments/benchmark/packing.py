@@ -8,6 +8,11 @@ does; batches are made beforehand, and every program is compiled before anything
 
 Before measuring, the loss of packed batches without dropout must be that of the same batches
 padded, to `TOLERANCE`.
+
+With ``--measure inference`` every layout answers instead of training, without a gradient: in each
+round all read the same windows, the next ones of the split, as `hardem_jax.tasks.base.Reader` does,
+the making of batches and the reading off of answers included. Programs are compiled beforehand.
+Packed log-probabilities of the best spans must be those of padded windows, to `TOLERANCE`.
 """
 
 import dataclasses
@@ -16,7 +21,9 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from experiments.benchmark.input_pipeline import prepared_batches
 from experiments.benchmark.measure import (
@@ -30,9 +37,9 @@ from experiments.benchmark.measure import (
 )
 from experiments.benchmark.steps.setting import MIN_TOKENS, Preset, Setting
 from hardem_jax.cli.command import run_command
-from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.batching.padding import BatchConfig, Subset
 from hardem_jax.data.prepared.spans import PreparedSplit, all_windows
-from hardem_jax.errors import require
+from hardem_jax.errors import InputError, require
 
 # Largest relative difference between the losses of packed and of padded rows.
 TOLERANCE = 1e-5
@@ -42,24 +49,27 @@ Batches = list[dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-    """Measure training steps on padded, bucketed and packed windows.
+    """Measure training steps or inference on padded, bucketed and packed windows.
 
     Attributes:
         data: prepared splits of a reading task; their windows are mixed.
         preset: size of the encoder; "tiny" only to see that everything runs.
         layers: of the encoder; None for the preset's number.
-        batch_size: items, each a window with a mention and one without.
+        measure: "training" steps, or "inference".
+        batch_size: items, each a window with a mention and one without; for inference, half of the
+            windows read at once.
         buckets: lengths of the second layout; the first pads to the last of them.
         packed_tokens: lengths of packed rows.
         dropout: rate, of hidden units and of attention.
         rounds: turns of every layout.
-        steps: training steps in a turn.
+        steps: training steps in a turn; for inference, as many windows as these would have.
         out: write the measurements here, as JSON.
     """
 
     data: tuple[Path, ...]
     preset: Preset = "minilm"
     layers: int | None = None
+    measure: Literal["training", "inference"] = "training"
     batch_size: int = 8
     buckets: tuple[int, ...] = (64, 128, 192, 256, 300)
     packed_tokens: tuple[int, ...] = (300, 512)
@@ -74,20 +84,31 @@ class Packing:
         require(self, "dropout", at_least=0, below=1)
 
     def run(self) -> None:
-        from experiments.benchmark.steps.jax_steps import TrainingStep  # imports jax
-
         about = machine()
         windows, _ = all_windows([PreparedSplit(folder) for folder in self.data])
-        config = BatchConfig(batch_size=self.batch_size, buckets=self.buckets)
-        longest = dataclasses.replace(config, buckets=self.buckets[-1:])
-        padded = f"padded to {self.buckets[-1]}"
-        configs = {padded: longest, "buckets": config}
-        for tokens in self.packed_tokens:
-            configs[f"packed to {tokens}"] = dataclasses.replace(longest, packed_tokens=tokens)
-        layouts = {name: self._batches(windows, config) for name, config in configs.items()}
         setting = Setting(
             self.preset, self.layers, dropout=self.dropout, tokens=max(MIN_TOKENS, self.buckets[-1])
         )
+        if self.measure == "inference":
+            self._run_inference(about, windows, setting)
+        else:
+            self._run_training(about, windows, setting)
+
+    def _configs(self) -> dict[str, BatchConfig]:
+        """The layouts, the padded one first."""
+        config = BatchConfig(batch_size=self.batch_size, buckets=self.buckets)
+        longest = dataclasses.replace(config, buckets=self.buckets[-1:])
+        configs = {f"padded to {self.buckets[-1]}": longest, "buckets": config}
+        for tokens in self.packed_tokens:
+            configs[f"packed to {tokens}"] = dataclasses.replace(longest, packed_tokens=tokens)
+        return configs
+
+    def _run_training(self, about: Any, windows: Any, setting: Setting) -> None:
+        from experiments.benchmark.steps.jax_steps import TrainingStep  # imports jax
+
+        configs = self._configs()
+        padded = next(iter(configs))
+        layouts = {name: self._batches(windows, config) for name, config in configs.items()}
         differences = {
             name: check(name, batches, setting)
             for name, batches in layouts.items()
@@ -119,6 +140,63 @@ class Packing:
             {"results": results, "loss_differences": differences},
             table("Training steps on real windows, new batches in every turn", rows, columns),
             f"packed and padded losses differ by at most {worst:.1e}, relative",
+        )
+
+    def _run_inference(self, about: Any, windows: Any, setting: Setting) -> None:
+        from experiments.benchmark.steps.inference import LayoutReader  # imports jax
+
+        size = 2 * self.batch_size * self.steps
+        if len(windows) < self.rounds * size:
+            raise InputError(
+                f"data: expected at least {self.rounds * size} windows for {self.rounds} rounds, "
+                f"found {len(windows)}"
+            )
+        order = np.random.default_rng(0).permutation(len(windows))[: self.rounds * size]
+        parts = [Subset(windows, np.sort(part)) for part in order.reshape(self.rounds, size)]
+        readers = {
+            name: LayoutReader(setting, config, 2 * self.batch_size)
+            for name, config in self._configs().items()
+        }
+        padded = next(iter(readers))
+        # Compiles all programs, too; every part may have its own.
+        said = {name: [reader.read(part) for part in parts] for name, reader in readers.items()}
+        differences = {
+            name: max(map(largest_difference, readings, said[padded]))
+            for name, readings in said.items()
+        }
+        worst = max(differences.values())
+        if not worst <= TOLERANCE:
+            raise RuntimeError(f"log-probabilities of spans differ by {worst}")
+        turns = {
+            name: lambda index, reader=reader: timed(lambda _: reader.read(parts[index]))["wall_s"]
+            for name, reader in readers.items()
+        }
+        times = interleave(turns, self.rounds)
+        results = {
+            name: {
+                "windows_per_s": self.rounds * size / sum(times[name]),
+                "real_token_share": statistics.mean(map(reader.real_share, parts)),
+                "seconds": list(times[name]),
+                "seconds_per_turn": quartiles(times[name]),
+                "speed": median_ratio(times[padded], times[name]),
+                "programs": reader.programs(),
+            }
+            for name, reader in readers.items()
+        }
+        columns = {
+            "rows": "rows",
+            "windows/s": ("windows_per_s", 1, 2),
+            "real tokens, %": ("real_token_share", 100, 1),
+            "speed, padded = 1": ("speed", 1, 2),
+            "programs": "programs",
+        }
+        rows = [{"rows": name, **result} for name, result in results.items()]
+        report(
+            self,
+            about,
+            {"results": results, "differences": differences},
+            table("Inference on real windows, other windows in every turn", rows, columns),
+            f"log-probabilities of spans differ by at most {worst:.1e}",
         )
 
     def _batches(self, windows: Any, config: BatchConfig) -> Batches:
@@ -169,6 +247,18 @@ def check(name: str, batches: Batches, setting: Setting) -> float:
     if not difference <= TOLERANCE:
         raise RuntimeError(f"{name}: losses differ by {difference}, relative")
     return difference
+
+
+def largest_difference(one: Mapping[int, Any], other: Mapping[int, Any]) -> float:
+    """Of the log-probabilities of the best spans of the same windows, and of their selectors."""
+    pairs = [(one[index], other[index]) for index in other]
+    return max(
+        max(
+            abs(a.log_probs[0] - b.log_probs[0]),
+            abs(a.log_prob_answerable - b.log_prob_answerable),
+        )
+        for a, b in pairs
+    )
 
 
 def compile_all(step: Any, batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -88,13 +88,29 @@ def task_reader(module, task, pad, num_devices=None):
     return Reader(task, graphdef, pad, batches=BATCHES, mesh=mesh), params
 
 
-def both(module, make_task, pad, inputs, data, num_devices):
+@pytest.fixture
+def both(monkeypatch):
+    return functools.partial(compare, monkeypatch)
+
+
+def compare(monkeypatch, module, make_task, pad, inputs, data, num_devices):
     """Readings by index, scores and answers: of padded inputs on a device, of packed on all."""
     found = []
     for packed, devices in ((None, None), (PACKED, num_devices)):
         task = make_task(packed_tokens=packed)
         reader, params = task_reader(module, task, pad, devices)
-        readings = list(reader.read(params, inputs))
+        decode, packs = type(task).decode, []
+
+        def spy(self, found, batch, decode=decode, packs=packs):
+            packs.append("packing" in batch)
+            return decode(self, found, batch)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(task), "decode", spy)
+            readings = list(reader.read(params, inputs))
+        assert set(packs) == {packed is not None}
+        # Packed inputs share one shape, whatever their lengths.
+        assert packed is None or len(packs) == 1
         assert sorted(index for index, _ in readings) == list(range(len(inputs)))
         found.append((dict(readings), *task.score(data, iter(readings))))
     return found
@@ -121,7 +137,7 @@ def assert_same(one, other):
 
 @pytest.mark.parametrize("num_devices", [1, 4])
 @pytest.mark.parametrize("scope", ["window", "document"])
-def test_spans_of_packed_windows_are_those_of_padded_ones(scope, num_devices):
+def test_spans_of_packed_windows_are_those_of_padded_ones(both, scope, num_devices):
     tokenizer = Tokenizer(roberta_tokenizer())
     data = asked(people(), tokenizer, WindowConfig(max_tokens=48, stride=12, max_question_tokens=8))
     module = SpanReader(encoder(tokenizer.vocab_size), rngs=nnx.Rngs(1))
@@ -138,7 +154,7 @@ def test_spans_of_packed_windows_are_those_of_padded_ones(scope, num_devices):
     assert_same(padded, packed)
 
 
-def test_real_pages_are_answered_alike(shared_dir, minilm_dir):
+def test_real_pages_are_answered_alike(both, shared_dir, minilm_dir):
     tokenizer = load_tokenizer(minilm_dir)
     config = WindowConfig(max_tokens=64, stride=32, max_question_tokens=24)
     data = asked(triviaqa(shared_dir), tokenizer, config)
@@ -154,7 +170,7 @@ def test_real_pages_are_answered_alike(shared_dir, minilm_dir):
     assert_same(padded, packed)
 
 
-def test_taggings_of_packed_windows_are_those_of_padded_ones():
+def test_taggings_of_packed_windows_are_those_of_padded_ones(both):
     tokenizer = Tokenizer(roberta_tokenizer())
     data = asked(
         people(), tokenizer, WindowConfig(max_tokens=48, stride=12, max_question_tokens=8), "quoref"
@@ -172,7 +188,7 @@ def test_taggings_of_packed_windows_are_those_of_padded_ones():
     assert_same(padded, packed)
 
 
-def test_equations_of_packed_questions_are_those_of_padded_ones():
+def test_equations_of_packed_questions_are_those_of_padded_ones(both):
     rules = EquationRules(special_numbers=False, question_numbers=False, percent="term")
     gold = {"number": "5", "date": {"day": "", "month": "", "year": ""}, "spans": []}
     questions = [
