@@ -152,7 +152,9 @@ class Packing:
                 f"found {len(windows)}"
             )
         order = np.random.default_rng(0).permutation(len(windows))[: self.rounds * size]
-        parts = [Subset(windows, np.sort(part)) for part in order.reshape(self.rounds, size)]
+        parts: list[Any] = [
+            Subset(windows, np.sort(part)) for part in order.reshape(self.rounds, size)
+        ]
         readers = {
             name: LayoutReader(setting, config, 2 * self.batch_size)
             for name, config in self._configs().items()
