@@ -27,6 +27,23 @@ from pathlib import Path
 
 import pytest
 
+RELEASED = {
+    "squad": "squad/evaluate-v1.1.py",
+    "squad2": "squad/evaluate-v2.0.py",
+    "triviaqa": "triviaqa/evaluation/triviaqa_evaluation.py",
+    "nq_open": "orqa/language/orqa/evaluation/evaluate_predictions.py",
+    "wikisql": "WikiSQL/evaluate.py",
+    "wikitablequestions": "WikiTableQuestions/evaluator.py",
+}
+
+
+def released(name):
+    """The script of this function below; skips the test without it, so ask before you train."""
+    script = Path(os.environ.get("HARDEM_OFFICIAL", "")) / RELEASED[name]
+    if "HARDEM_OFFICIAL" not in os.environ or not script.exists():
+        pytest.skip(f"needs the official script {RELEASED[name]} (HARDEM_OFFICIAL)")
+    return script
+
 
 def drop(gold, predictions, out):
     """Exact match and F1, in percent."""
@@ -40,13 +57,13 @@ def quoref(gold, predictions, out):
 
 def squad(gold, predictions):
     """Exact match and F1, in percent."""
-    scores = json.loads(_output(_released("squad/evaluate-v1.1.py"), gold, predictions))
+    scores = json.loads(_output(released("squad"), gold, predictions))
     return scores["exact_match"], scores["f1"]
 
 
 def squad2(gold, predictions, chances, threshold):
     """Every score in percent, by name; of the best ones also the thresholds."""
-    script = _released("squad/evaluate-v2.0.py")
+    script = released("squad2")
     printed = _output(
         *(script, gold, predictions, "--na-prob-file", chances, "--na-prob-thresh", threshold)
     )
@@ -55,7 +72,7 @@ def squad2(gold, predictions, chances, threshold):
 
 def triviaqa(gold, predictions):
     """Exact match and F1, in percent."""
-    script = _released("triviaqa/evaluation/triviaqa_evaluation.py")
+    script = released("triviaqa")
     printed = _output(
         *(script, "--dataset_file", gold, "--prediction_file", predictions),
         PYTHONPATH=str(script.parents[1]),
@@ -66,7 +83,7 @@ def triviaqa(gold, predictions):
 
 def nq_open(gold, predictions):
     """Exact match in percent, of the questions in ``gold``."""
-    script = _released("orqa/language/orqa/evaluation/evaluate_predictions.py")
+    script = released("nq_open")
     printed = _output(
         *(script, f"--references_path={gold}", f"--predictions_path={predictions}"),
         PYTHONPATH=str(script.parents[3]),
@@ -78,7 +95,7 @@ def nq_open(gold, predictions):
 def wikisql(folder, split, predictions):
     """Execution and logical-form accuracy, in percent."""
     files = (folder / f"{split}.jsonl", folder / f"{split}.db", predictions)
-    script = _released("WikiSQL/evaluate.py")
+    script = released("wikisql")
     printed = _output(script, *files, PYTHONPATH=str(script.with_name("site")))
     # Before the scores, the released script may list the questions that were wrong.
     scores = json.loads(printed[printed.index("{") :])
@@ -87,7 +104,7 @@ def wikisql(folder, split, predictions):
 
 def wikitablequestions(tagged, predictions):
     """Denotation accuracy in percent, of the questions in ``predictions``."""
-    printed = _output(_released("WikiTableQuestions/evaluator.py"), "-t", tagged, predictions)
+    printed = _output(released("wikitablequestions"), "-t", tagged, predictions)
     verdicts = re.findall(r"^\S+\t(True|False)$", printed, re.MULTILINE)
     assert len(verdicts) == len(predictions.read_text().splitlines())
     return 100 * verdicts.count("True") / len(verdicts)
@@ -111,13 +128,6 @@ def _allennlp(name, gold, predictions, out):
     )
     scores = json.loads(out.read_text())
     return 100 * scores["global_em"], 100 * scores["global_f1"]
-
-
-def _released(name):
-    script = Path(os.environ.get("HARDEM_OFFICIAL", "")) / name
-    if "HARDEM_OFFICIAL" not in os.environ or not script.exists():
-        pytest.skip(f"needs the official script {name} (HARDEM_OFFICIAL)")
-    return script
 
 
 def _output(script, *arguments, **environment):

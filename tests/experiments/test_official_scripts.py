@@ -66,6 +66,7 @@ def spans(module, bert, tmp_path, *source):
 
 
 def test_triviaqa(bert, tmp_path, scores):
+    official_scripts.released("triviaqa")
     gold, answers = write_triviaqa(tmp_path), tmp_path / "answers.json"
     content = json.loads(gold.read_text()) | {"VerifiedEval": False}
     gold.write_text(json.dumps(content))
@@ -91,6 +92,7 @@ def squad_file(tmp_path, *, several):
 
 
 def test_squad(bert, tmp_path, scores):
+    official_scripts.released("squad")
     gold, answers = squad_file(tmp_path, several=False), tmp_path / "answers.json"
     train, dev = spans(squad_layout, bert, tmp_path, "--file", gold)
     printed = scores(squad_layout, train, 4, "--predictions", answers, reading=dev)
@@ -158,6 +160,7 @@ def tables(module, root, bert, *prepare):
 
 def test_nq_open(bert, tmp_path, scores):
     """Passages and answers to train on have decomposed accents, golds composed ones."""
+    official_scripts.released("nq_open")
     contexts, predictions = write_contexts(tmp_path / "fid.json"), tmp_path / "answers.jsonl"
     records = json.loads(contexts.read_text())
     for i, record in enumerate(records):
@@ -185,6 +188,7 @@ def test_nq_open(bert, tmp_path, scores):
 
 
 def test_wikisql(bert, tmp_path, scores):
+    official_scripts.released("wikisql")
     root, answers = write_wikisql(tmp_path / "files"), tmp_path / "answers.jsonl"
     shutil.copy(root / "train.tables.jsonl", root / "dev.tables.jsonl")
     lines = [json.loads(line) for line in (root / "train.jsonl").read_text().splitlines()]
@@ -204,6 +208,7 @@ def test_wikisql(bert, tmp_path, scores):
 
 
 def test_wikitablequestions(bert, tmp_path, scores):
+    official_scripts.released("wikitablequestions")
     root, answers = tmp_path / "files", tmp_path / "answers.tsv"
     root.mkdir()
     write_wikitablequestions(root)
