@@ -46,6 +46,9 @@ from tests.tiny import write_checkpoint, write_table_questions, write_wikisql
 
 NUM_TABLES = 6
 
+# All but one of them need a run, which takes longer to compile than most tests take.
+pytestmark = pytest.mark.slow
+
 
 call = functools.partial(commands.call, wikisql)
 fails = functools.partial(commands.fails, wikisql)
@@ -85,7 +88,6 @@ def losses(run_dir):
     return [line["loss"] for line in map(json.loads, lines) if line["kind"] == "train"]
 
 
-@pytest.mark.slow
 def test_everything_after_building_works_from_answers_alone(root, tmp_path):
     """The same questions, tables and answers, in files that never held a query."""
     questions = [
@@ -126,7 +128,6 @@ def test_first_only_may_train_on_a_drawn_query(root):
     assert moved
 
 
-@pytest.mark.slow
 def test_scores_of_solutions_reach_the_objective(root, tmp_path, capsys):
     """Scores that leave one query of each Z make MML the likelihood of that query."""
     split = TableSplit(root / "built", "train")
@@ -162,7 +163,6 @@ def test_scores_of_solutions_reach_the_objective(root, tmp_path, capsys):
     assert "expected Z in its order, found --first drawn" in line
 
 
-@pytest.mark.slow
 def test_evaluation_measures_with_annotated_queries(root, capsys):
     predictions = root / "predictions.json"
     command = ["evaluate", "--num-devices", 1, "--run-dir", root / "run", *data(root)]
@@ -207,7 +207,6 @@ def test_the_official_file_has_a_line_for_each_line_of_the_data(tmp_path):
     assert evaluate.official_text(data, answers) == "nt-0\ta b\t2\nnt-1\nnt-2\n"
 
 
-@pytest.mark.slow
 def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     table = tmp_path / "mine.csv"
     table.write_text('who,"lives in",yards\nAda,"Oslo\'; DROP TABLE t; --",5\nBo,Rome,7\n')
@@ -224,7 +223,6 @@ def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
 
 
-@pytest.mark.slow
 def test_predict_shows_a_table_as_it_is_and_harmlessly(root, tmp_path, capsys):
     table = tmp_path / "mine.csv"
     table.write_text(f"who {OBEYED},yards\nAda {OBEYED},5\n", encoding="utf-8")
@@ -237,7 +235,6 @@ def test_predict_shows_a_table_as_it_is_and_harmlessly(root, tmp_path, capsys):
     assert all(line.isprintable() for line in lines)
 
 
-@pytest.mark.slow
 def test_a_wide_table_is_read_as_far_as_it_fits(root, tmp_path, capsys):
     table = tmp_path / "wide.csv"
     header = ",".join(f"yards {i}" for i in range(200))
@@ -282,7 +279,6 @@ def test_results_are_shown_as_the_table_has_them(root, tmp_path, capsys):
     assert cells <= known | {"0", "1", "2", "-", "(no row)", "no result"}
 
 
-@pytest.mark.slow
 def test_inputs_beyond_the_buckets_of_a_run_are_read(root, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(root / "run", run)
@@ -359,7 +355,6 @@ def lines_of(run_dir, kind):
     return [line for line in lines if line["kind"] == kind]
 
 
-@pytest.mark.slow
 def test_searching_finds_queries_and_is_rewarded_more(root, tmp_path):
     *flags, _ = map(str, train_flags(root, tmp_path / "run"))
     for name, value in {"--loop.num-steps": "40", "--loop.eval-every": "40"}.items():
@@ -375,7 +370,6 @@ def test_searching_finds_queries_and_is_rewarded_more(root, tmp_path):
     assert late["reward"] > early["reward"] and late["remembered"] > early["remembered"]
 
 
-@pytest.mark.slow
 def test_a_reward_is_learned_with_a_parser_that_reads_without_it(root, tmp_path):
     """The step is only traced, which takes a fraction of compiling it."""
     flags = [str(flag) for flag in train_flags(root, tmp_path / "run")][:-1]
@@ -391,7 +385,6 @@ def test_a_reward_is_learned_with_a_parser_that_reads_without_it(root, tmp_path)
         np.testing.assert_array_equal(value, wanted[name])
 
 
-@pytest.mark.slow
 def test_a_parser_of_the_authors_of_sqlova_becomes_a_run(root, tmp_path, capsys):
     torch = pytest.importorskip("torch", reason="reading PyTorch's files needs torch")
     files = write(torch, tmp_path, *state_dicts(read_config(root / "bert")))
