@@ -192,7 +192,7 @@ def test_with_a_beam_that_holds_everything_it_is_the_loss_over_z(kind, loss_over
     assert counts["remembered"][0] == 9 and counts["averaged"][0] == 1
 
 
-@pytest.mark.parametrize("kind", [Reinforce, BeamHardEM, *slow(IterativeML, BeamMML, MAPO, MAPOX)])
+@pytest.mark.parametrize("kind", [Reinforce, BeamHardEM, *slow(BeamMML, MAPO, MAPOX)])
 def test_without_a_reward_there_is_no_gradient(kind):
     """Nor NaN; a third question, which is padding, has no columns, and its memory reads 0."""
     objective = kind()
