@@ -141,13 +141,14 @@ def test_what_does_not_fit_is_refused(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["Electra", "DistilBert", "Roberta"])
 def test_the_sizes_of_the_base_models(torch_bert, tmp_path, name):
+    """The widths as published; four layers show as much as twelve."""
     torch, transformers = torch_bert
     sizes = {
         "Electra": dict(embedding_size=768, hidden_size=768, num_attention_heads=12)
-        | dict(intermediate_size=3072),
-        "DistilBert": {},
+        | dict(intermediate_size=3072, num_hidden_layers=4),
+        "DistilBert": dict(n_layers=4),
         "Roberta": dict(vocab_size=50265, max_position_embeddings=514, type_vocab_size=1)
-        | dict(layer_norm_eps=1e-5, pad_token_id=1),
+        | dict(layer_norm_eps=1e-5, pad_token_id=1, num_hidden_layers=4),
     }[name]
     torch.manual_seed(0)
     kind = getattr(transformers, f"{name}Model")
