@@ -15,6 +15,8 @@ from tests.commands import call, fails
 from tests.tiny import write_checkpoint, write_triviaqa
 
 OBJECTIVES = ("First-only", "MML", "Hard EM, tau 2", "MML as released in 2019")
+# One for each of two workers, and one that nobody has begun when the first of them dies.
+SHARED = ("first-only", "mml", "hard-em --tau 2")
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,7 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
 @pytest.mark.slow
 def test_two_workers_share_the_runs_and_one_takes_those_of_the_other_when_killed(flags, tmp_path):
     out = tmp_path / "shared"
-    words = [*flags[1], "--out", out, "--shown", 0]
+    words = [*flags[1], "--out", out, "--shown", 0, "--objectives", *SHARED]
     command = [sys.executable, "-m", "experiments.triviaqa", *map(str, words)]
 
     def worker():
@@ -145,14 +147,14 @@ def test_two_workers_share_the_runs_and_one_takes_those_of_the_other_when_killed
     killed.communicate()
     printed, errors = other.communicate()
     assert other.returncode == 0, errors
-    runs = {"first-only-0", "mml-0", "hard-em-tau-2-0", "mml-as-released-in-2019-0"}
+    runs = {"first-only-0", "mml-0", "hard-em-tau-2-0"}
     assert {path.name for path in out.iterdir() if path.is_dir()} == runs
     for name in runs:
         lines = map(json.loads, (out / name / "metrics.jsonl").read_text().splitlines())
         assert [line["step"] for line in lines if line["kind"] == "train"] == [1, 2], name
     # A run that the other had ended is not trained again.
     assert printed.count("best f1") == len(runs - trained)
-    assert all(objective in printed for objective in OBJECTIVES)
+    assert all(objective in printed for objective in OBJECTIVES[:3])
 
 
 @pytest.mark.parametrize(
