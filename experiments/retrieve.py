@@ -38,7 +38,12 @@ from hardem_jax.data.readers.nq_open import read_nq_open
 from hardem_jax.data.readers.open_questions import read_kilt_questions
 from hardem_jax.data.readers.triviaqa import read_triviaqa_questions
 from hardem_jax.errors import InputError, printable, require
-from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig
+from hardem_jax.retrieval.config import (
+    SHARD_PASSAGES,
+    ArticleConfig,
+    PassageConfig,
+    RetrieverConfig,
+)
 from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.recall import RecallCounts
@@ -68,6 +73,8 @@ class Index:
         bm25: options of the passage index.
         max_characters: skip and count longer passages.
         limit: use only the first n passages.
+        shard_passages: passages whose terms are in memory at a time; the index is the same with any
+            number.
         force: replace the index in ``out``; the disk must hold both until the new one is complete.
     """
 
@@ -77,10 +84,11 @@ class Index:
     bm25: PassageConfig = PassageConfig()
     max_characters: int = 1_000_000
     limit: int | None = None
+    shard_passages: int = SHARD_PASSAGES
     force: bool = False
 
     def __post_init__(self) -> None:
-        require(self, "max_characters", "limit", at_least=1)
+        require(self, "max_characters", "limit", "shard_passages", at_least=1)
 
     def run(self) -> None:
         from hardem_jax.retrieval.retrieve import build_indices  # imports bm25s and scipy
@@ -94,6 +102,7 @@ class Index:
             passages=self.bm25,
             max_characters=self.max_characters,
             limit=self.limit,
+            shard_passages=self.shard_passages,
             replace=self.force,
         )
         seconds = time.perf_counter() - begin

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from hardem_jax.data.files import new_folder, write_json
-from hardem_jax.retrieval.config import ArticleConfig, Idf
+from hardem_jax.retrieval.config import SHARD_PASSAGES, ArticleConfig, Idf
 from hardem_jax.retrieval.postings import Index, PostingsWriter, read_postings
 from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.store import PassageStore, index_meta
@@ -34,6 +34,7 @@ def build_article_index(
     folder: Path,
     config: ArticleConfig | None = None,
     *,
+    shard_passages: int = SHARD_PASSAGES,
     block_size: int = 1000,
     replace: bool = False,
 ) -> ArticleIndex:
@@ -43,7 +44,9 @@ def build_article_index(
         store: the passages.
         folder: output folder; must be new or empty.
         config: see `ArticleConfig`.
-        block_size: articles in memory at a time; does not affect the index.
+        shard_passages: terms of the articles of so many passages are in memory at a time; does
+            not affect the index.
+        block_size: articles whose terms are counted at a time; does not affect the index.
         replace: whether to replace a complete index.
 
     Example:
@@ -63,13 +66,15 @@ def build_article_index(
     config = config or ArticleConfig()
     count = config.counter()
     with new_folder(folder, format=FORMAT, replace=replace) as partial:
-        writer = PostingsWriter(partial, num_columns=config.buckets)
+        writer = PostingsWriter(partial)
         articles = counted(store.articles(), "articles", total=store.num_articles)
-        for texts in _blocks(articles, block_size):
-            counts = count(texts)
-            np.log1p(counts.data, out=counts.data)
-            writer.add(counts)
-        writer.close()
+        for shard in store.article_shards(shard_passages):
+            for texts in _blocks(itertools.islice(articles, len(shard)), block_size):
+                counts = count(texts)
+                np.log1p(counts.data, out=counts.data)
+                writer.add(counts)
+            writer.end_shard()
+        writer.close(num_columns=config.buckets)
         meta = {"format": FORMAT, "content": store.content, "articles": store.num_articles}
         write_json(partial / "meta.json", meta | {"config": asdict(config)})
     return ArticleIndex(folder, store, verify=False)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Idf = Literal["smooth", "drqa"]
 #: How passages are selected and ranked, see `hardem_jax.retrieval.retrieve`.
 Method = Literal["combined", "articles", "bm25"]
+#: Passages whose terms are in memory at a time while indices are built.
+SHARD_PASSAGES = 250_000
 
 
 @dataclass(frozen=True)

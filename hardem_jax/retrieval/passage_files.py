@@ -26,6 +26,7 @@ from hardem_jax.data.json_stream import (
     open_bytes,
 )
 from hardem_jax.errors import InputError
+from hardem_jax.retrieval.strings import StringNumbers
 
 # Reasons of `ExclusionCounts`, for passages left out:
 NO_PASSAGE_ID = "no passage id"
@@ -60,6 +61,7 @@ def read_passages(
     skips: ExclusionCounts,
     max_characters: int = 1_000_000,
     only: Container[str] | None = None,
+    seen: dict[str, int] | StringNumbers | None = None,
 ) -> Iterator[RawPassage]:
     """Streams the passages of a file: JSON lines if named `.jsonl` or `.jsonl.gz`, else TSV.
 
@@ -67,11 +69,11 @@ def read_passages(
         path: the file, decompressed on the fly if its name ends in ``.gz``.
         skips: counts what is left out, by id or line: a different number of fields than the
             header, misplaced quotation marks, no id, no text, a text longer than
-            `max_characters`, an id seen before (the first passage is kept). Ids are kept in
-            memory, about 100 bytes each.
+            `max_characters`, an id seen before (the first passage is kept).
         max_characters: limit on a passage's text. A passage is a paragraph; one that is a
             thousand times longer points to a defect in the file.
         only: ids of the passages to read; the others are passed over, and take no memory.
+        seen: where the ids of passages are kept; by default in memory, about 100 bytes each.
 
     Raises:
         InputError: the file is missing or not UTF-8, a column or key is missing, a line is not
@@ -91,7 +93,8 @@ def read_passages(
     """
     name = str(path).removesuffix(".gz")
     rows = _json_rows(path) if name.endswith(".jsonl") else _tsv_rows(path, max_characters, skips)
-    seen: set[str] = set()
+    seen = {} if seen is None else seen
+    count = 0
     for passage in rows:
         if not passage.id:
             skips.add(NO_PASSAGE_ID, passage.place)
@@ -101,10 +104,10 @@ def read_passages(
             skips.add(EMPTY_DOCUMENT, passage.id)
         elif len(passage.text) > max_characters:
             skips.add(TOO_LONG, passage.id)
-        elif passage.id in seen:
+        elif seen.setdefault(passage.id, count) != count:
             skips.add(REPEATED_ID, passage.id)
         else:
-            seen.add(passage.id)
+            count += 1
             yield passage
 
 

@@ -9,14 +9,24 @@ weights.npy     [P] float32
 from __future__ import annotations
 
 import abc
-import os
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse
 
 from hardem_jax.data.files import load_array
+from hardem_jax.retrieval.strings import ArrayWriter
+
+# Columns, rows and values of entries -> their weights, see `PostingsWriter.merge`.
+Weigh: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+# Entries that are merged at a time, unless one column has more.
+_MERGED = 1 << 22
+# Files of a shard.
+_PARTS = {"columns": np.int32, "counts": np.int32, "rows": np.int32, "values": np.float32}
 
 
 def top_k(scores: np.ndarray, k: int) -> np.ndarray:
@@ -133,78 +143,182 @@ class Postings:
 class PostingsWriter:
     """Turns a sparse matrix, given in blocks of rows, into an inverted index on disk.
 
-    Only one block and a few arrays over the columns are in memory. Rows are buffered in
-    temporary files and sorted into place block by block when the writer is closed.
+    In memory are the blocks of one shard, which `end_shard` sorts by column and writes to temporary
+    files. They are merged range by range of columns, so that what merging takes depends on the
+    longest column and on the number of columns, not on the number of entries. Where shards end
+    does not affect the index.
 
     Args:
         folder: output folder.
-        num_columns: number of columns of the matrix.
 
     Example:
         >>> import tempfile
         >>> matrix = scipy.sparse.csr_array(np.array([[0, 1, 0], [0, 3, 2]], np.float32))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     writer = PostingsWriter(Path(folder), num_columns=3)
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     writer = PostingsWriter(Path(name))
         ...     writer.add(matrix)
-        ...     writer.close()
-        ...     terms, index = read_postings(Path(folder), num_documents=2)
+        ...     writer.close(num_columns=3)
+        ...     terms, index = read_postings(Path(name), num_documents=2)
         >>> terms.tolist(), index.score_all(np.array([0, 1]), np.ones(2)).tolist()
         ([1, 2], [1.0, 5.0])
     """
 
-    def __init__(self, folder: Path, *, num_columns: int):
+    def __init__(self, folder: Path):
         self._folder = folder
-        self._counts = np.zeros(num_columns, np.int64)
-        self._blocks: list[tuple[int, int]] = []  # (rows, entries)
-        self._columns = open(folder / "columns.tmp", "wb")  # closed by close
-        self._values = open(folder / "values.tmp", "wb")
-        self._lengths = open(folder / "lengths.tmp", "wb")
+        self._blocks: list[Any] = []
+        self._shards: list[_Shard] = []
+        self._num_rows = 0
 
     def add(self, rows: scipy.sparse.csr_array | scipy.sparse.csr_matrix) -> None:
         """Appends rows; a column may occur only once in a row."""
-        self._counts += np.bincount(rows.indices, minlength=len(self._counts))
-        self._columns.write(rows.indices.astype(np.int32).tobytes())
-        self._values.write(rows.data.astype(np.float32).tobytes())
-        self._lengths.write(np.diff(rows.indptr).astype(np.int32).tobytes())
-        self._blocks.append((len(rows.indptr) - 1, len(rows.indices)))
+        self._blocks.append(rows)
 
-    def close(self) -> None:
-        """Writes the index and removes the temporary files."""
-        terms = np.flatnonzero(self._counts)
-        starts = np.concatenate(([0], np.cumsum(self._counts[terms])))
-        np.save(self._folder / "terms.npy", terms.astype(np.int32))
-        np.save(self._folder / "starts.npy", starts)
-        column_to_term = np.cumsum(self._counts > 0) - 1
-        self._transpose(column_to_term, starts)
-        for file in (self._columns, self._values, self._lengths):
-            file.close()
-            Path(file.name).unlink()
+    def end_shard(self) -> None:
+        """Writes the rows added since the last call to disk, sorted by column."""
+        if not self._blocks:
+            return
+        rows = scipy.sparse.vstack(self._blocks, format="csr")
+        self._blocks.clear()
+        shard = _Shard(self._folder / f"shard-{len(self._shards)}")
+        shard.write(rows.tocsc(), self._num_rows)
+        self._shards.append(shard)
+        self._num_rows += rows.shape[0]
 
-    def _transpose(self, column_to_term: np.ndarray, starts: np.ndarray) -> None:
-        size, free = (int(starts[-1]),), starts[:-1].copy()
-        documents = _new_array(self._folder / "documents.npy", np.int32, size)
-        weights = _new_array(self._folder / "weights.npy", np.float32, size)
-        for file in (self._columns, self._values, self._lengths):
-            file.flush()
+    def frequencies(self, num_columns: int) -> np.ndarray:
+        """Returns the number of rows of every column, ``[num_columns]`` int64."""
+        self.end_shard()
+        total = np.zeros(num_columns, np.int64)
+        for shard in self._shards:
+            total[shard.read("columns")] += shard.read("counts")
+        return total
+
+    def merge(
+        self,
+        frequencies: np.ndarray,
+        *,
+        documents: str = "documents.npy",
+        weights: str = "weights.npy",
+        weigh: Weigh = lambda columns, rows, values: values,
+    ) -> None:
+        """Writes the rows and weights of every column and removes the temporary files.
+
+        Args:
+            frequencies: as `frequencies` returns them.
+            documents: name of the file of rows.
+            weights: name of the file of weights.
+            weigh: returns the weights of entries, given their columns, rows and values, each
+                ``[E]``; by default the values.
+        """
+        columns = np.flatnonzero(frequencies)
+        counts = frequencies[columns]
+        cuts = _cuts(counts, _MERGED)
+        plans = [shard.plan(columns[cuts[1:-1]]) for shard in self._shards]
         with (
-            open(self._columns.name, "rb") as columns,
-            open(self._values.name, "rb") as values,
-            open(self._lengths.name, "rb") as lengths,
+            ArrayWriter(self._folder / documents, np.int32) as all_rows,
+            ArrayWriter(self._folder / weights, np.float32) as all_weights,
         ):
-            first = 0
-            for num_rows, entries in self._blocks:
-                terms = column_to_term[np.fromfile(columns, np.int32, entries)]
-                rows = first + np.arange(num_rows, dtype=np.int32)
-                rows = np.repeat(rows, np.fromfile(lengths, np.int32, num_rows))
-                order = np.argsort(terms, kind="stable")
-                terms = terms[order]
-                # Position of an entry: the term's first free slot plus its rank in the block.
-                present, begin, counts = np.unique(terms, return_index=True, return_counts=True)
-                positions = free[terms] + np.arange(entries) - np.repeat(begin, counts)
-                documents[positions] = rows[order]
-                weights[positions] = np.fromfile(values, np.float32, entries)[order]
-                free[present] += counts
-                first += num_rows
+            for place, (first, last) in enumerate(itertools.pairwise(cuts)):
+                parts = (
+                    shard.entries(*plan[place : place + 2].tolist())
+                    for shard, plan in zip(self._shards, plans, strict=True)
+                )
+                rows, values = _merged(columns[first:last], counts[first:last], parts)
+                entry_columns = np.repeat(columns[first:last], counts[first:last])
+                for start in range(0, len(rows), _MERGED):
+                    part = slice(start, start + _MERGED)
+                    all_rows.write(rows[part])
+                    all_weights.write(weigh(entry_columns[part], rows[part], values[part]))
+        for shard in self._shards:
+            shard.remove()
+
+    def close(self, *, num_columns: int) -> None:
+        """Writes the index, with the values as weights, and removes the temporary files."""
+        frequencies = self.frequencies(num_columns)
+        terms = np.flatnonzero(frequencies)
+        np.save(self._folder / "terms.npy", terms.astype(np.int32))
+        np.save(self._folder / "starts.npy", starts_of(frequencies[terms]))
+        self.merge(frequencies)
+
+
+def starts_of(counts: np.ndarray) -> np.ndarray:
+    """Returns where each of some parts of an array starts, and the end, ``[V + 1]`` int64.
+
+    Example:
+        >>> starts_of(np.array([2, 1, 4])).tolist()
+        [0, 2, 3, 7]
+    """
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
+
+
+class _Shard:
+    """The entries of some rows, by column: one file for each of `_PARTS`."""
+
+    def __init__(self, stem: Path):
+        self._stem = stem
+
+    def write(self, matrix: scipy.sparse.csc_array, first_row: int) -> None:
+        counts = np.diff(matrix.indptr)
+        columns = np.flatnonzero(counts)
+        self._write("columns", columns)
+        self._write("counts", counts[columns])
+        self._write("rows", matrix.indices + first_row)
+        self._write("values", matrix.data)
+
+    def _write(self, part: str, content: np.ndarray) -> None:
+        content.astype(_PARTS[part], copy=False).tofile(self._file(part))
+
+    def read(self, part: str, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Returns a part, or elements of it; read, for mapped files would count as memory."""
+        dtype, count = np.dtype(_PARTS[part]), -1 if stop is None else stop - start
+        return np.fromfile(self._file(part), dtype, count, offset=start * dtype.itemsize)
+
+    def plan(self, limits: np.ndarray) -> np.ndarray:
+        """Where ranges of columns start among this shard's, and its entries: ``[R + 1, 2]``."""
+        columns, entries = self.read("columns"), starts_of(self.read("counts"))
+        places = np.concatenate(([0], np.searchsorted(columns, limits), [len(columns)]))
+        return np.stack([places, entries[places]], axis=1)
+
+    def entries(self, start: list[int], stop: list[int]) -> Iterator[np.ndarray]:
+        """The columns, counts, rows and values between two rows of a plan."""
+        for part in ("columns", "counts"):
+            yield self.read(part, start[0], stop[0])
+        for part in ("rows", "values"):
+            yield self.read(part, start[1], stop[1])
+
+    def remove(self) -> None:
+        for part in _PARTS:
+            self._file(part).unlink()
+
+    def _file(self, part: str) -> Path:
+        return self._stem.with_name(f"{self._stem.name}-{part}.tmp")
+
+
+def _cuts(counts: np.ndarray, entries: int) -> list[int]:
+    """Cuts columns into ranges of at most `entries` entries, or of one column with more."""
+    starts, cuts = starts_of(counts), [0]
+    while cuts[-1] < len(counts):
+        enough = int(np.searchsorted(starts, starts[cuts[-1]] + entries, side="right")) - 1
+        cuts.append(max(enough, cuts[-1] + 1))
+    return cuts
+
+
+def _merged(
+    columns: np.ndarray, counts: np.ndarray, parts: Iterable[Iterable[np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows and values of some columns, one column after another, from those of each shard."""
+    starts = starts_of(counts)
+    rows, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
+    free = starts[:-1].copy()
+    for shard_columns, shard_counts, shard_rows, shard_values in parts:
+        which = np.searchsorted(columns, shard_columns)
+        # The place of an entry: its column's first free one plus its rank in the shard's column.
+        ranks = np.arange(len(shard_rows)) - np.repeat(starts_of(shard_counts)[:-1], shard_counts)
+        places = np.repeat(free[which], shard_counts) + ranks
+        rows[places], values[places] = shard_rows, shard_values
+        free[which] += shard_counts
+    return rows, values
 
 
 def read_postings(folder: Path, *, num_documents: int) -> tuple[np.ndarray, Postings]:
@@ -216,15 +330,3 @@ def read_postings(folder: Path, *, num_documents: int) -> tuple[np.ndarray, Post
     names = ("starts", "documents", "weights")
     starts, documents, weights = (load_array(folder / f"{name}.npy") for name in names)
     return load_array(folder / "terms.npy"), Postings(starts, documents, weights, num_documents)
-
-
-def _new_array(file: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
-    if shape == (0,):  # an array without elements cannot be mapped
-        np.save(file, np.zeros(shape, dtype))
-        return np.zeros(shape, dtype)
-    array = np.lib.format.open_memmap(file, "w+", dtype, shape)
-    # Allocate now, so that a full disk raises an error; writing to a mapped file would crash.
-    if hasattr(os, "posix_fallocate"):  # not on macOS
-        with open(file, "r+b") as stream:
-            os.posix_fallocate(stream.fileno(), 0, file.stat().st_size)
-    return array

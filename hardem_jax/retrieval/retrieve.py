@@ -23,7 +23,12 @@ from hardem_jax.data.examples import OpenQuestion, Passage
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import new_folder, read_meta, write_json
 from hardem_jax.retrieval.articles import ArticleIndex, build_article_index
-from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig
+from hardem_jax.retrieval.config import (
+    SHARD_PASSAGES,
+    ArticleConfig,
+    PassageConfig,
+    RetrieverConfig,
+)
 from hardem_jax.retrieval.passages import PassageIndex, build_passage_index
 from hardem_jax.retrieval.postings import top_k
 from hardem_jax.retrieval.store import PassageStore, build_store
@@ -56,6 +61,7 @@ def build_indices(
     passages: PassageConfig | None = None,
     max_characters: int = 1_000_000,
     limit: int | None = None,
+    shard_passages: int = SHARD_PASSAGES,
     replace: bool = False,
 ) -> PassageStore:
     """Builds the subfolders `store`, `articles` and `bm25` of `folder` from a passage file.
@@ -68,6 +74,7 @@ def build_indices(
         passages: options of the passage index.
         max_characters: limit on a passage's text.
         limit: use only the first `limit` passages.
+        shard_passages: passages whose terms are in memory at a time; does not affect the files.
         replace: whether to replace a complete folder of this kind.
 
     Raises:
@@ -77,8 +84,8 @@ def build_indices(
         store = build_store(
             source, new / "store", skips=skips, max_characters=max_characters, limit=limit
         )
-        build_article_index(store, new / "articles", articles)
-        build_passage_index(store, new / "bm25", passages)
+        build_article_index(store, new / "articles", articles, shard_passages=shard_passages)
+        build_passage_index(store, new / "bm25", passages, shard_passages=shard_passages)
         write_json(new / "meta.json", {"format": FORMAT, "content": store.content})
     return PassageStore(folder / "store", verify=False)
 

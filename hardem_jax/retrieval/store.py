@@ -28,9 +28,12 @@ from hardem_jax.data.files import file_digest, load_array, new_folder, read_meta
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.passage_files import read_passages
 from hardem_jax.retrieval.progress import counted
-from hardem_jax.retrieval.strings import StringTable, StringWriter
+from hardem_jax.retrieval.strings import StringNumbers, StringTable, StringWriter
 
 FORMAT = "passages 2"
+
+# Texts read one after another before their pages are unmapped.
+_RELEASED = 4096
 
 
 def build_store(
@@ -44,8 +47,9 @@ def build_store(
 ) -> PassageStore:
     """Builds a store from a passage file; the folder appears only once it is complete.
 
-    Texts are written as they are read; only ids and titles, to detect repetitions, and 12 bytes
-    per passage are kept in memory.
+    Everything is written as it is read. Ids and titles, whose repetitions are looked for, lie in
+    temporary files; in memory are, at the end, 24 bytes per passage: the articles, and what sorts
+    passages by them.
 
     Args:
         source: see `hardem_jax.retrieval.passage_files`.
@@ -93,19 +97,21 @@ def _write_strings(
     source: Path, folder: Path, skips: ExclusionCounts, max_characters: int, limit: int | None
 ) -> tuple[str, array[int]]:
     """Returns a digest of the content, and the article of every passage."""
-    numbers: dict[str, int] = {}
     articles = array("i")
     content = hashlib.sha256()
-    rows = read_passages(source, skips=skips, max_characters=max_characters)
     with (
+        StringNumbers(folder / "seen.tmp") as seen,
+        StringNumbers(folder / "numbers.tmp") as numbers,
         StringWriter(folder / "ids") as ids,
         StringWriter(folder / "texts") as texts,
         StringWriter(folder / "titles") as titles,
     ):
+        rows = read_passages(source, skips=skips, max_characters=max_characters, seen=seen)
         for row in counted(rows, "passages", total=limit):
-            article = numbers.get(row.title) if row.title.strip() else None
-            if article is None:
-                article = numbers[row.title] = len(titles)
+            article = len(titles)
+            if row.title.strip():
+                article = numbers.setdefault(row.title, article)
+            if article == len(titles):
                 titles.write(row.title)
             articles.append(article)
             ids.write(row.id)
@@ -177,16 +183,32 @@ class PassageStore(Sequence[Passage]):
         start = int(self._article_ends[article - 1]) if article else 0
         return self._by_article[start : int(self._article_ends[article])]
 
-    def titled_texts(self) -> Iterator[str]:
-        """Yields the title and text of every passage."""
-        for text, article in zip(self._texts, self.article_of, strict=True):
-            yield f"{self._titles[int(article)]}\n{text}"
+    def titles_and_texts(self) -> Iterator[tuple[str, str]]:
+        """Yields the title and the text of every passage; what was read does not stay mapped."""
+        for index, article in enumerate(self.article_of):
+            self._release(index)
+            yield self._titles[int(article)], self._texts[index]
 
     def articles(self) -> Iterator[str]:
-        """Yields the title and all texts of every article."""
+        """Yields the title and all texts of every article; what was read does not stay mapped."""
         for article in range(self.num_articles):
+            self._release(article)
             texts = (self._texts[int(index)] for index in self.article_passages(article))
             yield "\n".join((self._titles[article], *texts))
+
+    def article_shards(self, passages: int) -> Iterator[range]:
+        """Yields ranges of articles, each as short as it can be with `passages` passages."""
+        first = 0
+        while first < self.num_articles:
+            enough = passages + (int(self._article_ends[first - 1]) if first else 0)
+            last = int(np.searchsorted(self._article_ends, enough)) + 1
+            yield range(first, min(last, self.num_articles))
+            first = last
+
+    def _release(self, count: int) -> None:
+        if count % _RELEASED == 0:
+            self._titles.release()
+            self._texts.release()
 
 
 def index_meta(
