@@ -24,7 +24,7 @@ from hardem_jax.retrieval.strings import ArrayWriter
 Weigh: TypeAlias = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 # Entries that are merged at a time, unless one column has more.
-_MERGED = 1 << 22
+_MERGED = 1 << 20
 # Files of a shard.
 _PARTS = {"columns": np.int32, "counts": np.int32, "rows": np.int32, "values": np.float32}
 
@@ -177,12 +177,13 @@ class PostingsWriter:
         """Writes the rows added since the last call to disk, sorted by column."""
         if not self._blocks:
             return
+        first_row = self._num_rows
+        self._num_rows += sum(len(block.indptr) - 1 for block in self._blocks)
         rows = scipy.sparse.vstack(self._blocks, format="csr")
-        self._blocks.clear()
+        self._blocks.clear()  # before the entries are copied again
         shard = _Shard(self._folder / f"shard-{len(self._shards)}")
-        shard.write(rows.tocsc(), self._num_rows)
+        shard.write(scipy.sparse.csc_array(rows), first_row)
         self._shards.append(shard)
-        self._num_rows += rows.shape[0]
 
     def frequencies(self, num_columns: int) -> np.ndarray:
         """Returns the number of rows of every column, ``[num_columns]`` int64."""

@@ -134,8 +134,8 @@ class StringNumbers:
 
     def __init__(self, file: Path):
         self._file = file
-        self._database = sqlite3.connect(file, isolation_level=None)
         try:
+            self._database = sqlite3.connect(file, isolation_level=None)
             # Nobody else reads the file and nobody reads it again, so it needs no journal, and one
             # transaction never ends.
             for setting in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):

@@ -29,3 +29,14 @@ def save(file: Path, rows, header: str = HEADER) -> Path:
 
 def store_of(folder: Path, rows) -> PassageStore:
     return build_store(save(folder / "a.tsv", rows), folder / "store", skips=ExclusionCounts())
+
+
+def same_files(expected: Path, found: Path) -> None:
+    """Asserts that two folders hold the same files, byte for byte."""
+    names = [
+        sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+        for folder in (expected, found)
+    ]
+    assert names[0] == names[1]
+    for name in names[0]:
+        assert (expected / name).read_bytes() == (found / name).read_bytes(), name

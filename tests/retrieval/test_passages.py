@@ -6,10 +6,12 @@ from collections import Counter
 import bm25s
 import numpy as np
 import pytest
+from bm25s.tokenization import Tokenized
 
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval import passages as passages_module
 from hardem_jax.retrieval.passages import PassageConfig, PassageIndex, build_passage_index
+from hardem_jax.retrieval.strings import StringTable
 from hardem_jax.retrieval.text import TermConfig
 from tests.retrieval.corpora import rows_of, store_of
 
@@ -53,13 +55,20 @@ def test_scores_are_the_formula(tmp_path, store, config):
         np.testing.assert_array_equal(index.score(question, chosen), every[chosen])
 
 
-def test_scores_are_those_of_the_library(tmp_path, store):
-    config = PassageConfig()
-    index = build_passage_index(store, tmp_path / "bm25", config)
+@pytest.mark.parametrize("shard_passages", [1, 7, 60])
+def test_the_index_is_that_of_the_library(tmp_path, store, shard_passages):
+    config = PassageConfig(k1=1.2, b=0.7)
+    index = build_passage_index(store, tmp_path / "bm25", config, shard_passages=shard_passages)
     library = bm25s.BM25(k1=config.k1, b=config.b)
-    library.index([config.words(p.title, p.text) for p in store], show_progress=False)
+    terms = list(StringTable(tmp_path / "bm25" / "terms"))
+    numbers = {term: number for number, term in enumerate(terms)}
+    passages = [[numbers[word] for word in config.words(p.title, p.text)] for p in store]
+    library.index(Tokenized(passages, numbers), create_empty_token=False, show_progress=False)
+    for name in ("data", "indices", "indptr"):
+        found = np.load(tmp_path / "bm25" / f"{name}.npy")
+        np.testing.assert_array_equal(found, library.scores[name], strict=True)
     for question in QUESTIONS[:3]:
-        words = [w for w in config.terms.words(question) if w in library.vocab_dict]
+        words = [w for w in config.terms.words(question) if w in numbers]
         np.testing.assert_array_equal(index.score_all(question), library.get_scores(words))
 
 

@@ -5,7 +5,9 @@ import pytest
 import scipy.sparse
 
 from hardem_jax.errors import InputError
+from hardem_jax.retrieval import postings
 from hardem_jax.retrieval.postings import PostingsWriter, read_postings, top_k
+from tests.retrieval.corpora import same_files
 
 
 @pytest.mark.parametrize("k", [1, 3, 7, 20, 50])
@@ -25,12 +27,14 @@ def matrix():
     return dense.astype(np.float32)
 
 
-def write(folder, matrix, block_size):
+def write(folder, matrix, block_size, shard_size=None):
     folder.mkdir()
-    writer = PostingsWriter(folder, num_columns=matrix.shape[1])
+    writer = PostingsWriter(folder)
     for start in range(0, len(matrix), block_size):
+        if shard_size is not None and start % shard_size == 0:
+            writer.end_shard()
         writer.add(scipy.sparse.csr_array(matrix[start : start + block_size]))
-    writer.close()
+    writer.close(num_columns=matrix.shape[1])
     return read_postings(folder, num_documents=len(matrix))
 
 
@@ -56,14 +60,20 @@ def test_no_terms_give_no_score(tmp_path, matrix):
     assert index.score(np.array([1, 2]), nothing, nothing).tolist() == [0, 0]
 
 
-def test_the_index_does_not_depend_on_blocks(tmp_path, matrix):
-    for size in (1, 7, 40):
-        write(tmp_path / str(size), matrix, size)
-    files = sorted(file.name for file in (tmp_path / "1").iterdir())
+@pytest.mark.parametrize("merged", [1, 5, 10_000])
+def test_the_index_does_not_depend_on_blocks_and_shards(tmp_path, matrix, monkeypatch, merged):
+    monkeypatch.setattr(postings, "_MERGED", merged)  # entries; most columns have more than 5
+    sizes = [(1, 1), (1, 3), (7, None), (7, 7), (7, 14), (40, None)]
+    for place, (block_size, shard_size) in enumerate(sizes):
+        write(tmp_path / str(place), matrix, block_size, shard_size)
+    # Columns of the matrix, by scipy.
+    expected = scipy.sparse.csc_array(matrix)
+    np.testing.assert_array_equal(np.load(tmp_path / "0" / "documents.npy"), expected.indices)
+    np.testing.assert_array_equal(np.load(tmp_path / "0" / "weights.npy"), expected.data)
+    for place in range(len(sizes)):
+        same_files(tmp_path / "0", tmp_path / str(place))
+    files = sorted(file.name for file in (tmp_path / "0").iterdir())
     assert files == ["documents.npy", "starts.npy", "terms.npy", "weights.npy"]
-    for name in files:
-        contents = {(tmp_path / str(size) / name).read_bytes() for size in (1, 7, 40)}
-        assert len(contents) == 1
 
 
 def test_an_empty_matrix(tmp_path):

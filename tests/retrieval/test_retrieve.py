@@ -1,6 +1,10 @@
 """The line from questions to passages, and what is counted of them."""
 
+import itertools
 import shutil
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,12 +14,13 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.articles import ArticleConfig, ArticleIndex
 from hardem_jax.retrieval.passages import PassageIndex
+from hardem_jax.retrieval.postings import PostingsWriter
 from hardem_jax.retrieval.recall import AnswerFinder, RecallCounts
 from hardem_jax.retrieval.retrieve import Retriever, RetrieverConfig, build_indices
 from hardem_jax.retrieval.store import PassageStore
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 from tests.damages import DAMAGES
-from tests.retrieval.corpora import WORDS, rows_of, save
+from tests.retrieval.corpora import WORDS, rows_of, same_files, save
 
 METHODS = ("combined", "articles", "bm25")
 
@@ -38,6 +43,99 @@ def questions():
 def parts(folder):
     store = PassageStore(folder / "store")
     return store, ArticleIndex(folder / "articles", store), PassageIndex(folder / "bm25", store)
+
+
+def build(source, folder, shard_passages, **options):
+    skips = ExclusionCounts()
+    config = ArticleConfig(buckets=2**12)
+    options |= {"articles": config, "shard_passages": shard_passages}
+    build_indices(source, folder, skips=skips, **options)
+    return skips.as_dict()
+
+
+@pytest.mark.parametrize("shard_passages", [1, 3, 90, 1000])
+def test_an_index_built_in_shards_is_the_same(folder, tmp_path, shard_passages):
+    build(folder.parent / "a.tsv", tmp_path / "whole", 10**9)
+    build(folder.parent / "a.tsv", tmp_path / "index", shard_passages)
+    same_files(tmp_path / "whole", tmp_path / "index")
+
+
+def test_ids_titles_and_terms_that_shards_share(tmp_path):
+    # The second shard repeats ids of the first, the third has no terms.
+    rows = [("1", "old rome", "Rome"), ("2", "old bonn", "Bonn"), ("1", "new", "Rome")]
+    rows += [("3", "new rome", "Rome"), ("4", "the", ""), ("5", "of", ""), ("6", "old", "Bonn")]
+    source = save(tmp_path / "a.tsv", rows)
+    for size in (1, 2, 3, 100):
+        left_out = build(source, tmp_path / str(size), size)
+        assert left_out == {"passage id occurs again": 1}
+        same_files(tmp_path / "1", tmp_path / str(size))
+    store = PassageStore(tmp_path / "1" / "store")
+    assert [passage.id for passage in store] == ["1", "2", "3", "4", "5", "6"]
+    assert store.article_passages(0).tolist() == [0, 2]
+
+
+@pytest.mark.slow
+def test_real_passages_in_shards(shared_dir, tmp_path):
+    source = shared_dir / "data/nq_open/psgs_w100.tsv.gz"
+    if not source.exists():
+        pytest.skip(f"{source} is not here")
+    for size in (4000, 2000, 1000):
+        build(source, tmp_path / str(size), size, limit=4000)
+        same_files(tmp_path / "4000", tmp_path / str(size))
+
+
+def interrupt(monkeypatch, call):
+    """Lets the n-th end of a shard be interrupted."""
+    calls = itertools.count(1)
+    end_shard = PostingsWriter.end_shard
+
+    def interrupted(writer):
+        end_shard(writer)
+        if next(calls) == call:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(PostingsWriter, "end_shard", interrupted)
+
+
+@pytest.mark.parametrize("call", [2, 30, 130])  # among articles, and among passages
+def test_a_build_that_is_interrupted_between_shards(folder, tmp_path, monkeypatch, call):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt(patch, call)
+        build(folder.parent / "a.tsv", tmp_path / "index", 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.retrieval.config import ArticleConfig
+from hardem_jax.retrieval.postings import PostingsWriter
+from hardem_jax.retrieval.retrieve import build_indices
+
+end_shard = PostingsWriter.end_shard
+def killed(writer):
+    end_shard(writer)
+    if len(writer._shards) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+PostingsWriter.end_shard = killed
+build_indices(Path(sys.argv[1]), Path(sys.argv[2]), skips=ExclusionCounts(),
+              articles=ArticleConfig(buckets=2**12), shard_passages=20)
+"""
+
+
+@pytest.mark.slow
+def test_a_build_that_is_killed_between_shards(folder, tmp_path):
+    source = folder.parent / "a.tsv"
+    command = [sys.executable, "-c", KILLED, str(source), str(tmp_path / "index")]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == ["index.partial"]
+    assert list(tmp_path.rglob("shard-*.tmp"))
+    with pytest.raises(InputError, match="index: expected an index .* found none"):
+        Retriever(tmp_path / "index")
+    build(source, tmp_path / "index", 20)
+    build(source, tmp_path / "whole", 1000)
+    same_files(tmp_path / "whole", tmp_path / "index")
 
 
 def test_articles_then_their_passages(folder, questions):

@@ -8,8 +8,9 @@ import pytest
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval import store as store_module
+from hardem_jax.retrieval import strings as strings_module
 from hardem_jax.retrieval.store import PassageStore, build_store
-from hardem_jax.retrieval.strings import StringTable, StringWriter
+from hardem_jax.retrieval.strings import ArrayWriter, StringNumbers, StringTable, StringWriter
 from tests.damages import DAMAGES
 from tests.retrieval.corpora import rows_of, save, store_of
 
@@ -36,7 +37,7 @@ def test_a_store_holds_its_file(tmp_path):
         "Rome\nRome is old.\nIt has hills.",
         "Bonn\nBonn ist schön.",
     ]
-    assert list(store.titled_texts())[2] == "Rome\nIt has hills."
+    assert list(store.titles_and_texts())[2] == ("Rome", "It has hills.")
     assert store.text(1) == "Bonn ist schön." and store.title(1) == "Bonn"
 
 
@@ -48,6 +49,24 @@ def test_every_passage_is_in_its_article(tmp_path):
         assert {store[index].title for index in passages} == {store.title(article)}
         assert (np.diff(passages) > 0).all()
         np.testing.assert_array_equal(store.article_of[passages], article)
+
+
+def test_shards_of_articles_hold_enough_passages(tmp_path):
+    store = store_of(tmp_path, rows_of(np.random.default_rng(0), 50))
+    for size in (1, 4, 49, 50, 1000):
+        shards = list(store.article_shards(size))
+        assert [article for shard in shards for article in shard] == list(range(store.num_articles))
+        for shard in shards:
+            counts = [len(store.article_passages(article)) for article in shard]
+            assert sum(counts) >= size or shard is shards[-1]
+            assert sum(counts[:-1]) < size
+
+
+def test_reading_on_after_pages_were_released(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_module, "_RELEASED", 2)
+    store = store_of(tmp_path, ROWS)
+    assert list(store.titles_and_texts()) == [(title, text) for _, text, title in ROWS]
+    assert len(list(store.articles())) == 4
 
 
 def test_what_was_left_out_is_recorded(tmp_path):
@@ -125,6 +144,61 @@ def test_strings_of_all_kinds(tmp_path):
     for outside in (-1, 5):
         with pytest.raises(IndexError):
             table[outside]
+
+
+def test_arrays_in_pieces_are_files_of_numpy(tmp_path):
+    pieces = [np.arange(3), np.array([], int), np.arange(100_000)]
+    with ArrayWriter(tmp_path / "a.npy", np.int32) as writer:
+        for piece in pieces:
+            writer.write(piece)
+    np.save(tmp_path / "b.npy", np.concatenate(pieces).astype(np.int32))
+    assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
+
+
+def test_an_array_that_is_not_finished_is_damaged(tmp_path):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        StringWriter(tmp_path / "s") as writer,
+    ):
+        writer.write("Rome")
+        raise KeyboardInterrupt
+    with pytest.raises(InputError, match="s.txt: expected 0 bytes, found 4"):
+        StringTable(tmp_path / "s")
+
+
+def test_more_strings_than_are_collected(tmp_path, monkeypatch):
+    monkeypatch.setattr(strings_module, "_BUFFERED", 2)
+    texts = ["a", "Zoë", "", "b", "c"]
+    with StringWriter(tmp_path / "s") as writer:
+        for text in texts:
+            writer.write(text)
+        assert len(writer) == 5
+    assert list(StringTable(tmp_path / "s")) == texts
+
+
+def test_numbers_of_strings_are_those_of_a_dictionary(tmp_path):
+    rng = np.random.default_rng(0)
+    texts = ["", "\0", "a\0b", "A", "a", "ａ", " a", "1", "01", "Zoë", "Zoe\u0308", "x" * 9000]
+    expected: dict[str, int] = {}
+    with StringNumbers(tmp_path / "numbers.tmp") as numbers:
+        for number in range(200):
+            text = texts[rng.integers(len(texts))]
+            assert numbers.setdefault(text, number) == expected.setdefault(text, number)
+    assert len(expected) == len(texts)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_that_cannot_be_written_are_an_error(tmp_path):
+    with pytest.raises(InputError, match="none/numbers.tmp: cannot be written"):
+        StringNumbers(tmp_path / "none" / "numbers.tmp")
+    with (
+        pytest.raises(InputError, match="numbers.tmp: cannot be written .*disk is full"),
+        StringNumbers(tmp_path / "numbers.tmp") as numbers,
+    ):
+        numbers._database.execute("PRAGMA max_page_count = 4")
+        for number in range(10_000):
+            numbers.setdefault(f"string {number}", number)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_strings(tmp_path):
