@@ -76,6 +76,13 @@ def test_the_index_does_not_depend_on_blocks_and_shards(tmp_path, matrix, monkey
     assert files == ["documents.npy", "starts.npy", "terms.npy", "weights.npy"]
 
 
+def test_ranges_of_columns_hold_no_more_entries_than_said():
+    counts = np.array([2, 2, 1, 9, 1, 1, 4, 5])
+    assert postings._cuts(counts, 5) == [0, 3, 4, 6, 7, 8]
+    assert postings._cuts(counts, 100) == [0, 8]
+    assert postings._cuts(counts[:0], 5) == [0]
+
+
 def test_an_empty_matrix(tmp_path):
     terms, index = write(tmp_path / "a", np.zeros((3, 4), np.float32), 2)
     assert len(terms) == 0

@@ -1,6 +1,7 @@
 """The passage store, its strings, and what a killed build leaves."""
 
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -67,6 +68,22 @@ def test_reading_on_after_pages_were_released(tmp_path, monkeypatch):
     store = store_of(tmp_path, ROWS)
     assert list(store.titles_and_texts()) == [(title, text) for _, text, title in ROWS]
     assert len(list(store.articles())) == 4
+
+
+def test_a_store_keeps_few_bytes_of_a_passage_in_memory(tmp_path):
+    def peak(number):
+        rows = [(f"passage {i}", "It is old.", f"title {i // 2}") for i in range(number)]
+        source = save(tmp_path / f"{number}.tsv", rows)
+        rows.clear()
+        tracemalloc.start()
+        build_store(source, tmp_path / str(number), skips=ExclusionCounts())
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(100)  # what is imported and cached counts once
+    # An id alone takes 100 bytes in a set. With few passages, buffers count too.
+    assert (peak(13_000) - peak(5_000)) / 8_000 < 40
 
 
 def test_what_was_left_out_is_recorded(tmp_path):
