@@ -390,7 +390,7 @@ def test_other_evaluations_have_other_files(root, tmp_path, capsys):
         "plain": [],
         "options": ["--num-documents", 1, "--checkpoint", "last"],
         "split": ["--data", tmp_path / "dev"],
-        "again": ["--data", root / "dev", "--batch-size", 32],
+        "again": ["--data", root / "dev", "--batch-size", 32, "--packed-tokens", 40],
     }
     files, contents = {}, {}
     for name, more in commands.items():
