@@ -80,6 +80,7 @@ def test_the_layout_of_a_step_changes_no_loss():
     expected = losses(rows=8)
     for layout in (
         {"rows": 8, "packed_tokens": 40},
+        {"rows": 8, "scan_layers": True},
         {"rows": 4, "accumulate": 2, "packed_tokens": 24},
         {"rows": 2, "num_devices": 4, "packed_tokens": 24, "fsdp": 2},
     ):

@@ -127,7 +127,9 @@ class TrainingStep:
         if folder is None:
             encoder = make_encoder(setting, **computed)
         else:
-            encoder = load_encoder(folder, **computed, **setting.dropout_rates)
+            encoder = load_encoder(
+                folder, **computed, scan_layers=setting.scan_layers, **setting.dropout_rates
+            )
         model = task.model(encoder)
         if folder is not None and setting.task == "spans":  # PyTorch computes it with these heads
             _load_heads(model, folder)
@@ -223,7 +225,7 @@ def make_encoder(setting: Setting, **computed: Any) -> Encoder:
     config = configuration(
         *setting.sizes[:5], max_position_embeddings=positions, **setting.dropout_rates
     )
-    return make(config, rngs=nnx.Rngs(0), **computed)
+    return make(config, rngs=nnx.Rngs(0), scan_layers=setting.scan_layers, **computed)
 
 
 _ENCODERS: dict[Architecture, Any] = {

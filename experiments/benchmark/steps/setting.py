@@ -91,6 +91,7 @@ class StepFlags:
         random_bits: how dropout draws: "threefry2x32", as training does, or by the hardware
             ("rbg", "unsafe_rbg").
         attention: what computes it, see `hardem_jax.models.ops.attention`.
+        scan_layers: compile one layer and loop over it, as `--model.scan-layers` does.
         packed_tokens: length of the rows into which texts are packed; None pads them.
         accumulate: k, micro-batches of a step, each with these rows.
         fsdp: devices over which parameters and optimiser state are split.
@@ -107,6 +108,7 @@ class StepFlags:
     attention_dropout: float | None = None
     random_bits: RandomBits = "threefry2x32"
     attention: Implementation = "auto"
+    scan_layers: bool = False
     packed_tokens: int | None = None
     accumulate: int = 1
     fsdp: int = 1
