@@ -122,9 +122,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
         mesh = self.mesh()
         evaluation = self._evaluation()
-        digest = hashlib.sha256(json.dumps(evaluation, sort_keys=True).encode()).hexdigest()[:8]
-        name = evaluation["split"]["name"]
-        file = self.run_dir / f"scores-{name}-{digest}.json"
+        file = self._scores_file(evaluation)
         for output in (file, *self.outputs()):
             check_writable(output)
         ids = None if self.questions is None else read_ids(self.questions)
@@ -137,38 +135,46 @@ class EvaluateCommand(OnDevices, abc.ABC):
         if self.packed_tokens is not None:
             changes["packed_tokens"] = self.packed_tokens
         trained = Trained(self.kind(), self.run_dir, self.checkpoint, mesh=mesh, **changes)
+        name = evaluation["split"]["name"]
         scores, answers = trained.evaluate(data, functools.partial(self.progress, name))
         if not is_primary():
             return
-        if data.scored:
-            self._print(f"{name}: {data.count + len(data.left_out)} questions", scores, data)
-        reasons = dict(collections.Counter(data.left_out.values()).most_common())
-        if reasons:
-            found = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
-            count = " and count 0" if data.scored else ""
-            print(f"{len(data.left_out)} of them were left out of the split{count}: {found}")
-        print(f"peak memory: {peak_mib():.0f} MiB")
+        counts = self._print_result(name, data, scores)
         found = trained.task.by_question(data, answers) if data.scored else {}
-        counts = {
-            "questions": data.count + len(data.left_out),
-            "left out": len(data.left_out),
-            "reasons": reasons,
-        }
-        evaluation["split"] |= {"path": shown(self.data.resolve())}
         if data.scored:
             content = {**evaluation, "counts": counts, "scores": scores}
+            content["split"] |= {"path": shown(self.data.resolve())}
             if ids is not None:
                 content["chosen"] = self._chosen(chosen_scores(ids, data.scored_ids(), found))
             write_json(file, content)
             print(f"scores: {shown(file)}")
-        else:
-            print(f"{name}: answers to {data.count} questions; no scores, for it has no golds")
         if self.predictions is not None:
             write_text(self.predictions, self.predictions_text(data, answers))
         if self.by_question is not None:
             by_name = {name: values.tolist() for name, values in found.items()}
             write_json(self.by_question, {"ids": data.scored_ids(), "scores": by_name})
         self.report(data, answers, scores)
+
+    def _scores_file(self, evaluation: Mapping[str, Any]) -> Path:
+        digest = hashlib.sha256(json.dumps(evaluation, sort_keys=True).encode()).hexdigest()[:8]
+        return self.run_dir / f"scores-{evaluation['split']['name']}-{digest}.json"
+
+    def _print_result(
+        self, name: str, data: Questions, scores: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Prints scores and what the split left out; returns the counts of its questions."""
+        total = data.count + len(data.left_out)
+        if data.scored:
+            self._print(f"{name}: {total} questions", scores, data)
+        else:
+            print(f"{name}: answers to {data.count} questions; no scores, for it has no golds")
+        reasons = dict(collections.Counter(data.left_out.values()).most_common())
+        if reasons:
+            found = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
+            count = " and count 0" if data.scored else ""
+            print(f"{len(data.left_out)} of them were left out of the split{count}: {found}")
+        print(f"peak memory: {peak_mib():.0f} MiB")
+        return {"questions": total, "left out": len(data.left_out), "reasons": reasons}
 
     def _chosen(self, chosen: dict[str, Any]) -> dict[str, Any]:
         """The same; prints the scores of the questions that were asked for."""
