@@ -61,6 +61,7 @@ class Tpu:
         solutions: Z.
         attention: what computes it, see `hardem_jax.models.ops.attention`.
         attention_dropout: on attention probabilities; kernels need 0.
+        scan_layers: compile one layer and loop over it.
         accumulate: k, micro-batches of a step, each with this many rows.
         fsdp: chips that parameters and optimiser state are split over; 1 for copies on all.
         out: write the figures here, as JSON.
@@ -75,6 +76,7 @@ class Tpu:
     solutions: int = 32
     attention: tuple[Implementation, ...] = ("auto",)
     attention_dropout: float = 0.1
+    scan_layers: bool = False
     accumulate: int = 1
     fsdp: int = 1
     out: Path | None = None
@@ -85,6 +87,7 @@ class Tpu:
 
     def _setting(self, task: Task) -> Setting:
         shared = ("preset", "layers", "rows", "tokens", "solutions", "attention_dropout")
+        shared += ("scan_layers",)
         values = {name: getattr(self, name) for name in shared}
         return Setting(task=task, dtype="bfloat16", **values)
 
