@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments import squad_layout
-from experiments.benchmark import input_pipeline
+from experiments.benchmark.data import input_pipeline
 from tests.commands import call
 from tests.tiny import write_checkpoint, write_squad_layout
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import triviaqa
-from experiments.benchmark import packing
+from experiments.benchmark.data import packing
 from tests.commands import call
 from tests.tiny import write_checkpoint, write_triviaqa
 

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from experiments.benchmark import retrieval
+from experiments.benchmark.data import retrieval
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.retrieval.passage_files import read_passages
 from tests.retrieval.corpora import rows_of, save

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from experiments.benchmark import solution_sets
+from experiments.benchmark.data import solution_sets
 from hardem_jax.solutions.sql.enumeration import Query, Table
 
 

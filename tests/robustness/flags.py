@@ -13,13 +13,13 @@ from experiments.benchmark.correctness import Correctness
 from experiments.benchmark.costs.diagnostics import DiagnosticsCost
 from experiments.benchmark.costs.loss import LossCost
 from experiments.benchmark.costs.search import SearchCost
+from experiments.benchmark.data.input_pipeline import InputPipeline
+from experiments.benchmark.data.packing import Packing
+from experiments.benchmark.data.retrieval import Retrieval
+from experiments.benchmark.data.solution_sets import SolutionSets
 from experiments.benchmark.everything import Everything
 from experiments.benchmark.history import History
-from experiments.benchmark.input_pipeline import InputPipeline
 from experiments.benchmark.kit import Kit
-from experiments.benchmark.packing import Packing
-from experiments.benchmark.retrieval import Retrieval
-from experiments.benchmark.solution_sets import SolutionSets
 from experiments.benchmark.step_profile import StepProfile
 from experiments.benchmark.tpu import Tpu
 from experiments.benchmark.train_step import TrainStep

@@ -60,8 +60,8 @@ def assert_same_step(one, other):
         np.testing.assert_allclose(value, other[2][name], atol=2e-5, err_msg=name)
 
 
-# SQLova reads `encode_layers`, which is tested below; `experiments.benchmark.packing` compares its
-# losses, which take half a minute to compile.
+# SQLova reads `encode_layers`, which is tested below; `benchmark.data.packing` compares its losses,
+# which take half a minute to compile.
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["spans", *slow("equations")])
 def test_a_packed_step_is_the_step(task):

@@ -1,4 +1,4 @@
-"""A reader with random weights that answers in one layout, for `experiments.benchmark.packing`."""
+"""A reader with random weights that answers in one layout, for `benchmark.data.packing`."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How fast batches are made: ``python -m experiments.benchmark.input_pipeline --help``.
+"""How fast batches are made: ``python -m experiments.benchmark.data.input_pipeline --help``.
 
 Windows of prepared splits are read, padded or packed, and handed over as in training, with nothing
 to train: the rate that the training step must stay below so that it never waits. What a run really
@@ -94,7 +94,9 @@ def prepared_batches(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    run_command(InputPipeline, prog="python -m experiments.benchmark.input_pipeline", argv=argv)
+    run_command(
+        InputPipeline, prog="python -m experiments.benchmark.data.input_pipeline", argv=argv
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Speed, memory and recall of retrieval: ``python -m experiments.benchmark.retrieval --help``.
+"""Speed, memory and recall of retrieval: ``python -m experiments.benchmark.data.retrieval --help``.
 
 Indexes a passage file in four sizes, retrieves passages for the questions from each, and sets
 next to it plain BM25 with the defaults of the library bm25s. Every figure comes from a process of
@@ -8,7 +8,7 @@ what all of Wikipedia (21 million passages) would take.
 Without questions, it measures what building takes in memory, by the size of shards and of the
 collection, which may be repeated to be larger::
 
-    python -m experiments.benchmark.retrieval --passages psgs_w100.tsv.gz --copies 12 \
+    python -m experiments.benchmark.data.retrieval --passages psgs_w100.tsv.gz --copies 12 \
         --shard-passages 20000 60000 120000 250000 --parts 0.25 0.5 1.0
 """
 
@@ -361,7 +361,7 @@ def tables_of(content: dict[str, Any]) -> tuple[Table, Table]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    run_command(Retrieval, prog="python -m experiments.benchmark.retrieval", argv=argv)
+    run_command(Retrieval, prog="python -m experiments.benchmark.data.retrieval", argv=argv)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What padding costs on real windows: ``python -m experiments.benchmark.packing --help``.
+"""What padding costs on real windows: ``python -m experiments.benchmark.data.packing --help``.
 
 The training step of the reader on windows of a prepared split, in three layouts that take turns:
 every window padded to the longest bucket, batches of similar length padded to their bucket, and
@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from experiments.benchmark.input_pipeline import prepared_batches
+from experiments.benchmark.data.input_pipeline import prepared_batches
 from experiments.benchmark.measure import (
     interleave,
     machine,
@@ -272,7 +272,7 @@ def compile_all(step: Any, batches: Sequence[Mapping[str, Any]]) -> dict[str, An
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    run_command(Packing, prog="python -m experiments.benchmark.packing", argv=argv)
+    run_command(Packing, prog="python -m experiments.benchmark.data.packing", argv=argv)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How fast Z is found: ``python -m experiments.benchmark.solution_sets --help``.
+"""How fast Z is found: ``python -m experiments.benchmark.data.solution_sets --help``.
 
 Equations of DROP, queries of WikiSQL and spans of NarrativeQA, by the default rules, next to what
 they replace: SQLite executing all of Z_tot, and the ROUGE package scoring one span after another.
@@ -249,7 +249,7 @@ def time_spans(folder: Path, processes: int, check: int) -> list[dict[str, Any]]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    run_command(SolutionSets, prog="python -m experiments.benchmark.solution_sets", argv=argv)
+    run_command(SolutionSets, prog="python -m experiments.benchmark.data.solution_sets", argv=argv)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""What the data path costs: solution sets, batches, packing, retrieval."""
