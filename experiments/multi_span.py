@@ -51,12 +51,13 @@ from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks import base
-    from hardem_jax.tasks import spans as span_tasks
-    from hardem_jax.tasks import taggings as tasks
+    from hardem_jax.tasks import trained as runs
+    from hardem_jax.tasks.spans import taggings as tasks
+    from hardem_jax.tasks.spans import task as span_tasks
 else:  # imports jax, which help does not need
-    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.taggings")
-    span_tasks = LazyModule("hardem_jax.tasks.spans")
+    runs = LazyModule("hardem_jax.tasks.trained")
+    tasks = LazyModule("hardem_jax.tasks.spans.taggings")
+    span_tasks = LazyModule("hardem_jax.tasks.spans.task")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,7 +161,7 @@ class TaggingSetting(Setting):
         """One for each question, with the largest Z of its windows.
 
         P(z) is that in this window; that of the prediction is its answer's, see
-        `hardem_jax.tasks.taggings.TaggedAnswer`.
+        `hardem_jax.tasks.spans.taggings.TaggedAnswer`.
         """
         own: list[dict[int, Any]] = [{} for _ in data.questions]
         for index, reading in sorted(readings, key=lambda pair: pair[0]):
@@ -267,7 +268,7 @@ class Predict:
 
     def run(self) -> None:
         texts = [spans.read_document(path) for path in self.document]
-        trained = base.Trained(tasks.TaggingTask, self.run_dir, self.checkpoint)
+        trained = runs.Trained(tasks.TaggingTask, self.run_dir, self.checkpoint)
         documents = tuple(
             Document(str(path), text) for path, text in zip(self.document, texts, strict=True)
         )

@@ -192,7 +192,8 @@ def _place_of(run_dir: Path, setting: TrainCommand) -> Path:
 def _cut(run_dir: Path, folder: Path, split: str, count: int, scratch: Path) -> Any:
     """The documents of a build in windows, as a run reads them."""
     from hardem_jax.data.builders.read import open_build
-    from hardem_jax.tasks.spans import ReadingQuestions, SpanTask
+    from hardem_jax.tasks.spans.questions import ReadingQuestions
+    from hardem_jax.tasks.spans.task import SpanTask
 
     build = open_build(folder)
     if build.kind != "reading":
@@ -277,7 +278,7 @@ def views_of_run(
 def _ask(
     run_dir: Path, setting: TrainCommand, source: Source, checkpoint: str, batch_size: int
 ) -> dict[int, Said]:
-    from hardem_jax.tasks.base import Trained
+    from hardem_jax.tasks.trained import Trained
 
     data = source.data
     trained = Trained(setting.kind(), run_dir, checkpoint, batch_size=batch_size)
@@ -311,8 +312,8 @@ def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:
     if os.path.isfile(folder / "meta.json"):
         if split is not None:
             raise InputError(f"--split: expected a build, found the prepared split {folder}")
-        from hardem_jax.tasks.spans import ReadingQuestions
-        from hardem_jax.tasks.taggings import TaggingQuestions
+        from hardem_jax.tasks.spans.questions import ReadingQuestions
+        from hardem_jax.tasks.spans.taggings import TaggingQuestions
 
         if read_json_object(folder / "meta.json").get("format") == TAGGINGS_FORMAT:
             return "taggings", TaggingQuestions.open(folder)

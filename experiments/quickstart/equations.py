@@ -21,10 +21,11 @@ from hardem_jax.data.planted.equations import (
 from hardem_jax.data.solve import numeric_question, size_summary
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.solutions.equations.numbers import NumberConfig
-from hardem_jax.tasks.base import Reader, make_loss
+from hardem_jax.tasks.base import make_loss
 from hardem_jax.tasks.config import EquationInference
 from hardem_jax.tasks.equation_models import NumericQuestions
 from hardem_jax.tasks.equations import EquationTask
+from hardem_jax.tasks.trained import Reader
 
 
 def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings) -> Problem:

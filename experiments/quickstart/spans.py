@@ -16,9 +16,11 @@ from hardem_jax.data.planted.spans import PlantedConfig, planted_examples, plant
 from hardem_jax.data.prepared.spans import prepare_split
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.tasks.base import Reader
 from hardem_jax.tasks.config import SpanInference
-from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, make_span_loss
+from hardem_jax.tasks.spans.loss import make_span_loss
+from hardem_jax.tasks.spans.questions import ReadingQuestions
+from hardem_jax.tasks.spans.task import SpanTask
+from hardem_jax.tasks.trained import Reader
 
 
 def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Problem:

@@ -23,9 +23,11 @@ from hardem_jax.data.planted.spans import PlantedConfig, planted_examples, plant
 from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
 from hardem_jax.objectives import Objective, label
-from hardem_jax.tasks.base import Reader
 from hardem_jax.tasks.config import SpanInference
-from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs, make_span_loss
+from hardem_jax.tasks.spans.loss import make_span_loss
+from hardem_jax.tasks.spans.questions import ReadingQuestions
+from hardem_jax.tasks.spans.task import SpanTask, WindowInputs
+from hardem_jax.tasks.trained import Reader
 from hardem_jax.training.devices.mesh import data_mesh, replicated
 from hardem_jax.training.optimizer import make_optimizer
 from hardem_jax.training.state import TrainState

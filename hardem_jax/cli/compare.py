@@ -48,7 +48,7 @@ from hardem_jax.objectives import AnyObjective, Objective, label
 from hardem_jax.training.fingerprint import may_change, named_settings
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks.base import Trained
+    from hardem_jax.tasks.trained import Trained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ class CompareCommand(Setting):
 
     def trained(self, run_dir: Path) -> Trained:
         """The last parameters of a run."""
-        from hardem_jax.tasks.base import Trained
+        from hardem_jax.tasks.trained import Trained
 
         batch_size = self.inference.batch_size
         return Trained(self.kind(), run_dir, "last", mesh=self.mesh(), batch_size=batch_size)

@@ -30,14 +30,12 @@ from hardem_jax.tasks.config import EquationInference, NAQANetModelConfig, Norma
 from hardem_jax.training.config import LoopConfig
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks import base
     from hardem_jax.tasks import equation_models as models
     from hardem_jax.tasks import equations as tasks
+    from hardem_jax.tasks import trained as runs
 else:  # imports jax, which help does not need
-    base, models = (
-        LazyModule("hardem_jax.tasks.base"),
-        LazyModule("hardem_jax.tasks.equation_models"),
-    )
+    models = LazyModule("hardem_jax.tasks.equation_models")
+    runs = LazyModule("hardem_jax.tasks.trained")
     tasks = LazyModule("hardem_jax.tasks.equations")
 
 _Tagger = Annotated[TaggerConfig, subcommand("tagger")]
@@ -166,7 +164,7 @@ class Predict:
         text = read_text(self.passage)
         if not text.strip():
             raise InputError(f"{self.passage}: expected text, found an empty document")
-        trained = base.Trained(tasks.EquationTask, self.run_dir, self.checkpoint, batch_size=1)
+        trained = runs.Trained(tasks.EquationTask, self.run_dir, self.checkpoint, batch_size=1)
         task = trained.task
         example = NumericExample("question", str(self.passage), text, self.question, None, ())
         question = numeric_question(example, task.numbers, task.rules)

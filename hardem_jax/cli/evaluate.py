@@ -29,7 +29,8 @@ from hardem_jax.tasks.run_config import check_run
 from hardem_jax.tasks.scoring import count_by_size
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks.base import Progress, Questions, Task
+    from hardem_jax.tasks.base import Questions, Task
+    from hardem_jax.tasks.trained import Progress
 
 #: What questions are named by in the official files of SQuAD, TriviaQA and DROP.
 _ID_KEYS = ("id", "QuestionId", "query_id")
@@ -90,7 +91,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         """The questions of the split."""
 
     def changes(self) -> dict[str, Any]:
-        """What differs from the run, see `hardem_jax.tasks.base.Trained`."""
+        """What differs from the run, see `hardem_jax.tasks.trained.Trained`."""
         return {}
 
     @abc.abstractmethod
@@ -117,7 +118,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         return functools.partial(counted, label=f"{name}, {unit}", total=total)
 
     def run(self) -> None:
-        from hardem_jax.tasks.base import Trained
+        from hardem_jax.tasks.trained import Trained
         from hardem_jax.training.devices.distributed import is_primary
 
         mesh = self.mesh()

@@ -29,10 +29,10 @@ from hardem_jax.tasks.config import ProgramDecoding, ProgramInference, ProgramPa
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks import base
+    from hardem_jax.tasks import trained as runs
     from hardem_jax.tasks.tables import programs as tasks
 else:  # imports jax, which help does not need
-    base = LazyModule("hardem_jax.tasks.base")
+    runs = LazyModule("hardem_jax.tasks.trained")
     tasks = LazyModule("hardem_jax.tasks.tables.programs")
 
 #: What is new learns ten times as fast as the encoder.
@@ -166,7 +166,7 @@ class Predict:
         if not table.header:
             raise InputError(f"{self.table}: expected columns to select from, found none")
         options = {"batch_size": 1, "top": self.top, "decoding": "program"}
-        trained = base.Trained(tasks.ProgramTask, self.run_dir, self.checkpoint, **options)
+        trained = runs.Trained(tasks.ProgramTask, self.run_dir, self.checkpoint, **options)
         task = trained.task
         question = program_question(TableQuestion("q", self.question, table, ()), task.rules)
         data = tasks.ProgramQuestions(

@@ -38,10 +38,11 @@ from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks import base
+    from hardem_jax.tasks import trained as runs
     from hardem_jax.tasks.tables import queries as tasks
 else:  # imports jax, which help does not need
-    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.tables.queries")
+    runs = LazyModule("hardem_jax.tasks.trained")
+    tasks = LazyModule("hardem_jax.tasks.tables.queries")
 
 #: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
 OPTIMIZER = OptimizerConfig(
@@ -248,7 +249,7 @@ class Predict:
         if not table.header:
             raise InputError(f"{self.table}: expected columns to select from, found none")
         run_dir, checkpoint = self.run_dir, self.checkpoint
-        trained = base.Trained(tasks.QueryTask, run_dir, checkpoint, batch_size=1, top=self.top)
+        trained = runs.Trained(tasks.QueryTask, run_dir, checkpoint, batch_size=1, top=self.top)
         task = trained.task
         asked = TableQuestion("question", self.question, table, ())
         # Z is not needed: no query is compared with an answer.

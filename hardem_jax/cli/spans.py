@@ -37,13 +37,15 @@ from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks import answering, base
-    from hardem_jax.tasks import spans as tasks
+    from hardem_jax.tasks import answering
     from hardem_jax.tasks.answering import FoundAnswer
-    from hardem_jax.tasks.span_answers import Answer
+    from hardem_jax.tasks.spans import questions
+    from hardem_jax.tasks.spans import task as tasks
+    from hardem_jax.tasks.spans.answers import Answer
 else:  # imports jax, which help does not need
     answering = LazyModule("hardem_jax.tasks.answering")
-    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.spans")
+    questions = LazyModule("hardem_jax.tasks.spans.questions")
+    tasks = LazyModule("hardem_jax.tasks.spans.task")
 
 
 def prepare(
@@ -108,10 +110,10 @@ class SpanSetting(Setting):
     def kind(self) -> type[tasks.SpanTask]:
         return tasks.SpanTask
 
-    def open_data(self) -> tasks.ReadingQuestions:
-        return tasks.ReadingQuestions.open(*self.data)
+    def open_data(self) -> questions.ReadingQuestions:
+        return questions.ReadingQuestions.open(*self.data)
 
-    def open_dev(self, count: int | None) -> tasks.ReadingQuestions:
+    def open_dev(self, count: int | None) -> questions.ReadingQuestions:
         return self._read(self.dev, count)
 
     def task(self, data: Any, dev: Any) -> tasks.SpanTask:
@@ -125,7 +127,7 @@ class SpanSetting(Setting):
         """One for each question.
 
         P(z) is that in a window, the larger one where windows overlap; that of the prediction is
-        its answer's, see `hardem_jax.tasks.span_answers.Answer`.
+        its answer's, see `hardem_jax.tasks.spans.answers.Answer`.
         """
         own: list[list[tuple[Window, Any]]] = [[] for _ in data.questions]
         for index, reading in sorted(readings, key=lambda pair: pair[0]):
@@ -156,8 +158,8 @@ class SpanSetting(Setting):
             predicted=spans.index(answer.span) if answer and answer.span in found else -1,
         )
 
-    def _read(self, folder: Path, count: int | None) -> tasks.ReadingQuestions:
-        data = tasks.ReadingQuestions.open(folder).first(count)
+    def _read(self, folder: Path, count: int | None) -> questions.ReadingQuestions:
+        data = questions.ReadingQuestions.open(folder).first(count)
         return data.from_documents(self.inference.num_documents)
 
 
@@ -255,10 +257,10 @@ class Evaluate(EvaluateCommand):
     def kind(self) -> type[tasks.SpanTask]:
         return tasks.SpanTask
 
-    def open(self) -> tasks.ReadingQuestions:
-        data = tasks.ReadingQuestions.open(self.data).from_documents(self.num_documents)
+    def open(self) -> questions.ReadingQuestions:
+        data = questions.ReadingQuestions.open(self.data).from_documents(self.num_documents)
         if self.na_prob_file is not None or self.no_answer_threshold is not None:
-            _check_offers_unknown(tasks.choices(data.window_sizes), str(self.data))
+            _check_offers_unknown(questions.choices(data.window_sizes), str(self.data))
         return data
 
     def changes(self) -> dict[str, Any]:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from jax.sharding import Mesh
 
     from hardem_jax.analysis.views import View
-    from hardem_jax.tasks.base import Questions, Start, Task
+    from hardem_jax.tasks.base import Questions, Task
+    from hardem_jax.tasks.start import Start
 
 # Parsing a command imports this module, so jax is imported only when one runs.
 
@@ -92,12 +93,12 @@ class Setting(OnDevices, abc.ABC):
         """What a model says about each question of ``data``, from the readings of its inputs."""
 
     def start(self, objective: Objective, mesh: Mesh) -> Start:
-        """The run, ready for the training loop; see `hardem_jax.tasks.base.start`.
+        """The run, ready for the training loop; see `hardem_jax.tasks.start.start`.
 
         Raises:
             InputError: data, model and batches do not fit one another.
         """
-        from hardem_jax.tasks.base import start
+        from hardem_jax.tasks.start import start
 
         data, dev = self.open_data(), self.open_dev(self.dev_questions)
         return start(
@@ -127,7 +128,7 @@ class TrainCommand(Setting):
         """Everything that must be the same when the run is resumed, as text by dotted name.
 
         Args:
-            data: see `hardem_jax.tasks.base.Start`.
+            data: see `hardem_jax.tasks.start.Start`.
         """
         return named_settings(self) | {f"contents of {name}": text for name, text in data.items()}
 

@@ -20,7 +20,8 @@ from hardem_jax.data.files import write_text
 from hardem_jax.errors import InputError
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks.base import Questions, Start
+    from hardem_jax.tasks.base import Questions
+    from hardem_jax.tasks.start import Start
 
 #: From task, questions, their inputs and the readings of these to what is recorded.
 Views = Callable[[Any, Any, Any, Sequence[tuple[int, Any]]], list[View]]

@@ -17,10 +17,10 @@ from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.models.checkpoints.span_reader import load_reader, read_details
 from hardem_jax.models.encoders.checkpoint_files import checkpoint_folder
-from hardem_jax.tasks import base
+from hardem_jax.tasks import trained as runs
 from hardem_jax.tasks.config import SpanInference
-from hardem_jax.tasks.span_answers import Answer, WindowReading
-from hardem_jax.tasks.spans import SpanTask, WindowInputs, pad_rows
+from hardem_jax.tasks.spans.answers import Answer, WindowReading
+from hardem_jax.tasks.spans.task import SpanTask, WindowInputs, pad_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ class Reader:
         task: SpanTask,
         params: Any,
         tokenizer: Tokenizer,
-        reader: base.Reader[Any, WindowReading, Any],
+        reader: runs.Reader[Any, WindowReading, Any],
     ):
         self._task, self._params, self._tokenizer, self._reader = task, params, tokenizer, reader
 
@@ -83,7 +83,7 @@ class Reader:
             InputError: the folder holds no run of a span reader, or a file of it is damaged.
         """
         inference["batch_size"] = batch_size
-        trained = base.Trained(SpanTask, Path(run_dir), checkpoint, **inference)
+        trained = runs.Trained(SpanTask, Path(run_dir), checkpoint, **inference)
         return cls(trained.task, trained.params, trained.model.tokenizer, trained.reader)
 
     @classmethod
@@ -111,7 +111,7 @@ class Reader:
         tokenizer = load_tokenizer(folder)
         task = SpanTask(found, windows=windows)
         graphdef, params = nnx.split(load_reader(folder), nnx.Param)
-        reader = base.Reader(
+        reader = runs.Reader(
             task,
             graphdef,
             lambda _, num_solutions: pad_rows(tokenizer.pad_id, num_solutions),

@@ -12,11 +12,13 @@ from hardem_jax.analysis.solution_maps import _rows
 from hardem_jax.analysis.views import View
 from hardem_jax.cli.watching import draw_watched, recorded_views, watched
 from hardem_jax.errors import InputError
-from hardem_jax.tasks.base import Questions, Trained
+from hardem_jax.tasks.base import Questions
 from hardem_jax.tasks.equation_models import NumericQuestions
 from hardem_jax.tasks.equations import EquationTask
-from hardem_jax.tasks.spans import ReadingQuestions, SpanTask
+from hardem_jax.tasks.spans.questions import ReadingQuestions
+from hardem_jax.tasks.spans.task import SpanTask
 from hardem_jax.tasks.tables.queries import QueryTask, TableQuestions
+from hardem_jax.tasks.trained import Trained
 from tests.commands import call, fails
 from tests.tiny import write_checkpoint, write_drop, write_triviaqa, write_wikisql
 

@@ -12,7 +12,7 @@ from experiments import squad_layout
 from experiments.inspect.drawings import SpanDrawer
 from hardem_jax.data.prepared.spans import PreparedSplit
 from hardem_jax.tasks.answering import Reader
-from hardem_jax.tasks.spans import ReadingQuestions
+from hardem_jax.tasks.spans.questions import ReadingQuestions
 from tests import official_scripts
 from tests.commands import call, evaluation, fails
 from tests.tiny import PEOPLE, PLACES, write_checkpoint

@@ -16,9 +16,9 @@ from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import ReleasedMML
-from hardem_jax.tasks.base import Trained
 from hardem_jax.tasks.equation_models import NumericQuestions
 from hardem_jax.tasks.equations import EquationTask
+from hardem_jax.tasks.trained import Trained
 from tests import commands
 from tests.commands import OBEYED, SHOWN
 from tests.tiny import drop_answer, write_checkpoint, write_drop

@@ -21,8 +21,9 @@ from hardem_jax.data.prepared.windows import make_windows
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.models.checkpoints.span_reader import load_reader
-from hardem_jax.tasks.base import Trained
-from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs
+from hardem_jax.tasks.spans.questions import ReadingQuestions
+from hardem_jax.tasks.spans.task import SpanTask, WindowInputs
+from hardem_jax.tasks.trained import Trained
 from tests.commands import call, fails
 from tests.tiny import write_checkpoint, write_triviaqa
 

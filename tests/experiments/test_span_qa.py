@@ -18,8 +18,8 @@ from hardem_jax.cli.command import parse
 from hardem_jax.cli.spans import Train
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import triviaqa as official
-from hardem_jax.tasks.base import Trained
-from hardem_jax.tasks.spans import SpanTask
+from hardem_jax.tasks.spans.task import SpanTask
+from hardem_jax.tasks.trained import Trained
 from tests.commands import OBEYED, SHOWN, call, evaluation, fails, stopped_at
 from tests.tiny import PEOPLE, PLACES, write_checkpoint, write_squad_layout, write_triviaqa
 

@@ -33,9 +33,9 @@ from hardem_jax.search.objectives import (
     Reinforce,
 )
 from hardem_jax.solutions.sql.types import Query
-from hardem_jax.tasks.base import Trained
 from hardem_jax.tasks.tables.queries import QueryTask
 from hardem_jax.tasks.tables.reward_features import QUERY_FEATURES
+from hardem_jax.tasks.trained import Trained
 from hardem_jax.training.checkpoint import RunCheckpoints
 from hardem_jax.training.tree_paths import named_leaves
 from tests import commands

@@ -4,7 +4,7 @@ import numpy as np
 
 
 class Listed(list):
-    """A list with the sizes that `hardem_jax.tasks.base.Inputs` have."""
+    """A list with the sizes that `hardem_jax.data.batching.padding.Inputs` have."""
 
     def __init__(self, items, sizes):
         super().__init__(items)

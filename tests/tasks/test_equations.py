@@ -32,10 +32,11 @@ from hardem_jax.solutions.equations.enumeration import (
     EquationRules,
 )
 from hardem_jax.solutions.equations.numbers import NumberConfig
-from hardem_jax.tasks.base import Reader, make_loss
+from hardem_jax.tasks.base import make_loss
 from hardem_jax.tasks.config import EquationInference
 from hardem_jax.tasks.equation_models import NumericQuestions
 from hardem_jax.tasks.equations import EquationTask
+from hardem_jax.tasks.trained import Reader
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.state import init_state
 from hardem_jax.training.step import compile_train_step, make_train_step

@@ -23,13 +23,14 @@ from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.tagged_reader import TaggedReader
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
-from hardem_jax.tasks.base import Reader, Trained
 from hardem_jax.tasks.config import EquationInference, SpanInference, TaggingInference
 from hardem_jax.tasks.equation_models import NumericQuestions
 from hardem_jax.tasks.equations import EquationTask
-from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs, pad_rows
+from hardem_jax.tasks.spans.questions import ReadingQuestions
+from hardem_jax.tasks.spans.taggings import TaggingTask
+from hardem_jax.tasks.spans.task import SpanTask, WindowInputs, pad_rows
 from hardem_jax.tasks.tables.queries import QueryTask
-from hardem_jax.tasks.taggings import TaggingTask
+from hardem_jax.tasks.trained import Reader, Trained
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.fingerprint import named_settings
 from tests.tiny import PEOPLE, roberta_tokenizer

@@ -17,9 +17,9 @@ from hardem_jax.models.program_parser import KINDS, NUM_KINDS
 from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.programs.types import PARTS, SHAPES, Field, Shape
 from hardem_jax.solutions.sql.types import Table
-from hardem_jax.tasks.base import Reader
 from hardem_jax.tasks.config import ProgramInference
 from hardem_jax.tasks.tables.programs import ProgramQuestions, ProgramTask
+from hardem_jax.tasks.trained import Reader
 from tests.tasks.listed import Listed
 
 ROWS = (("ann", 7.0), ("bo", 9.0), ("cy", 8.0), ("bo", 3.0))

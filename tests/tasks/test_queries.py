@@ -12,9 +12,9 @@ from hardem_jax.data.examples import QueryQuestion, TableQuestion
 from hardem_jax.data.solve import query_question
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.solutions.sql.enumeration import Condition, Query, SqlRules, Table
-from hardem_jax.tasks.base import Reader
 from hardem_jax.tasks.config import QueryInference
 from hardem_jax.tasks.tables.queries import QueryTask, TableQuestions, is_answer
+from hardem_jax.tasks.trained import Reader
 from tests.tasks.listed import Listed
 
 TABLE = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0), ("cy", 9.0)))

@@ -11,7 +11,7 @@ from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.prepared.windows import Window
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.tasks.spans import make_span_loss
+from hardem_jax.tasks.spans.loss import make_span_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state

@@ -20,10 +20,12 @@ from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import Bert
 from hardem_jax.models.span_reader import Reading, SpanReader
-from hardem_jax.tasks.base import Reader
 from hardem_jax.tasks.config import LatentConfig, SpanInference
-from hardem_jax.tasks.span_answers import Answer, AnswerPool, WindowReading, window_reading
-from hardem_jax.tasks.spans import ReadingQuestions, SpanTask, WindowInputs, make_span_loss
+from hardem_jax.tasks.spans.answers import Answer, AnswerPool, WindowReading, window_reading
+from hardem_jax.tasks.spans.loss import make_span_loss
+from hardem_jax.tasks.spans.questions import ReadingQuestions
+from hardem_jax.tasks.spans.task import SpanTask, WindowInputs
+from hardem_jax.tasks.trained import Reader
 from tests.tasks.toy import SMALL_BERT, compile_together
 
 

@@ -14,7 +14,7 @@ from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.tagged_reader import TaggedReader
 from hardem_jax.objectives import MML, HardEM
 from hardem_jax.tasks.config import TaggingInference
-from hardem_jax.tasks.taggings import TaggingTask, make_tagging_loss
+from hardem_jax.tasks.spans.taggings import TaggingTask, make_tagging_loss
 from tests.tiny import roberta_tokenizer
 
 TEXTS = ("Ada met Bo. Ada ran. Bo met Ada", "Bo ran")

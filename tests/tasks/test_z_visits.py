@@ -11,7 +11,7 @@ from flax import nnx
 
 from hardem_jax import MML
 from hardem_jax.tasks.config import LatentConfig
-from hardem_jax.tasks.spans import make_span_loss
+from hardem_jax.tasks.spans.loss import make_span_loss
 from hardem_jax.tasks.z_visits import first_memory, visit_metrics
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import Mean

@@ -16,7 +16,7 @@ from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.solutions.equations.rules import MINUS, PASSAGE, PLUS, SPECIAL, EquationRules
 from hardem_jax.tasks.base import make_loss
-from hardem_jax.tasks.spans import make_span_loss
+from hardem_jax.tasks.spans.loss import make_span_loss
 
 VOCABULARY = 1000
 NUM_SPECIAL, NUM_NUMBERS = 3, 6

@@ -41,10 +41,10 @@ from hardem_jax.tasks.config import (
 if TYPE_CHECKING:
     import jax
 
-    from hardem_jax.tasks import base
+    from hardem_jax.tasks import start as starting
     from hardem_jax.tasks.tables import program_search, programs, queries, query_search
 else:
-    jax, base = LazyModule("jax"), LazyModule("hardem_jax.tasks.base")
+    jax, starting = LazyModule("jax"), LazyModule("hardem_jax.tasks.start")
     queries = LazyModule("hardem_jax.tasks.tables.queries")
     query_search = LazyModule("hardem_jax.tasks.tables.query_search")
     programs = LazyModule("hardem_jax.tasks.tables.programs")
@@ -144,7 +144,7 @@ class SearchCost:
         from hardem_jax.training.step import compile_train_step, make_train_step
 
         mesh = data_mesh(1)
-        start = base.start(
+        start = starting.start(
             *self._task(data.rules),
             data,
             data.first(rows),

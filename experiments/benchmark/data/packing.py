@@ -10,9 +10,10 @@ Before measuring, the loss of packed batches without dropout must be that of the
 padded, to `TOLERANCE`.
 
 With ``--measure inference`` every layout answers instead of training, without a gradient: in each
-round all read the same windows, the next ones of the split, as `hardem_jax.tasks.base.Reader` does,
-the making of batches and the reading off of answers included. Programs are compiled beforehand.
-Packed log-probabilities of the best spans must be those of padded windows, to `TOLERANCE`.
+round all read the same windows, the next ones of the split, as `hardem_jax.tasks.trained.Reader`
+does, the making of batches and the reading off of answers included. Programs are compiled
+beforehand. Packed log-probabilities of the best spans must be those of padded windows, to
+`TOLERANCE`.
 """
 
 import dataclasses

@@ -13,10 +13,10 @@ from hardem_jax.data.batching.evaluation import evaluation_batches
 from hardem_jax.data.batching.padding import BatchConfig, Inputs
 from hardem_jax.models.encoders.packing import token_metrics
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.tasks.base import Reader
 from hardem_jax.tasks.config import SpanInference
-from hardem_jax.tasks.span_answers import WindowReading
-from hardem_jax.tasks.spans import SpanTask, pad_rows
+from hardem_jax.tasks.spans.answers import WindowReading
+from hardem_jax.tasks.spans.task import SpanTask, pad_rows
+from hardem_jax.tasks.trained import Reader
 
 
 class LayoutReader:

@@ -34,8 +34,8 @@ from hardem_jax.models.tagged_reader import TaggedReader
 from hardem_jax.solutions.equations.rules import EquationRules
 from hardem_jax.solutions.sql.types import MAX_CONDITIONS
 from hardem_jax.tasks.base import make_loss
-from hardem_jax.tasks.spans import make_span_loss
-from hardem_jax.tasks.taggings import make_tagging_loss
+from hardem_jax.tasks.spans.loss import make_span_loss
+from hardem_jax.tasks.spans.taggings import make_tagging_loss
 
 Array = jax.Array
 

@@ -23,10 +23,11 @@ from hardem_jax.hub import upload
 from hardem_jax.lazy import LazyModule
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks import base
-    from hardem_jax.tasks import spans as tasks
+    from hardem_jax.tasks import trained as runs
+    from hardem_jax.tasks.spans import task as tasks
 else:  # imports jax, which help does not need
-    base, tasks = LazyModule("hardem_jax.tasks.base"), LazyModule("hardem_jax.tasks.spans")
+    runs = LazyModule("hardem_jax.tasks.trained")
+    tasks = LazyModule("hardem_jax.tasks.spans.task")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Export:
         empty = os.path.isdir(self.out) and not os.listdir(self.out)
         if os.path.lexists(self.out) and not empty:
             raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")
-        trained = base.Trained(tasks.SpanTask, self.run_dir, self.checkpoint)
+        trained = runs.Trained(tasks.SpanTask, self.run_dir, self.checkpoint)
         inference = trained.task.inference
         details = {
             "windows": dataclasses.asdict(trained.task.windows),

@@ -8,34 +8,29 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from flax import nnx
 
 from hardem_jax.data.batching.grouped import GroupedPlan
-from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad, Subset
+from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.data.batching.plans import Plan
 from hardem_jax.data.inputs.windows import NO_ANSWER, pad_windows
-from hardem_jax.data.prepared.spans import FORMAT, PreparedSplit, Question, all_windows
 from hardem_jax.data.prepared.windows import Window, WindowConfig
 from hardem_jax.data.tokenizer import Tokenizer
-from hardem_jax.distributions.span import SpanDistribution
-from hardem_jax.errors import InputError
 from hardem_jax.models.checkpoints.program import export_reader
 from hardem_jax.models.checkpoints.span_reader import save_reader
 from hardem_jax.models.encoders.base import Encoder
-from hardem_jax.models.encoders.packing import token_metrics
 from hardem_jax.models.span_reader import Reading, SpanReader
 from hardem_jax.objectives import Objective
-from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task, z_metrics
+from hardem_jax.tasks.base import LossFn, ShownAnswer, Task
 from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
 from hardem_jax.tasks.encoder import EncoderModel, check_lengths
 from hardem_jax.tasks.run_config import RunConfig
-from hardem_jax.tasks.span_answers import (
+from hardem_jax.tasks.spans.answers import (
     METRICS,
     Answer,
     AnswerPool,
@@ -45,85 +40,15 @@ from hardem_jax.tasks.span_answers import (
     official,
     window_reading,
 )
-from hardem_jax.tasks.z_visits import NOT_SEEN, visit_metrics
+from hardem_jax.tasks.spans.loss import PER_WINDOW, make_span_loss
+from hardem_jax.tasks.spans.questions import (
+    ReadingQuestions,
+    check_choices,
+    check_tokenizer,
+    golds_by_id,
+)
 
 Array = jax.Array
-_PER_WINDOW = LatentConfig()
-_TOKENIZER, _CHOICES = "another tokenizer", "other choices (--windows.choices)"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ReadingQuestions(Questions):
-    """Questions with the windows of their documents.
-
-    Attributes:
-        windows: of all questions, as the inputs of a reader.
-        places: ``[N, 3]`` int32: of each window, its question, its document and its rank among the
-            windows of the question, each counted from 0.
-        metric: key of `METRICS`.
-        tokenizer: that the windows were cut with.
-        window_sizes: how they were cut.
-    """
-
-    #: Of the prepared splits.
-    FORMAT: ClassVar[str] = FORMAT
-
-    questions: Sequence[Question]
-    windows: Inputs
-    places: np.ndarray
-    metric: str
-    tokenizer: Tokenizer
-    window_sizes: Mapping[str, Any]
-
-    @classmethod
-    def open(cls, *folders: Path) -> Self:
-        """The questions of prepared splits, one split after the other.
-
-        Raises:
-            InputError: a folder holds no prepared split, a file is damaged, or the splits were
-                prepared with different tokenizers or choices.
-        """
-        splits = [PreparedSplit(folder, format=cls.FORMAT) for folder in folders]
-        for split in splits[1:]:
-            if split.tokenizer.fingerprint != splits[0].tokenizer.fingerprint:
-                raise InputError(_prepared_with(_TOKENIZER, str(split.folder), str(folders[0])))
-            if choices(split.meta["windows"]) != choices(splits[0].meta["windows"]):
-                raise InputError(_prepared_with(_CHOICES, str(split.folder), str(folders[0])))
-        windows, places = all_windows(splits)
-        metas = [split.meta for split in splits]
-        return cls(
-            questions=[question for split in splits for question in split.questions.values()],
-            left_out={id: why for split in splits for id, why in split.left_out.items()},
-            scored=all(split.meta.get("scored", True) for split in splits),
-            place=", ".join(map(str, folders)),
-            meta=metas if len(metas) > 1 else metas[0],
-            windows=windows,
-            places=places,
-            metric=splits[0].meta["metric"],
-            tokenizer=splits[0].tokenizer,
-            window_sizes=splits[0].meta["windows"],
-        )
-
-    def scored_ids(self) -> list[str]:
-        return list(golds_by_id(self))
-
-    def set_sizes(self) -> list[int]:
-        return [question.num_solutions for question in self.questions]
-
-    def select(self, indices: Sequence[int]) -> Self:
-        numbers = np.full(len(self.questions), -1, np.int32)
-        numbers[list(indices)] = np.arange(len(indices))
-        chosen = super().select(indices)._where(numbers[self.places[:, 0]] >= 0)
-        places = np.column_stack([numbers[chosen.places[:, 0]], chosen.places[:, 1:]])
-        return dataclasses.replace(chosen, places=places)
-
-    def from_documents(self, count: int | None) -> Self:
-        """With the windows of the first ``count`` documents of each question; all if None."""
-        return self if count is None else self._where(self.places[:, 1] < count)
-
-    def _where(self, wanted: np.ndarray) -> Self:
-        windows = Subset(self.windows, np.flatnonzero(wanted))
-        return dataclasses.replace(self, windows=windows, places=self.places[wanted])
 
 
 class WindowInputs(tuple[Window, ...]):
@@ -210,7 +135,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
     PACKS = True
 
     inference: SpanInference
-    latent: LatentConfig = _PER_WINDOW
+    latent: LatentConfig = PER_WINDOW
     windows: WindowConfig = WindowConfig()
 
     @classmethod
@@ -224,8 +149,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
 
     def check(self, data: ReadingQuestions, model: SpanModel, other: str) -> None:
         check_tokenizer(data, model.tokenizer, other)
-        if choices(data.window_sizes) != self.windows.choices:
-            raise InputError(_prepared_with(_CHOICES, data.place, other))
+        check_choices(data, self.windows.choices, other)
 
     def plan(
         self, data: ReadingQuestions, inputs: Inputs, batches: BatchConfig, **options: Any
@@ -370,132 +294,6 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         return rows
 
 
-def make_span_loss(
-    graphdef: nnx.GraphDef,
-    objective: Objective,
-    latent: LatentConfig = _PER_WINDOW,
-    *,
-    negatives: int = 0,
-) -> LossFn:
-    """The loss of a training batch as a function of the reader's parameters.
-
-    An item costs the objective over its mentions plus the selector's cross-entropy on each of its
-    windows. The batch costs the mean over items.
-
-    Args:
-        graphdef: of a `SpanReader`, from `nnx.split`.
-        objective: decides which mentions are trusted.
-        latent: what they are the mentions of. Scope "window" takes rows in any order; the others
-            take items of ``group_size + negatives`` rows (`data.batching.grouped`).
-        negatives: number of trailing rows per item that only contribute to the selector loss.
-
-    Returns:
-        ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, see
-        `tasks.base.make_loss`; ``items`` counts windows or groups with a mention. Each window
-        remembers whether the most likely mention of its group was in it (`tasks.z_visits`).
-    """
-
-    def of_groups(rows: Array) -> Array:
-        """The rows of all groups, one group after the other."""
-        if latent.scope == "window":
-            return rows
-        items = rows.reshape(-1, latent.rows + negatives, *rows.shape[1:])
-        return items[:, : latent.rows].reshape(-1, *rows.shape[1:])
-
-    def of_batch(rows: Array) -> Array:
-        """Undoes `of_groups`; negatives get `NOT_SEEN`."""
-        if latent.scope == "window":
-            return rows
-        groups = rows.reshape(-1, latent.rows)
-        return jnp.pad(groups, ((0, 0), (0, negatives)), constant_values=NOT_SEEN).reshape(-1)
-
-    def mention_metrics(spans: SpanDistribution, batch: Mapping[str, Array]) -> dict[str, Any]:
-        """`visit_metrics` of mentions, also where starts and ends are latent on their own."""
-        log_probs = spans.log_prob(of_groups(batch["solutions"]))
-        shape = (-1, latent.rows * log_probs.shape[-1])
-        known = {name: batch.get(name) for name in ("true_solution", "memory")}
-        found = visit_metrics(
-            log_probs.reshape(shape),
-            of_groups(batch["solutions_where"]).reshape(shape),
-            **jax.tree.map(of_groups, known),
-        )
-        return found | jax.tree.map(of_batch, {k: v for k, v in found.items() if k == "memory"})
-
-    def loss(
-        params: Any, batch: Mapping[str, Array], *, step: Array, key: Array, dropout_key: Array
-    ):
-        reader: SpanReader = nnx.merge(graphdef, params)
-        reading = reader(batch, rngs=nnx.Rngs(dropout=dropout_key))
-        where = of_groups(batch["solutions_where"])
-        spans = jax.tree.map(of_groups, reading.spans)
-        if latent.rows > 1:
-            spans = spans.normalize_over_groups(latent.rows)
-        variables = _latent_variables(
-            spans, of_groups(batch["solutions"]), where, latent.likelihood
-        )
-        span_loss, metrics, about = jnp.zeros(()), {}, []
-        for log_probs, possible in variables:
-            shape = (-1, latent.rows * log_probs.shape[-1])
-            log_probs, possible = log_probs.reshape(shape), possible.reshape(shape)
-            # The same key, hence the same draw, for all of them.
-            loss_of_one, metrics = objective(log_probs, step=step, key=key, where=possible)
-            span_loss += loss_of_one
-            about.append(z_metrics(log_probs, possible))
-        num_items = about[0]["items"]
-        selector_loss = selector_loss_sum(reading.selector_logits, _hold_answer(batch), batch)
-        selector_loss /= num_items
-        metrics |= {
-            "span_loss": span_loss,
-            "selector_loss": selector_loss,
-            "items": num_items,
-            "z_size": jnp.sum(where) / num_items,
-            "z_entropy": jnp.sum(jnp.stack([entry["z_entropy"] for entry in about])),
-            **token_metrics(batch),
-            **mention_metrics(spans, batch),
-        }
-        return span_loss + selector_loss, metrics
-
-    return loss
-
-
-def selector_loss_sum(logits: Array, holds: Array, batch: Mapping[str, Array]) -> Array:
-    """Cross-entropy of a selector, summed over the real rows of a batch.
-
-    Args:
-        logits: ``[R, 2]``; class 1 says that the window holds the answer.
-        holds: ``[R]`` bool, whether it does.
-        batch: has ``row_where``.
-    """
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, holds.astype(jnp.int32))
-    return jnp.sum(losses, where=batch["row_where"])
-
-
-def _hold_answer(batch: Mapping[str, Array]) -> Array:
-    """``[R]`` bool, the windows with an answer: one whose Z says that there is none has none."""
-    parts = batch.get("parts", jnp.zeros_like(batch["token_ids"]))
-    first = jnp.take_along_axis(parts, batch["solutions"][..., 0], axis=-1)
-    return jnp.any(batch["solutions_where"] & (first != NO_ANSWER), axis=-1)
-
-
-def _latent_variables(
-    spans: SpanDistribution, solutions: Array, where: Array, likelihood: str
-) -> Iterator[tuple[Array, Array]]:
-    """``[R, K]`` log-probabilities and which of them are solutions, for each latent variable."""
-    if likelihood == "span":
-        yield spans.log_prob(solutions), where
-        return
-    for side, log_probs in enumerate((spans.start, spans.end)):
-        nothing = jnp.zeros(log_probs.shape, bool)
-        rows = jnp.arange(len(nothing))[:, None]
-        yield log_probs, nothing.at[rows, solutions[..., side]].max(where)
-
-
-def golds_by_id(data: ReadingQuestions) -> dict[str, Sequence[str]]:
-    """The golds of all questions by id; those left out come last and have none."""
-    golds: dict[str, Sequence[str]] = {q.id: q.golds for q in data.questions}
-    return golds | {id: () for id in data.left_out if id not in golds}
-
-
 def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
     """The best answer to each question that has any, with its runners-up."""
     ranked = {example_id: pool.answers() for example_id, pool in pools.items()}
@@ -504,18 +302,3 @@ def _first_answers(pools: Mapping[str, AnswerPool]) -> dict[str, Answer]:
         for example_id, answers in ranked.items()
         if answers
     }
-
-
-def choices(window_sizes: Mapping[str, Any]) -> tuple[str, ...]:
-    """The choices that windows offer; splits of earlier versions have none."""
-    return tuple(window_sizes.get("choices", ()))
-
-
-def check_tokenizer(data: ReadingQuestions, tokenizer: Tokenizer, other: str) -> None:
-    """Raises `InputError` if data were cut with another tokenizer than this one, of ``other``."""
-    if data.tokenizer.fingerprint != tokenizer.fingerprint:
-        raise InputError(_prepared_with(_TOKENIZER, data.place, other))
-
-
-def _prepared_with(other: str, place: str, expected: str) -> str:
-    return f"{place}: prepared with {other} than {expected}"

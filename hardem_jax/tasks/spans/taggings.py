@@ -30,14 +30,10 @@ from hardem_jax.solutions.spans import split_words
 from hardem_jax.tasks.base import LossFn, ShownAnswer, Task, z_metrics
 from hardem_jax.tasks.config import TaggedReaderConfig, TaggingInference
 from hardem_jax.tasks.run_config import RunConfig
-from hardem_jax.tasks.span_answers import METRICS, by_set_size, official
-from hardem_jax.tasks.spans import (
-    ReadingQuestions,
-    WindowModel,
-    check_tokenizer,
-    golds_by_id,
-    selector_loss_sum,
-)
+from hardem_jax.tasks.spans.answers import METRICS, by_set_size, official
+from hardem_jax.tasks.spans.loss import selector_loss_sum
+from hardem_jax.tasks.spans.questions import ReadingQuestions, check_tokenizer, golds_by_id
+from hardem_jax.tasks.spans.task import WindowModel
 from hardem_jax.tasks.z_visits import visit_metrics
 
 Array = jax.Array

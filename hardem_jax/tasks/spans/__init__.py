@@ -1,0 +1,1 @@
+"""Questions on documents, answered by a span or by several."""
