@@ -139,7 +139,9 @@ def test_candidates_are_those_of_z_tot():
     assert packed.shape == (2, 4 * MAX_LINKS + 12) and np.all(packed[0, :4] == -1)
 
 
-@pytest.mark.parametrize("objective", [Reinforce(), *slow(BeamMML(memory=3))])
+@pytest.mark.parametrize(
+    "objective", [Reinforce(), *slow(BeamMML(memory=3), MAPO(samples=8, memory=3))]
+)
 def test_deleting_z_from_the_data_changes_nothing(objective):
     without = [*WithoutSolutions(QUESTIONS, "queries")]
     assert all(len(q.queries) for q in QUESTIONS) and not any(len(q.queries) for q in without)
