@@ -296,7 +296,7 @@ class Convert:
     inference: QueryInference = QueryInference()
 
     def run(self) -> None:
-        from hardem_jax.training.checkpoint import RunCheckpoints
+        from hardem_jax.training.checkpoints.run import RunCheckpoints
 
         if os.path.isdir(self.out) and os.listdir(self.out):
             raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")

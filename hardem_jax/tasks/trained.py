@@ -16,7 +16,7 @@ from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.errors import InputError
 from hardem_jax.tasks.base import A, D, R, Task
 from hardem_jax.tasks.run_config import RunConfig
-from hardem_jax.training.checkpoint import load_params
+from hardem_jax.training.checkpoints.run import load_params
 from hardem_jax.training.devices.mesh import make_place_fn, round_up_to_devices, with_shardings
 
 Array = jax.Array

@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 from hardem_jax.buckets.names import address
 from hardem_jax.errors import InputError, Stopped, found_by
 from hardem_jax.locks import locked
-from hardem_jax.training.checkpoint import RunCheckpoints
+from hardem_jax.training.checkpoints.run import RunCheckpoints
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.devices.distributed import is_primary, primary_decides
 from hardem_jax.training.devices.fsdp import all_gather_params

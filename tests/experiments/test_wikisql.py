@@ -36,7 +36,7 @@ from hardem_jax.solutions.sql.types import Query
 from hardem_jax.tasks.tables.queries import QueryTask
 from hardem_jax.tasks.tables.reward_features import QUERY_FEATURES
 from hardem_jax.tasks.trained import Trained
-from hardem_jax.training.checkpoint import RunCheckpoints
+from hardem_jax.training.checkpoints.run import RunCheckpoints
 from hardem_jax.training.tree_paths import named_leaves
 from tests import commands
 from tests.commands import OBEYED, SHOWN

@@ -19,8 +19,8 @@ from orbax.checkpoint import v1 as ocp
 
 from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.errors import InputError
-from hardem_jax.training import checkpoint
-from hardem_jax.training.checkpoint import RunCheckpoints, load_params
+from hardem_jax.training.checkpoints import series
+from hardem_jax.training.checkpoints.run import RunCheckpoints, load_params
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
@@ -127,7 +127,7 @@ def test_one_save_is_complete_before_the_next_begins(tmp_path, monkeypatch):
         return save(checkpointer, number, *arguments, **options)
 
     save = ocp.training.Checkpointer.save_checkpointables_async
-    monkeypatch.setattr(checkpoint, "write_checksums", slowly)
+    monkeypatch.setattr(series, "write_checksums", slowly)
     monkeypatch.setattr(ocp.training.Checkpointer, "save_checkpointables_async", begin)
     with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
         for step in range(2):

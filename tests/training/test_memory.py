@@ -11,7 +11,7 @@ import optax
 import pytest
 
 from hardem_jax.data.batching.padding import Batch
-from hardem_jax.training.checkpoint import RunCheckpoints
+from hardem_jax.training.checkpoints.run import RunCheckpoints
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import MIN_SPLIT_SIZE, data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import Mean

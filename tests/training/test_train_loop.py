@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError, Stopped
-from hardem_jax.training.checkpoint import load_params
+from hardem_jax.training.checkpoints.run import load_params
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
 from hardem_jax.training.optimizer import OptimizerConfig, averaged_params

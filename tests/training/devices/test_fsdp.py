@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.checkpoint import RunCheckpoints, load_params
+from hardem_jax.training.checkpoints.run import RunCheckpoints, load_params
 from hardem_jax.training.devices import mesh as mesh_module
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch, state_shardings

@@ -1,4 +1,4 @@
-"""Checkpoints of training runs: a thin layer that hides Orbax from the rest of the project.
+"""The checkpoints of a run, and the parameters that it leaves.
 
 A run folder holds `last/` (the two newest checkpoints, with everything needed to resume) and
 `best/` (parameters only). A checkpoint gets its final name once it is complete, then its
@@ -12,106 +12,38 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import errno
 import json
-import logging
-import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import jax
-import jax.numpy as jnp
 from orbax.checkpoint import v1 as ocp
 
-from hardem_jax.buckets.mirror import publish
-from hardem_jax.checksums import has_checksums, verify_checksums, write_checksums
+from hardem_jax.checksums import has_checksums, verify_checksums
 from hardem_jax.errors import InputError
-from hardem_jax.training.devices.distributed import is_primary, primary_decides
+from hardem_jax.training.checkpoints.arrays import (
+    check_arrays,
+    from_arrays,
+    restore_targets,
+    to_arrays,
+    without_memory,
+)
+from hardem_jax.training.checkpoints.full_disk import quiet_failures
+from hardem_jax.training.checkpoints.series import Series
+from hardem_jax.training.devices.distributed import primary_decides
 from hardem_jax.training.fingerprint import check_same
 from hardem_jax.training.state import TrainState
-from hardem_jax.training.tree_paths import named_leaves
 
 #: Version of the checkpoint layout; increased when older runs can no longer be resumed.
 FORMAT = 2
-#: Error numbers that `out_of_space` recognises.
-OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 #: The file that Orbax writes last.
 _COMPLETE = "_CHECKPOINT_METADATA"
-_MAX_LISTED = 20
-#: How the names of arrays in `TrainState.memory` begin.
-_MEMORY = "memory."
 # The `AverageState` in the state of an optax chain; a saved state has at most one.
 _AVERAGE = re.compile(r"(opt_state\.\d+\.average)(?:\.|$)")
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-
-
-def _to_arrays(tree: Any) -> dict[str, jax.Array]:
-    """Returns leaves by name, with typed PRNG keys as uint32 words, which Orbax can store."""
-    return {
-        name: jax.random.key_data(leaf) if _is_key(leaf) else leaf
-        for name, leaf in named_leaves(tree).items()
-    }
-
-
-def _from_arrays(arrays: Mapping[str, jax.Array], like: Any) -> Any:
-    leaves = [
-        jax.random.wrap_key_data(arrays[name], impl=jax.random.key_impl(leaf))
-        if _is_key(leaf)
-        else arrays[name]
-        for name, leaf in named_leaves(like).items()
-    ]
-    return jax.tree.unflatten(jax.tree.structure(like), leaves)
-
-
-def _describe(array: Any) -> str:
-    return f"{array.dtype}{list(array.shape)}"
-
-
-def _check_arrays(stored: Mapping[str, Any], wanted: Mapping[str, Any], where: Path) -> None:
-    """Raises one InputError that lists the arrays whose presence, shape or dtype differ."""
-    problems = []
-    for name in [*wanted, *(name for name in stored if name not in wanted)]:
-        found = _describe(stored[name]) if name in stored else "absent"
-        expected = _describe(wanted[name]) if name in wanted else "absent"
-        if found != expected:
-            problems.append(f"{name} (stored: {found}, expected: {expected})")
-    if problems:
-        more = len(problems) - _MAX_LISTED
-        listed = "; ".join(problems[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")
-        raise InputError(f"{where}: checkpoint of a different model or optimiser: {listed}")
-
-
-def _without_memory(stored: Iterable[str], wanted: dict[str, Any]) -> dict[str, Any]:
-    """Moves the memory out of the wanted arrays if none is stored: it begins with this step.
-
-    Checkpoints were written without it before runs had one.
-    """
-    if any(name.startswith(_MEMORY) for name in stored):
-        return {}
-    return {name: wanted.pop(name) for name in [*wanted] if name.startswith(_MEMORY)}
-
-
-def _restore_targets(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a ShapeDtypeStruct for each wanted array, PLACEHOLDER for the rest."""
-    default = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    return {
-        name: jax.ShapeDtypeStruct(
-            wanted[name].shape,
-            wanted[name].dtype,
-            sharding=getattr(wanted[name], "sharding", None) or default,
-        )
-        if name in wanted
-        else ocp.PLACEHOLDER
-        for name in stored
-    }
 
 
 class _DataPosition:
@@ -147,142 +79,6 @@ class _DataPosition:
                 f"can resume, found different positions for {len(self._positions)} processes"
             )
         self._batches.set_state(self._positions[0])
-
-
-def _open(folder: Path, keep: int) -> ocp.training.Checkpointer:
-    # Any: Orbax annotates its own policies more narrowly than its constructor accepts.
-    newest: Any = ocp.training.preservation_policies.LatestN(keep)
-    return ocp.training.Checkpointer(
-        str(folder.absolute()), preservation_policy=newest, cleanup_tmp_directories=True
-    )
-
-
-class _Series:
-    """A folder of numbered checkpoints of which the newest `keep` are kept."""
-
-    def __init__(self, folder: Path, keep: int) -> None:
-        self._folder = folder
-        self._checkpointer = _open(folder, keep)
-        self._recorder = ThreadPoolExecutor(1)
-        self._recorded: Future[None] | None = None
-
-    def newest(self) -> int | None:
-        latest = self._checkpointer.latest
-        return None if latest is None else latest.step
-
-    def save(self, number: int, content: dict[str, Any], metadata: dict[str, Any]) -> None:
-        """Returns once the content is copied off the devices; checksums are written after it.
-
-        A checkpoint with the same number is replaced. No save may be pending, in any series.
-        """
-        with _one_error(self._folder):
-            _check_space(self._folder, content["state"].values())
-            response = self._checkpointer.save_checkpointables_async(
-                number, content, force=True, overwrite=True, custom_metadata=metadata
-            )
-        self._recorded = self._recorder.submit(self._record, number, response)
-
-    def _record(self, number: int, response: Any) -> None:
-        response.result()  # complete: all processes have written their parts
-        if is_primary():
-            write_checksums(self._folder / str(number))
-            publish(self._folder)
-
-    def wait(self) -> None:
-        """Waits for the pending save.
-
-        Raises:
-            OSError: the save failed, e.g. because the disk is full.
-        """
-        if self._recorded is not None:
-            recorded, self._recorded = self._recorded, None
-            with _one_error(self._folder):
-                recorded.result()
-
-    def close(self) -> None:
-        try:
-            self.wait()
-        finally:
-            self._recorder.shutdown()
-            with _one_error(self._folder):
-                self._checkpointer.close()
-
-
-@contextlib.contextmanager
-def _one_error(folder: Path) -> Iterator[None]:
-    """Turns the per-array errors that Orbax and TensorStore raise on a full disk into one."""
-    try:
-        yield
-    except Exception as error:
-        reason = out_of_space(error)
-        if reason is None:
-            raise
-        raise OSError(reason, f"{os.strerror(reason)}; checkpoint not saved", str(folder)) from None
-
-
-def _check_space(folder: Path, arrays: Iterable[jax.Array]) -> None:
-    """Raises ENOSPC before writing if the disk does not have enough free space."""
-    needed = sum(array.nbytes for array in arrays)
-    if jax.process_count() == 1 and shutil.disk_usage(folder).free < needed:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-@contextlib.contextmanager
-def _quiet_failures() -> Iterator[None]:
-    """Suppresses reports of a full disk from background threads; the error itself is raised.
-
-    Orbax logs a stack trace per thread, and TensorStore reports to an event loop that the first
-    failure has closed. Such reports may arrive late, so filters stay in place after a failure.
-    """
-
-    def is_other_error(record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        return out_of_space(error) is None and out_of_space(OSError(record.getMessage())) is None
-
-    before = sys.unraisablehook
-
-    def report(unraisable: Any) -> None:
-        if str(unraisable.exc_value) != "Event loop is closed":
-            before(unraisable)
-
-    logger = logging.getLogger("absl")
-    logger.addFilter(is_other_error)
-    sys.unraisablehook = report
-    try:
-        yield
-    except OSError:
-        raise
-    except BaseException:
-        logger.removeFilter(is_other_error)
-        sys.unraisablehook = before
-        raise
-    else:
-        logger.removeFilter(is_other_error)
-        sys.unraisablehook = before
-
-
-def out_of_space(error: BaseException | None) -> int | None:
-    """Returns the `errno` if a full disk, quota or file-size limit caused the error, else None.
-
-    Example:
-        >>> out_of_space(ValueError("write failed [OS error 28: ENOSPC No space left on device]"))
-        28
-        >>> out_of_space(KeyError("x"))
-    """
-    seen: set[int] = set()
-    pending = [error]
-    while pending:
-        error = pending.pop()
-        if error is None or id(error) in seen:
-            continue
-        seen.add(id(error))
-        if isinstance(error, OSError) and error.errno in OUT_OF_SPACE:
-            return error.errno
-        for number in OUT_OF_SPACE:
-            if errno.errorcode[number] in str(error) or os.strerror(number) in str(error):
-                return number
-        pending += [error.__cause__, error.__context__, *getattr(error, "exceptions", ())]
-    return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -329,11 +125,11 @@ class RunCheckpoints:
     def __init__(self, directory: str | Path, fingerprint: Mapping[str, str]) -> None:
         self.fingerprint = dict(fingerprint)
         self._directory = Path(directory)
-        self._opened: dict[str, _Series] = {}
+        self._opened: dict[str, Series] = {}
         self._entered = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        self._entered.enter_context(_quiet_failures())
+        self._entered.enter_context(quiet_failures())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *details: Any) -> None:
@@ -355,10 +151,10 @@ class RunCheckpoints:
         for series in self._opened.values():
             series.wait()
 
-    def _series(self, name: Literal["last", "best"]) -> _Series:
+    def _series(self, name: Literal["last", "best"]) -> Series:
         # Opened on the first save, so that a run that cannot resume leaves its folder unchanged.
         if name not in self._opened:
-            self._opened[name] = _Series(self._directory / name, keep=2 if name == "last" else 1)
+            self._opened[name] = Series(self._directory / name, keep=2 if name == "last" else 1)
         return self._opened[name]
 
     def _metadata(self, progress: Mapping[str, Any]) -> dict[str, Any]:
@@ -379,7 +175,7 @@ class RunCheckpoints:
         self._wait()
         self._series("last").save(
             int(state.step),
-            {"state": _to_arrays(state), "data": _DataPosition(batches)},
+            {"state": to_arrays(state), "data": _DataPosition(batches)},
             self._metadata(progress),
         )
 
@@ -400,7 +196,7 @@ class RunCheckpoints:
         series = self._series("best")
         newest = series.newest()
         number = step if newest is None else max(step, newest + 1)
-        series.save(number, {"state": _to_arrays({"params": params})}, self._metadata(progress))
+        series.save(number, {"state": to_arrays({"params": params})}, self._metadata(progress))
         series.wait()
 
     def restore(self, like: TrainState, batches: Any) -> tuple[TrainState, dict[str, Any]] | None:
@@ -445,18 +241,18 @@ class RunCheckpoints:
                 "(evaluate and predict can still read this one)"
             )
         check_same(stored["fingerprint"], self.fingerprint, where)
-        wanted = _to_arrays(like)
-        new_memory = _without_memory(metadata.metadata, wanted)
-        _check_arrays(metadata.metadata, wanted, where)
+        wanted = to_arrays(like)
+        new_memory = without_memory(metadata.metadata, wanted)
+        check_arrays(metadata.metadata, wanted, where)
         self._warn(usable, step)
         position = _DataPosition(batches)
         loaded = ocp.load_checkpointables(
             str(where.absolute()),
-            {"state": _restore_targets(metadata.metadata, wanted), "data": position},
+            {"state": restore_targets(metadata.metadata, wanted), "data": position},
         )
         position.apply(where)
         primary_decides(lambda: _remove(usable.damaged))
-        return _from_arrays({**loaded["state"], **new_memory}, like), stored["progress"]
+        return from_arrays({**loaded["state"], **new_memory}, like), stored["progress"]
 
     def _warn(self, usable: _Usable, step: int) -> None:
         for problem in usable.damaged.values():
@@ -498,16 +294,16 @@ def load_params(folder: str | Path, like: Any, *, leave_out: Sequence[str] = ())
     root = _root_of_params(stored)
     wanted = {
         root + name.removeprefix("params"): leaf
-        for name, leaf in _to_arrays({"params": like}).items()
+        for name, leaf in to_arrays({"params": like}).items()
     }
     stored_params = {n: a for n, a in stored.items() if n == root or n.startswith(root + ".")}
     for part in leave_out:
         unread = f"{root}.{part}."
         stored_params = {n: a for n, a in stored_params.items() if not n.startswith(unread)}
-    _check_arrays(stored_params, wanted, where)
-    loaded = ocp.load(str(where.absolute()), _restore_targets(stored, wanted))
+    check_arrays(stored_params, wanted, where)
+    loaded = ocp.load(str(where.absolute()), restore_targets(stored, wanted))
     arrays = {"params" + name.removeprefix(root): loaded[name] for name in wanted}
-    return _from_arrays(arrays, {"params": like})["params"]
+    return from_arrays(arrays, {"params": like})["params"]
 
 
 def _newest_undamaged(folder: Path) -> int:

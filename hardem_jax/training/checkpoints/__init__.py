@@ -1,0 +1,1 @@
+"""Checkpoints of training runs: all that the project knows of Orbax."""

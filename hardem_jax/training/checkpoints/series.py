@@ -1,0 +1,71 @@
+"""Numbered checkpoints in a folder, written while training goes on."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from orbax.checkpoint import v1 as ocp
+
+from hardem_jax.buckets.mirror import publish
+from hardem_jax.checksums import write_checksums
+from hardem_jax.training.checkpoints.full_disk import check_space, one_error
+from hardem_jax.training.devices.distributed import is_primary
+
+
+def _open(folder: Path, keep: int) -> ocp.training.Checkpointer:
+    # Any: Orbax annotates its own policies more narrowly than its constructor accepts.
+    newest: Any = ocp.training.preservation_policies.LatestN(keep)
+    return ocp.training.Checkpointer(
+        str(folder.absolute()), preservation_policy=newest, cleanup_tmp_directories=True
+    )
+
+
+class Series:
+    """A folder of numbered checkpoints of which the newest `keep` are kept."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self._folder = folder
+        self._checkpointer = _open(folder, keep)
+        self._recorder = ThreadPoolExecutor(1)
+        self._recorded: Future[None] | None = None
+
+    def newest(self) -> int | None:
+        latest = self._checkpointer.latest
+        return None if latest is None else latest.step
+
+    def save(self, number: int, content: dict[str, Any], metadata: dict[str, Any]) -> None:
+        """Returns once the content is copied off the devices; checksums are written after it.
+
+        A checkpoint with the same number is replaced. No save may be pending, in any series.
+        """
+        with one_error(self._folder):
+            check_space(self._folder, content["state"].values())
+            response = self._checkpointer.save_checkpointables_async(
+                number, content, force=True, overwrite=True, custom_metadata=metadata
+            )
+        self._recorded = self._recorder.submit(self._record, number, response)
+
+    def _record(self, number: int, response: Any) -> None:
+        response.result()  # complete: all processes have written their parts
+        if is_primary():
+            write_checksums(self._folder / str(number))
+            publish(self._folder)
+
+    def wait(self) -> None:
+        """Waits for the pending save.
+
+        Raises:
+            OSError: the save failed, e.g. because the disk is full.
+        """
+        if self._recorded is not None:
+            recorded, self._recorded = self._recorded, None
+            with one_error(self._folder):
+                recorded.result()
+
+    def close(self) -> None:
+        try:
+            self.wait()
+        finally:
+            self._recorder.shutdown()
+            with one_error(self._folder):
+                self._checkpointer.close()
