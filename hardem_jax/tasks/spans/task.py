@@ -211,9 +211,10 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
             The metric's own scores (``em`` and ``f1``, or ``rouge_l`` and others) in percent of all
             questions, those left out and those without an answer counting 0. The first of them by
             number of mentions, ``em |Z|=...``, in percent of the questions read. ``selector``,
-            percent of windows whose selector is correct. Where the true mention is annotated,
-            ``true z``, percent of windows with several mentions where the most likely is the true
-            one, and ``true z, not first``, the same where the true mention is not the first. With a
+            percent of windows whose selector is correct. ``first z``, percent of windows with
+            several mentions where the most likely is the first (100 for a reader that learned
+            First-only). Where the true mention is annotated, ``true z``, the same for the true one,
+            and ``true z, not first``, where the true mention is not the first. With a
             ``sweep``, the metric's first score from the first n documents, ``em n=...``, and
             ``recall n=...``, percent of all questions with a mention in one of them. For SQuAD 2.0
             also what `hardem_jax.metrics.squad2.best_thresholds` finds. No scores if the golds are
@@ -236,7 +237,10 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
             likely = reading.log_prob_answerable > np.log(0.5)
             has_answer = bool(num_mentions) and any(data.questions[question].golds)
             hits["selector"].append(likely == has_answer)
-            if reading.true_solution >= 0 and num_mentions > 1:
+            if num_mentions <= 1:
+                continue
+            hits["first z"].append(reading.best_solution == 0)
+            if reading.true_solution >= 0:
                 hit = reading.best_solution == reading.true_solution
                 hits["true z"].append(hit)
                 if reading.true_solution > 0:
@@ -276,7 +280,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         sweep = self.inference.sweep
         swept = [f"{name} n={limit}" for name in (names[0], "recall") for limit in sweep]
         by_size = by_set_size({}, data.questions, data.metric)
-        return {*names, *swept, *by_size, "selector", "true z", "true z, not first"}
+        return {*names, *swept, *by_size, "selector", "first z", "true z", "true z, not first"}
 
     def describe(self, data: ReadingQuestions, inputs: Inputs) -> str:
         num_positives = int((inputs.sizes[:, 1] > 0).sum())

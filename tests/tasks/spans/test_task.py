@@ -257,6 +257,19 @@ def test_evaluation_counts_every_question(reader):
     assert scores["true z"] == scores["true z, not first"] == 100 * (first.best_solution == 1)
 
 
+@pytest.mark.parametrize(("best", "expected"), [((0, 0), 100), ((0, 1), 50), ((1, 1), 0)])
+def test_how_often_the_first_mention_is_the_most_likely(reader, best, expected):
+    """In windows with a choice, annotated or not; the second has one mention, the others none."""
+    questions = {name: Question(name, "?", ("x",), 2) for name in ("q1", "q2")}
+    choices = [WINDOWS[0], dataclasses.replace(WINDOWS[0], true_solution=-1), *WINDOWS[1:]]
+    found = dict(read(reader, choices))
+    for index, solution in enumerate(best):
+        found[index] = dataclasses.replace(found[index], best_solution=solution)
+    scores, _ = task().score(asked(choices, questions), iter(found.items()))
+    assert scores["first z"] == expected
+    assert scores["true z"] == 100 * best[0]
+
+
 @pytest.mark.parametrize("metric", ["squad", "triviaqa", "rouge"])
 def test_scores_of_questions_have_the_official_mean(reader, metric):
     """In their order, those left out at the end."""
