@@ -332,7 +332,8 @@ def _styles(names: Iterable[str]) -> dict[str, tuple[str, int]]:
 
 
 def _finish_panel(panel: Axes) -> None:
-    panel.set_ylim(bottom=0)
+    # Room for the markers of the highest values, however close they are to each other.
+    panel.set_ylim(0, max(panel.get_ylim()[1], 1.05 * panel.dataLim.y1))
     panel.grid(color="#dddddd", lw=0.6)
     panel.spines[["top", "right"]].set_visible(False)
 

@@ -36,6 +36,7 @@ _NAMELESS = re.compile(r"(__tyro-dummy-inner__\.?)+")
 # A value that the `__post_init__` of a configuration refused, by the name of its field; a command
 # itself goes by the name of its class.
 _REFUSED = re.compile(r"Error parsing (?:[A-Z]\w*|([\w.-]*)): (\w+): (expected .*)")
+_MISPLACED = re.compile(r"(\S+) \(applied to [^)]*\)")
 _UNRECOGNIZED = re.compile(r"Unrecognized options: ([^\s=]+)")
 # A flag or a subcommand in the help.
 _WORD = re.compile(r"--[a-z][\w.-]*|\b[a-z]+:[a-z][\w-]*")
@@ -400,10 +401,14 @@ def _one_line(box: str) -> str:
         return f"--{'.'.join(filter(None, path)).replace('_', '-')}: {expected}"
     if malformed := _MALFORMED.fullmatch(said):
         return ": ".join(malformed.groups())
+    if misplaced := _MISPLACED.findall(said):
+        said = f"{label}: {', '.join(misplaced)}"
     for lines in sections[1:]:
         if lines[0].startswith("Perhaps you meant"):
             flags = (line.split()[0] for line in lines if line.startswith("--"))
-            said += f" (perhaps you meant {' or '.join(dict.fromkeys(flags))})"
+            # What was typed is a suggestion, too, where another command has a flag of that name.
+            if meant := [flag for flag in dict.fromkeys(flags) if flag not in misplaced]:
+                said += f" (perhaps you meant {' or '.join(meant)})"
     # Some boxes repeat their title inside.
     return said if said.startswith(label) else f"{label}: {said}"
 

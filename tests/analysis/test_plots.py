@@ -3,6 +3,7 @@
 import matplotlib.axes
 import matplotlib.image
 import numpy as np
+import pytest
 
 from hardem_jax.analysis.plots import (
     COLOURS,
@@ -24,6 +25,20 @@ def test_every_objective_is_drawn_in_its_colour(tmp_path):
     for name, drawn in (("MML", True), ("Hard EM", True), ("First-only", False)):
         colour = [int(COLOURS[name][i : i + 2], 16) for i in (1, 3, 5)]
         assert bool(np.any(np.all(pixels == colour, axis=1))) == drawn
+
+
+def test_a_score_that_hardly_changes_has_room_above_it(tmp_path, monkeypatch):
+    axes, plot = [], matplotlib.axes.Axes.plot
+
+    def observed(self, *values, **more):
+        axes.append(self)
+        return plot(self, *values, **more)
+
+    monkeypatch.setattr(matplotlib.axes.Axes, "plot", observed)
+    run = [{"step": step, "em": em} for step, em in ((1, 99.0), (2, 99.5), (3, 100.0))]
+    learning_curves({"MML": [run]}, metrics={"em": "em"}, file=tmp_path / "curves.png")
+    [panel] = axes
+    assert panel.get_ylim() == (0, pytest.approx(105))
 
 
 def test_bars_stand_for_the_mean_of_the_runs(tmp_path, monkeypatch):

@@ -169,6 +169,12 @@ def test_what_is_mistyped_gets_a_suggestion(line, meant):
         parse(triviaqa.COMMANDS, prog="x", argv=line.split())
 
 
+def test_a_flag_of_another_command_is_not_suggested_for_itself():
+    with pytest.raises(InputError, match=r"^Unrecognized options: --split, dev$"):
+        line = "evaluate --run-dir x --data y --split dev"
+        parse(triviaqa.COMMANDS, prog="x", argv=line.split())
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
