@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def named_settings(config: Any, name: str = "") -> dict[str, str]:
 
 
 def check_same(stored: Mapping[str, str], ours: Mapping[str, str], where: Path) -> None:
-    """Checks that a run is resumed with the settings it was started with.
+    """Checks that a run is resumed with the settings it was started with, as `flatten` has them.
 
     Raises:
         InputError: names every setting that differs, with both values.
@@ -91,11 +92,14 @@ originally, 3 now); use the same settings or another folder
 
 
 def flatten(settings: Mapping[str, str]) -> dict[str, str]:
-    """Splits settings whose text is a JSON object, or a list of objects, into their fields.
+    """Settings as they are compared.
+
+    Those whose text is a JSON object, or a list of objects, are split into their fields. A whole
+    number is written without a point: a flag reads as 2.0 what a default or Python may have as 2.
 
     Example:
         >>> flatten({"tau": "2.0", "rules": '{"cap": 8, "numbers": "whole"}'})
-        {'tau': '2.0', 'rules.cap': '8', 'rules.numbers': 'whole'}
+        {'tau': '2', 'rules.cap': '8', 'rules.numbers': 'whole'}
     """
 
     def fields(name: str, value: Any) -> dict[str, str]:
@@ -113,7 +117,7 @@ def flatten(settings: Mapping[str, str]) -> dict[str, str]:
             flat |= fields(name, _parsed(text))
         else:
             flat[name] = text
-    return flat
+    return {name: re.sub(r"^(-?\d+)\.0$", r"\1", text) for name, text in flat.items()}
 
 
 def _parsed(text: str) -> Any:

@@ -478,7 +478,7 @@ def lines_of(run_dir, kind):
         ("--loop.mode", "min", "loop.mode: max originally, min now"),
         ("--loop.monitor", "em", "loop.monitor: f1 originally, em now"),
         ("--latent.likelihood", "position", "latent.likelihood: span originally, position now"),
-        ("--objective.tau", 3, "objective.tau: 2.0 originally, 3.0 now"),
+        ("--objective.tau", 3, "objective.tau: 2 originally, 3 now"),
         ("--batches.batch-size", 8, "batches.batch_size: 4 originally, 8 now"),
     ],
 )

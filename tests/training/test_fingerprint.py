@@ -81,3 +81,17 @@ def test_of_a_long_value_the_beginning_is_shown():
     message = str(refused.value)
     assert "a" * 120 + "..." in message and "a" * 121 not in message
     assert "b" * 120 in message and "b..." not in message
+
+
+@pytest.mark.parametrize(("stored", "ours"), [("300", "300.0"), ("-2.0", "-2"), ("0", "0.0")])
+def test_a_whole_number_is_the_same_as_an_integer_and_as_a_float(stored, ours):
+    check_same({"objective.tau": stored}, {"objective.tau": ours}, Path("run"))
+    check_same({"rules": f'{{"cap": {stored}}}'}, {"rules": f'{{"cap": {ours}}}'}, Path("run"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "ours"), [("300", "300.5"), ("3", "30"), ("true", "1"), ("1", "1.0.0"), ("", ".0")]
+)
+def test_what_only_looks_like_the_same_number_differs(stored, ours):
+    with pytest.raises(InputError, match="different settings"):
+        check_same({"objective.tau": stored}, {"objective.tau": ours}, Path("run"))
