@@ -18,6 +18,7 @@ from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.cli.watching import index_of
 from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.files import json_text
 from hardem_jax.data.json_stream import read_text
@@ -67,7 +68,8 @@ class EquationSetting(BuildSetting):
 
     def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
         question = data.questions[index]
-        rows = inputs.equations[: len(reading.solutions)]  # those that the model reads all of
+        # Those that the model reads all of, and that its row has room for.
+        rows = inputs.equations[fitting(inputs.id, len(inputs.equations), len(reading.solutions))]
         found = len(reading.equations) > 0
         return View(
             id=question.id,

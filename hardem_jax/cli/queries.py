@@ -23,6 +23,7 @@ from hardem_jax.cli.train import TrainCommand
 from hardem_jax.cli.watching import index_of
 from hardem_jax.data.annotations import gold_in_solutions
 from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.files import json_text, write_json, write_text
 from hardem_jax.data.readers.csv_tables import read_csv_table
@@ -99,7 +100,8 @@ class SqlSetting(BuildSetting):
     def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
         question = data.questions[index]
         table = data.tables[question.table_id]
-        rows = inputs.queries[: len(reading.solutions)]  # those that the model reads all of
+        # Those that the model reads all of, and that its row has room for.
+        rows = inputs.queries[fitting(inputs.id, len(inputs.queries), len(reading.solutions))]
         answer = task.answer(question, table, reading)
         gold = (data.golds or {}).get(question.id)
         read = dataclasses.replace(question, queries=rows)

@@ -1,9 +1,10 @@
-"""Draws the solution that First-only trains on, which otherwise the order of Z decides."""
+"""Draws solutions: the one that First-only trains on, and as many as a batch has room for."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import zlib
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,6 +13,31 @@ from hardem_jax.data.examples import NumericQuestion, ProgramQuestion, QueryQues
 
 Question = TypeVar("Question", NumericQuestion, QueryQuestion, ProgramQuestion)
 _FIELDS = {NumericQuestion: "equations", QueryQuestion: "queries", ProgramQuestion: "programs"}
+
+
+def fitting(id: str, count: int, room: int) -> np.ndarray:
+    """Which solutions of a question are in its row of a batch.
+
+    All of them, or the first, which First-only takes, and a uniform sample of the others, always
+    the same one.
+
+    Args:
+        id: of the question.
+        count: |Z|.
+        room: how many a row holds, at least 1.
+
+    Returns:
+        ``[min(count, room)]`` int, ascending.
+
+    Example:
+        >>> fitting("q", 3, 4), fitting("q", 9, 4)
+        (array([0, 1, 2]), array([0, 2, 6, 7]))
+    """
+    if count <= room:
+        return np.arange(count)
+    rng = np.random.default_rng(zlib.crc32(id.encode("utf-8", "surrogatepass")))
+    others = 1 + rng.choice(count - 1, room - 1, replace=False)
+    return np.concatenate([[0], np.sort(others)])
 
 
 def draw_first(question: Question, seed: int) -> Question:

@@ -11,7 +11,9 @@ from experiments import drop, triviaqa, wikisql
 from hardem_jax.analysis.solution_maps import _rows
 from hardem_jax.analysis.views import View
 from hardem_jax.cli.watching import draw_watched, recorded_views, watched
+from hardem_jax.data.drawing import fitting
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.sql.enumeration import Query
 from hardem_jax.tasks.base import Questions
 from hardem_jax.tasks.equation_models import NumericQuestions
 from hardem_jax.tasks.equations import EquationTask
@@ -127,13 +129,15 @@ def test_mentions(prepared, capsys):
 
 
 @pytest.mark.slow
-def test_queries_in_a_comparison(tmp_path):
+@pytest.mark.parametrize("room", [None, 2])
+def test_queries_in_a_comparison(room, tmp_path):
     bert, official = write_checkpoint(tmp_path / "bert"), write_wikisql(tmp_path / "official")
     call(wikisql, "prepare", "--folder", official, "--out", tmp_path / "built")
     call(
         *(wikisql, "compare", "--data", tmp_path / "built", "--dev", tmp_path / "built"),
         *("--dev-split", "train", "--gold", official, "--gold-split", "train"),
         *("--batches.batch-size", 4, "--batches.buckets", 32, "--model.encoder", bert),
+        *("--batches.max-solutions", room),
         *("--model.num-layers", 1, "--model.num-target-layers", 1, "--model.num-lstm-layers", 1),
         *("--model.hidden-size", 8, "--model.max-tokens", 32, "--model.max-header-tokens", 3),
         *LOOP,
@@ -147,13 +151,20 @@ def test_queries_in_a_comparison(tmp_path):
     trained = Trained(QueryTask, tmp_path / "runs" / "mml-0", "last", batch_size=5)
     data = TableQuestions.open(tmp_path / "built", "train").with_golds(official, "train")
     readings = dict(trained.reader.read(trained.params, trained.model.inputs(data)))
+    assert max(len(data.questions[index].queries) for index in (1, 3)) > 2
     for index in (1, 3):
         question, last = data.questions[index], views[f"train-{index}"][2]
         np.testing.assert_allclose(last.probabilities, np.exp(readings[index].solutions), rtol=1e-4)
-        assert len(last.solutions) == len(question.queries)
-        header = data.tables[question.table_id].header
-        gold = (data.golds or {})[question.id]
-        assert last.solutions[last.true].lower() == gold.text(header).lower()
+        header, count = data.tables[question.table_id].header, len(question.queries)
+        rows = question.queries[fitting(question.id, count, room or count)]
+        assert last.solutions == [
+            Query.from_row(row, question.question, question.words).text(header) for row in rows
+        ]
+        gold = (data.golds or {})[question.id].text(header).lower()
+        if last.true >= 0 or room is None:
+            assert last.solutions[last.true].lower() == gold
+        else:
+            assert gold not in map(str.lower, last.solutions)
         assert last.predicted < 0 or last.solutions[last.predicted] == last.prediction
         assert last.question == question.question
 

@@ -197,7 +197,7 @@ def pad_word_inputs(
         num_question_words: Q, at least the longest question.
         num_characters: C of the inputs.
         num_numbers: M, at least the most numbers.
-        num_solutions: Z; further equations of a row are cut.
+        num_solutions: Z; of more equations a row holds those that are `fitting`.
 
     Example:
         >>> ids, chars = np.array([2, 5, 3]), np.ones((3, 4), np.int32)

@@ -25,12 +25,12 @@ the table's last), F = C * `len(PARTS)` fields, M links, and Z solutions:
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
+from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import ProgramQuestion
 from hardem_jax.data.inputs.sqlova_layout import QueryInput, TableInputs
 from hardem_jax.data.tokenizer import Encoding, Tokenizer
@@ -189,8 +189,7 @@ def pad_program_inputs(
         num_words: W, at least the longest question, in words.
         num_columns: C, at least the widest table, with the row number.
         num_links: M, at least as many as any of the questions has.
-        num_solutions: Z; of a larger Z the first, which First-only takes, and a uniform sample of
-            the others, always the same one, are read.
+        num_solutions: Z; of more programs a row holds those that are `fitting`.
         pad_id: of the tokenizer.
     """
     rows, num_fields = len(inputs), num_columns * len(PARTS)
@@ -234,11 +233,7 @@ def _fill(batch: Arrays, item: ProgramInput) -> None:
     row["links_where"][:links] = item.links
     row["link_facts"][:links] = link_facts(question, item.num_rows)
     row["shapes_where"][item.shapes] = True
-    programs, room = item.programs, len(row["solutions"])
-    if len(programs) > room:
-        rng = np.random.default_rng(zlib.crc32(item.id.encode()))
-        others = 1 + rng.choice(len(programs) - 1, room - 1, replace=False)
-        programs = programs[[0, *np.sort(others)]]
+    programs = item.programs[fitting(item.id, len(item.programs), len(row["solutions"]))]
     row["solutions"][: len(programs)] = programs
     row["solutions_where"][: len(programs)] = True
 

@@ -30,6 +30,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
+from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import QueryQuestion
 from hardem_jax.data.inputs.sqlova_layout import QueryInput, TableInputs, remaining_queries
 from hardem_jax.data.tokenizer import Encoding, Tokenizer
@@ -127,7 +128,7 @@ def pad_query_inputs(
         num_words: W, at least the longest question, in words.
         num_columns: C, at least the widest table.
         num_header_tokens: H, at least the longest column, in tokens.
-        num_solutions: Z; further queries of a row are cut.
+        num_solutions: Z; of more queries a row holds those that are `fitting`.
         pad_id: of the tokenizer.
         weighted: whether the batch has ``log_weights``.
 
@@ -180,9 +181,9 @@ def _fill(row: Arrays, item: QueryInput) -> None:
     row["header_tokens"][:columns] = np.where(inside, places, 0)
     row["header_where"][:columns] = inside
     row["columns_where"][:columns] = True
-    queries = item.queries[: len(row["solutions"])]
-    row["solutions"][: len(queries)] = queries
-    row["solutions_where"][: len(queries)] = True
+    kept = fitting(item.id, len(item.queries), len(row["solutions"]))
+    row["solutions"][: len(kept)] = item.queries[kept]
+    row["solutions_where"][: len(kept)] = True
     if "log_weights" in row:
         assert item.log_weights is not None
-        row["log_weights"][: len(queries)] = item.log_weights[: len(queries)]
+        row["log_weights"][: len(kept)] = item.log_weights[kept]

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hardem_jax.data.batching.padding import Arrays
+from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.errors import InputError
@@ -130,7 +131,7 @@ def pad_inputs(
         num_tokens: T, at least the longest input.
         num_numbers: M, at least the most numbers.
         num_special: S.
-        num_solutions: Z; further equations of a row are cut.
+        num_solutions: Z; of more equations a row holds those that are `fitting`.
         pad_id: of the tokenizer.
 
     Example:
@@ -168,7 +169,7 @@ def pad_equations(inputs: Sequence, num_slots: int, num_solutions: int) -> Array
     Args:
         inputs: R objects with ``id``, ``kinds``, ``equations`` and ``true_equation``, or None.
         num_slots: N.
-        num_solutions: Z.
+        num_solutions: Z; of more equations a row holds those that are `fitting`.
     """
     rows = len(inputs)
     batch: Arrays = {
@@ -182,12 +183,12 @@ def pad_equations(inputs: Sequence, num_slots: int, num_solutions: int) -> Array
     for row, item in enumerate(inputs):
         if item is None:
             continue
-        equations = item.equations[:num_solutions]
+        kept = fitting(item.id, len(item.equations), num_solutions)
         batch["kinds"][row, : len(item.kinds)] = item.kinds
-        batch["solutions"][row, : len(equations)] = equations
-        batch["solutions_where"][row, : len(equations)] = True
-        if item.true_equation < num_solutions:
-            batch["true_solution"][row] = item.true_equation
+        batch["solutions"][row, : len(kept)] = item.equations[kept]
+        batch["solutions_where"][row, : len(kept)] = True
+        if item.true_equation in kept:
+            batch["true_solution"][row] = np.searchsorted(kept, item.true_equation)
     return batch
 
 

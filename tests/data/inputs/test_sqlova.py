@@ -8,6 +8,7 @@ import pytest
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
+from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.sqlova import QueryInput, QueryInputs, pad_query_inputs
@@ -118,12 +119,12 @@ def test_scores_stay_with_their_queries_when_some_are_cut(tokenizer):
     assert inputs.weighted and found.log_weights.tolist() == expected
     assert 2 < len(expected) < len(number) and expected != [-n for n in range(len(expected))]
     shape = inputs.shape(40)
-    for room in (len(expected) + 1, 2):
-        batch = pad_query_inputs(
-            [found, None], 40, **shape, num_solutions=room, pad_id=PAD, weighted=True
-        )
-        assert batch["log_weights"].dtype == np.float32
-        assert batch["log_weights"].tolist() == [([*expected, 0])[:room], [0] * room]
+    room = len(expected) + 1
+    batch = pad_query_inputs(
+        [found, None], 40, **shape, num_solutions=room, pad_id=PAD, weighted=True
+    )
+    assert batch["log_weights"].dtype == np.float32
+    assert batch["log_weights"].tolist() == [[*expected, 0], [0] * room]
     plain = QueryInputs([question], {"t": table}, tokenizer, max_tokens=40)
     assert not plain.weighted and plain[0].log_weights is None
 
@@ -274,11 +275,18 @@ def test_padding():
         assert batch[name].dtype == (bool if name.endswith("where") else np.int32), name
 
 
-def test_queries_beyond_the_room_are_cut_at_the_end():
+@pytest.mark.parametrize("room", [1, 2, 5, 6])
+def test_of_a_larger_z_a_sample_is_in_the_batch_with_its_scores(room):
+    queries = np.full((6, 15), -1)
+    queries[:, 0] = np.arange(6)
+    row = dataclasses.replace(ROW, queries=queries, log_weights=-np.arange(6, dtype=np.float32))
     shape = dict(num_question_tokens=3, num_words=3, num_columns=2, num_header_tokens=2)
-    batch = pad_query_inputs([ROW], 10, **shape, num_solutions=1, pad_id=PAD)
-    assert batch["solutions"].tolist() == [ROW.queries[:1].tolist()]
-    assert batch["solutions_where"].tolist() == [[True]]
+    batch = pad_query_inputs([row], 10, **shape, num_solutions=room, pad_id=PAD, weighted=True)
+    kept = fitting(ROW.id, 6, room).tolist()
+    assert batch["solutions"][0, :, 0].tolist() == kept
+    assert batch["log_weights"][0].tolist() == [-place for place in kept]
+    assert batch["solutions_where"].tolist() == [[True] * room]
+    assert room not in (2, 5) or kept != list(range(room))
 
 
 @pytest.fixture(scope="module")

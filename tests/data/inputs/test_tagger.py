@@ -1,10 +1,13 @@
 """Inputs of the tagger: where numbers stand, what cutting takes with it, and padding."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
+from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.tagger import (
@@ -203,11 +206,18 @@ def test_padding():
         assert batch[name].dtype == (bool if name in masks else np.int32), name
 
 
-@pytest.mark.parametrize(("num_solutions", "true"), [(1, -1), (2, -1), (3, 2)])
-def test_equations_beyond_the_room_are_cut_at_the_end(num_solutions, true):
-    batch = pad_equations([ROW], num_slots=4, num_solutions=num_solutions)
-    assert batch["solutions"][0].tolist() == ROW.equations[:num_solutions].tolist()
-    assert batch["solutions_where"].all() and batch["true_solution"].tolist() == [true]
+@pytest.mark.parametrize("room", [1, 2, 3, 6])
+def test_of_a_larger_z_a_sample_is_in_the_batch_and_the_true_equation_found(room):
+    equations = np.array([[0, PLUS, n2, PLUS] for n2 in range(6)])
+    kept = fitting(ROW.id, 6, room).tolist()
+    for true in range(-1, 6):
+        row = dataclasses.replace(ROW, equations=equations, true_equation=true)
+        batch = pad_equations([row], num_slots=4, num_solutions=room)
+        assert batch["solutions"][0].tolist() == equations[kept].tolist()
+        assert batch["solutions_where"].all()
+        [found] = batch["true_solution"]
+        assert (found == -1) if true not in kept else (kept[found] == true)
+    assert room not in (2, 3) or kept != list(range(room))
 
 
 @pytest.mark.slow
