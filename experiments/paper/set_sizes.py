@@ -111,7 +111,9 @@ class SetSizes(queries.Compare, CellsCommand):
         subset_seed: draws which questions of equal |Z| belong to a subset.
     """
 
-    targets: tuple[float, ...] = may_change("a cell has one", default=(3, 10, 30, 100, 300))
+    targets: tuple[float, ...] = may_change(
+        "a cell has one", default=(3.0, 10.0, 30.0, 100.0, 300.0)
+    )
     subset_questions: int | None = None
     subset_seed: int = 0
 
