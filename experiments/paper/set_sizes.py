@@ -139,6 +139,11 @@ class SetSizes(queries.Compare, CellsCommand):
                 f"mean {subset.mean():.1f}, median {np.median(subset):g}, "
                 f"{subset.min()} to {subset.max()}, {count} questions"
             )
+            if name in cells:
+                raise InputError(
+                    f"targets: expected a subset for each, found {name!r} twice; "
+                    "--subset-questions makes them smaller"
+                )
             out = self.out / f"{target:g}"
             cells[name] = self.cell(Compare, out=out, target=target, subset_questions=count)
         return cells

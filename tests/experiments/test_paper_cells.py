@@ -12,6 +12,7 @@ from experiments.paper.latent_scope import LatentScope
 from experiments.paper.set_sizes import SetSizes, largest_count, neighbours
 from hardem_jax.cli.command import flags, parse, run_command
 from hardem_jax.cli.compare import CompareCommand
+from hardem_jax.errors import InputError
 from hardem_jax.training.fingerprint import named_settings
 from tests import commands
 from tests.tiny import write_checkpoint, write_wikisql
@@ -48,19 +49,34 @@ def test_the_largest_subset_whose_mean_reaches_the_target():
         assert largest_count(sizes, target) == max(fits, default=0)
 
 
-def test_targets_are_the_same_cells_by_default_and_as_flags(monkeypatch, tmp_path):
+@pytest.fixture
+def subsets(monkeypatch, tmp_path):
+    """The cells for questions with Z of these sizes."""
+
+    def cells(sizes, *more):
+        questions = [SimpleNamespace(queries=range(size)) for size in sizes]
+        data = SimpleNamespace(questions=questions)
+        monkeypatch.setattr(SetSizes, "open_data", lambda self: data)
+        needed = ["--data", "d", "--dev", "d", "--out", str(tmp_path), "--objectives", "mml"]
+        return parse(SetSizes, prog="test", argv=[*needed, *more]).cells()
+
+    return cells
+
+
+def test_targets_are_the_same_cells_by_default_and_as_flags(subsets):
     sizes = [*range(1, 21)] * 50 + [200] * 20 + [600] * 20
-    questions = [SimpleNamespace(queries=range(size)) for size in sizes]
-    monkeypatch.setattr(SetSizes, "open_data", lambda self: SimpleNamespace(questions=questions))
-    needed = ["--data", "d", "--dev", "d", "--out", str(tmp_path), "--objectives", "mml"]
     written = ["--targets", "3", "10", "30", "100", "300"]
-    default, typed = (
-        parse(SetSizes, prog="test", argv=[*needed, *more]).cells() for more in ([], written)
-    )
+    default, typed = subsets(sizes), subsets(sizes, *written)
     assert [flags(cell) for cell in default.values()] == [flags(cell) for cell in typed.values()]
     assert [cell.out.name for cell in default.values()] == written[1:]
     settings = [named_settings(cell)["target"] for cell in default.values()]
     assert settings == ["3.0", "10.0", "30.0", "100.0", "300.0"]
+
+
+def test_targets_that_are_one_subset_are_refused(subsets):
+    with pytest.raises(InputError, match="1 to 9, 9 questions' twice; --subset-questions"):
+        subsets(range(1, 10), "--targets", "3", "5")
+    assert len(subsets(range(1, 10), "--targets", "3", "5", "--subset-questions", "4")) == 2
 
 
 def scope(out, *more):
