@@ -57,6 +57,21 @@ class FinishedRun:
         return json.dumps(content)
 
 
+def run_folders(source: Path) -> list[Path]:
+    """The folders of runs that have ended: ``source`` itself, and those in it, by name.
+
+    Raises:
+        InputError: the source is no folder, or holds no run that has ended.
+    """
+    if not source.is_dir():
+        raise InputError(f"{source}: expected a folder of runs, found none")
+    folders = [source, *sorted(folder for folder in source.iterdir() if folder.is_dir())]
+    ended = [folder for folder in folders if (folder / "by_question.json").is_file()]
+    if not ended:
+        raise InputError(f"{source}: expected runs that have ended, found none")
+    return ended
+
+
 def read_runs(source: Path) -> list[FinishedRun]:
     """Reads runs from a run's folder, from a folder of such folders, or from a file of lines.
 
@@ -66,8 +81,7 @@ def read_runs(source: Path) -> list[FinishedRun]:
         InputError: the source cannot be read, or holds no run that has ended.
     """
     if source.is_dir():
-        folders = [source, *sorted(folder for folder in source.iterdir() if folder.is_dir())]
-        runs = [_of_folder(folder) for folder in folders if (folder / "by_question.json").is_file()]
+        runs = [_of_folder(folder) for folder in run_folders(source)]
     else:
         try:
             lines = source.read_text("utf-8").splitlines()

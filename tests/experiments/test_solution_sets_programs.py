@@ -13,6 +13,7 @@ from experiments.solution_sets.squall.search import (
     NO_READING,
     NOT_LINKED,
     OTHER_RESULT,
+    Annotation,
     judge,
 )
 from experiments.solution_sets.squall.sql import (
@@ -196,7 +197,14 @@ TABLE = Table(
 def verdict(sql, question, answer, **rules):
     target = Denotation((answer,))
     found = enumerate_programs(TABLE, question, target, ProgramRules(**rules))
-    return judge(sql, question, TABLE, target, found.programs, found.links)
+    verdict = judge(sql, question, TABLE, target, found.programs, found.links)
+    # Z holds the annotated program if one of its programs is the annotated one.
+    annotation = Annotation(sql, TABLE, found.links)
+    alone = [annotation.is_in(found.programs[[z]]) for z in range(len(found.programs))]
+    assert annotation.is_in(found.programs) == any(alone) == verdict.found
+    assert not any(alone) or not all(alone) or len(alone) == 1
+    assert not annotation.is_in(found.programs[:0])
+    return verdict
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from experiments.benchmark.tpu import Tpu
 from experiments.benchmark.train_step import TrainStep
 from experiments.download.command import Download
 from experiments.inspect.command import Inspect
+from experiments.paper.annotated_programs import AnnotatedPrograms
 from experiments.paper.latent_scope import LatentScope
 from experiments.paper.set_sizes import SetSizes
 from experiments.quickstart.run import Quickstart
@@ -43,7 +44,7 @@ _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "expe
 MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMANDS")]
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
-    Correctness,
+    *(AnnotatedPrograms, Correctness),
     *(DiagnosticsCost, Download, Equations, Everything, GradientVariance, History, InputPipeline),
     *(
         Inspect,

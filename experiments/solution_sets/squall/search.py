@@ -98,14 +98,46 @@ def judge(sql: str, question: str, table: Table, target, programs: np.ndarray, l
         The `Verdict` of the form of the SQL that comes farthest.
     """
     try:
-        forms = forms_of(parse_squall(sql))
+        forms = _forms(sql, table)
     except (NotExpressible, SqlError) as error:
         return Verdict(NO_PROGRAM, str(error))
+    search = _Search(table, links)
+    verdicts = (search.verdict(form, programs, question, target) for form in forms)
+    return min(verdicts, key=lambda verdict: _REASONS.index(verdict.reason))
+
+
+class Annotation:
+    """An annotated program, to be looked for among those of a question.
+
+    Args:
+        sql: the annotation.
+        table: that the question is about.
+        links: the links of the question.
+    """
+
+    def __init__(self, sql: str, table: Table, links: Links):
+        self._search = _Search(table, links)
+        try:
+            forms = _forms(sql, table)
+        except (NotExpressible, SqlError):
+            forms = []  # no program is the annotated one
+        self._reduced = {
+            reduced
+            for form in forms
+            for reduced in self._search.reduced(form, self._search.readings(form))
+        }
+
+    def is_in(self, programs: np.ndarray) -> bool:
+        """Whether one of ``programs`` ``[P, 5]`` is the annotated one."""
+        return any(self._search.is_in(one, programs) for one in self._reduced)
+
+
+def _forms(sql: str, table: Table) -> list[Form]:
+    forms = list(forms_of(parse_squall(sql)))
     columns = len(table.header)
     if any(column.index >= columns for form in forms for column in _columns(form)):
-        return Verdict(NO_PROGRAM, "a column that the table does not have")
-    search = _Search(question, table, target, programs, links)
-    return min((search.verdict(form) for form in forms), key=lambda v: _REASONS.index(v.reason))
+        raise NotExpressible("a column that the table does not have")
+    return forms
 
 
 def _columns(form: Form) -> Iterator[Column]:
@@ -131,9 +163,8 @@ class _Reduced:
 
 
 class _Search:
-    def __init__(self, question, table, target, programs, links):
-        self._question, self._table, self._target = question, table, target
-        self._programs, self._links = programs, links
+    def __init__(self, table: Table, links: Links):
+        self._table, self._links = table, links
         self._fields = table_values(table)
         indexed = program_table(table)
         self._ordinary = indexed.ordinary
@@ -141,30 +172,56 @@ class _Search:
         self._reference = Reference(self._fields, indexed.num_rows, totals, links.truths)
         self._link_columns = np.asarray(links.array)[:, 0] // len(PARTS)
 
-    def verdict(self, form: Form) -> Verdict:
+    def verdict(self, form: Form, programs: np.ndarray, question: str, target) -> Verdict:
         name = ", ".join(form.shape)
-        readings: list[set[int]] = []
-        for condition in form.conditions:
-            readings.append({self._mask(links) for links in self._readings(condition)} - {0})
-            if not readings[-1]:
+        readings = self.readings(form)
+        for condition, masks in zip(form.conditions, readings, strict=True):
+            if not masks:
                 return Verdict(NO_READING, _kind(condition), name)
-        reduced = {
-            simple
-            for masks in itertools.product(*readings)
-            for simple in self._reduced(form, masks)
-        }
-        if any(map(self._is_in_z, reduced)):
+        reduced = self.reduced(form, readings)
+        if any(self.is_in(simple, programs) for simple in reduced):
             return Verdict("in Z", name, name)
-        if not self._is_right(form, readings):
+        if not self._is_right(form, readings, target):
             return Verdict(OTHER_RESULT, name, name)
         linked = [simple for simple in reduced if all(map(self._linked, simple.sets))]
         if not linked:
             for condition, masks in zip(form.conditions, readings, strict=True):
                 column = self._column(condition.column)
                 if not any(self._linked((column, mask)) for mask in masks):
-                    said = "is said" if self._is_said(condition) else "is not said"
+                    said = "is said" if _is_said(condition, question) else "is not said"
                     return Verdict(NOT_LINKED, f"{_kind(condition)}, which {said}", name)
         return Verdict(LEFT_OUT, name, name)
+
+    def readings(self, form: Form) -> list[set[int]]:
+        """For each condition, the sets of rows that it may mean; none of them is empty."""
+        return [
+            {self._mask(links) for links in self._readings(condition)} - {0}
+            for condition in form.conditions
+        ]
+
+    def reduced(self, form: Form, readings: Sequence[set[int]]) -> set[_Reduced]:
+        """The form in all of its readings, whole and without what changes nothing."""
+        combinations = itertools.product(*readings)
+        return {simple for masks in combinations for simple in self._reduced(form, masks)}
+
+    def is_in(self, form: _Reduced, programs: np.ndarray) -> bool:
+        """Whether one of ``programs`` ``[P, 5]`` is of this form."""
+        rows = programs[programs[:, 0] == SHAPES.index(form.shape)]
+        for place, column in ((1, form.select), (2, form.modify)):
+            # -1 // len(PARTS) is -1, too.
+            rows = rows[rows[:, place] // len(PARTS) == column]
+        found = [self._linked(single) for single in form.sets]
+        orders = [found, found[::-1]] if form.shape.is_symmetric else [found]
+        for order in orders:
+            fits = np.ones(len(rows), bool)
+            for place, ids in enumerate(order, 3):
+                fits &= np.isin(rows[:, place], ids)
+            if fits.any():
+                return True
+        if form.shape.result in ("gap", "total") and form.select > form.modify:
+            turned = dataclasses.replace(form, select=form.modify, modify=form.select)
+            return self.is_in(turned, programs)
+        return False
 
     def _column(self, column: Column) -> int:
         return len(self._table.header) if column.index == ROW_NUMBER else column.index
@@ -254,36 +311,13 @@ class _Search:
     def _keys(self, code: int, rows: int) -> list[str | float]:
         return [key for row in mask_rows(rows) for key, _ in self._fields[code][row]]
 
-    def _is_said(self, condition: Condition) -> bool:
-        if condition.value is None or isinstance(condition.value, tuple):
-            return False
-        return f" {text_key(_text(condition.value))} " in f" {text_key(self._question)} "
-
     def _linked(self, wanted: tuple[int, int]) -> list[int]:
         """The links to a column that hold for a set of rows."""
         column, mask = wanted
         ids = np.flatnonzero(self._link_columns == column).tolist()
         return [index for index in ids if self._links.masks[index] == mask]
 
-    def _is_in_z(self, form: _Reduced) -> bool:
-        rows = self._programs[self._programs[:, 0] == SHAPES.index(form.shape)]
-        for place, column in ((1, form.select), (2, form.modify)):
-            # -1 // len(PARTS) is -1, too.
-            rows = rows[rows[:, place] // len(PARTS) == column]
-        found = [self._linked(single) for single in form.sets]
-        orders = [found, found[::-1]] if form.shape.is_symmetric else [found]
-        for order in orders:
-            fits = np.ones(len(rows), bool)
-            for place, ids in enumerate(order, 3):
-                fits &= np.isin(rows[:, place], ids)
-            if fits.any():
-                return True
-        if form.shape.result in ("gap", "total") and form.select > form.modify:
-            turned = dataclasses.replace(form, select=form.modify, modify=form.select)
-            return self._is_in_z(turned)
-        return False
-
-    def _is_right(self, form: Form, readings: Sequence[set[int]]) -> bool:
+    def _is_right(self, form: Form, readings: Sequence[set[int]], target) -> bool:
         """Whether a program of the form executes to the answer, linked or not."""
         shape = form.shape
         selects = self._fields_of(form.select, may_select, shape) if shape.has_select else [None]
@@ -292,7 +326,7 @@ class _Search:
             program = Program(shape, select, modify, ())
             for masks in itertools.product(*readings):
                 result = self._reference.execute(program, [*map(mask_rows, masks)])
-                if self._target.matches(result or []):
+                if target.matches(result or []):
                     return True
         return False
 
@@ -349,6 +383,12 @@ def _text(value: str | float) -> str:
     if isinstance(value, str):
         return value
     return str(int(value)) if float(value).is_integer() else str(value)
+
+
+def _is_said(condition: Condition, question: str) -> bool:
+    if condition.value is None or isinstance(condition.value, tuple):
+        return False
+    return f" {text_key(_text(condition.value))} " in f" {text_key(question)} "
 
 
 def _kind(condition: Condition) -> str:
