@@ -28,7 +28,7 @@ class Tabulate:
 
     Attributes:
         runs: folders of runs, folders that ``compare`` wrote, or files from ``--save``.
-        metrics: columns of the table; by default the scores that are known of every question.
+        metrics: columns of the table; by default, every metric recorded per question.
         against: the row from which differences are taken.
         save: write the runs to this file, one a line.
     """

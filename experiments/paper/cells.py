@@ -68,8 +68,9 @@ class CellsCommand(CompareCommand, abc.ABC):
             }
             write_json(self.out / "cells.json", {"flags": flags(self), "cells": found})
             if found:
-                write_text(self.out / "cells.md", table(found, self.loop.monitor))
-                print(table(found, self.loop.monitor), end="")
+                text = table(found, metric_of(found, self.loop.monitor))
+                write_text(self.out / "cells.md", text)
+                print(text, end="")
                 self.draw(found)
 
     def cell(self, kind: type[CompareT], **changes: Any) -> CompareT:
@@ -87,6 +88,18 @@ def unfinished(cells: Mapping[str, CompareT]) -> Iterator[tuple[str, CompareT]]:
             more = [_first_seeds(cell, n) for n in range(count, len(cell.seeds) + 1)]
             if not any(_intervals(one) for one in more):
                 yield name, more[0]
+
+
+def metric_of(found: Found, monitor: str) -> str:
+    """The monitored metric if cells have it, else their first: not every metric is of questions.
+
+    Example:
+        >>> cells = {"3": {"MML": {"em": Interval(50.0, 40.0, 60.0)}}}
+        >>> metric_of(cells, "em"), metric_of(cells, "hit@1")
+        ('em', 'em')
+    """
+    scores = next(iter(next(iter(found.values())).values()))
+    return monitor if monitor in scores else next(iter(scores))
 
 
 def table(found: Found, metric: str) -> str:

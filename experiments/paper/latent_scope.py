@@ -19,7 +19,7 @@ import dataclasses
 from typing import Literal
 
 from experiments.open_qa import Compare
-from experiments.paper.cells import CellsCommand, Found
+from experiments.paper.cells import CellsCommand, Found, metric_of
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.errors import InputError
@@ -65,7 +65,7 @@ class LatentScope(Compare, CellsCommand):
     def draw(self, found: Found) -> None:
         from hardem_jax.analysis.plots import interval_curves  # slow to import
 
-        metric = self.loop.monitor
+        metric = metric_of(found, self.loop.monitor)
         panels = {
             f"{self.CURVES.get(metric, metric)}, {likelihood} likelihood": {
                 name: [

@@ -22,7 +22,7 @@ from rich.table import Table
 from experiments.quickstart.settings import EquationSettings, Settings
 from hardem_jax.data.planted.equations import PlantedEquationsConfig
 from hardem_jax.data.planted.spans import PlantedConfig
-from hardem_jax.errors import require
+from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 
 if TYPE_CHECKING:
@@ -52,6 +52,9 @@ class Quickstart:
     out: Path = Path("quickstart")
 
     def __post_init__(self) -> None:
+        for name in ("problems", "seeds"):
+            if not getattr(self, name):
+                raise InputError(f"{name}: expected at least one value, found none")
         require(self, "seeds", at_least=0, below=2**32)
 
     def run(self) -> None:

@@ -68,15 +68,17 @@ class Regimes:
     Attributes:
         out: folder for runs and figures.
         maps: pairs of knobs, "rows-columns".
-        values: of the knobs on the axes of maps.
-        base: all other knobs.
-        objectives: written as for ``compare``; those at "hard-em" are compared with "mml".
-        seeds: one run of every objective in every regime for each.
-        steps: training steps of a run; the tau of the default objectives is half the default.
-        num_train, num_dev: questions of each corpus.
+        values: values of the knobs on the axes of the maps.
+        base: values of all other knobs.
+        objectives: written as for ``compare``. Each variant of hard EM is compared with MML.
+        seeds: train every objective once per seed in every regime.
+        steps: training steps per run. The default objective "hard-em --tau 300" assumes the default
+            of 600; give another tau if you change the steps.
+        num_train: training questions of each corpus.
+        num_dev: questions of each corpus to evaluate on.
         minutes: start no run after this time; None for no limit.
-        processes: that make runs side by side; each compiles for itself, and hands over the runs of
-            a regime together.
+        processes: worker processes. Each compiles its own step and returns all runs of a regime at
+            once.
     """
 
     out: Path = Path("regimes")

@@ -41,12 +41,12 @@ class Reproduce:
     """Make a table or figure of the paper, from the official downloads to the scores.
 
     Attributes:
-        table: which.
-        tasks: its rows; all by default.
+        table: which table or figure to make.
+        tasks: rows (tasks) to make; all by default.
         out: folder for everything, some of which is large.
         encoder: a hub name, or a folder.
-        seeds: of every comparison.
-        processes: of ``prepare``.
+        seeds: seeds of every comparison.
+        processes: worker processes for ``prepare``.
         compare: more flags for the trainings, in quotes; they override those of the plan.
         minutes: stop after this time; None for no limit.
         dry_run: only print the plan.
@@ -172,7 +172,8 @@ def _run(stage: Stage, until: float | None) -> int | None:
         # Training saves its last step, a download what has arrived.
         process.send_signal(signal.SIGTERM)
         code = process.wait()
-        return None if code == 128 + signal.SIGTERM else code
+        # Python that is still starting has no handler for the signal, and dies of it.
+        return None if code in (128 + signal.SIGTERM, -signal.SIGTERM) else code
     except BaseException:
         process.send_signal(signal.SIGTERM)
         process.wait()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,8 +38,8 @@ def summarize(
     return {
         name: {
             metric: (
-                statistics.fmean(run[metric] for run in rows),
-                statistics.stdev(run[metric] for run in rows) if len(rows) > 1 else 0.0,
+                float(np.mean([run[metric] for run in rows])),
+                float(np.std([run[metric] for run in rows], ddof=1)) if len(rows) > 1 else 0.0,
             )
             for metric in rows[0]
             if all(metric in run for run in rows)
@@ -154,15 +153,17 @@ def table(summary: Summary, found: Mapping[str, Mapping[str, Interval]], num_see
     result = Table(
         title="After the last step (%)",
         caption=f"Mean with its interval of 95 % over {over}; or, for scores that are not those of "
-        "single questions, with the standard deviation over seeds.",
+        f"single questions, {'with the standard deviation over' if num_seeds > 1 else 'of'} "
+        f"{'seeds' if num_seeds > 1 else 'this seed'}.",
     )
     result.add_column("metric")
     for name in summary:
         result.add_column(name, justify="right")
     for metric in next(iter(summary.values())):
         if metric not in NOT_PERCENT:
-            cells = (_cell(summary[name].get(metric), found[name].get(metric)) for name in summary)
-            result.add_row(metric, *cells)
+            cells = [_cell(summary[name].get(metric), found[name].get(metric)) for name in summary]
+            # One seed has no deviation, and 0.0 would look like one.
+            result.add_row(metric, *(c if num_seeds > 1 else c.partition(" ±")[0] for c in cells))
     return result
 
 

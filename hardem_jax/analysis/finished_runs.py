@@ -138,13 +138,14 @@ def table(
 
     Args:
         found: from `rows`.
-        metrics: columns; by default those that are known of every question. Others have the
-            standard deviation over seeds instead of an interval.
+        metrics: columns; by default those that any run has for every question. Rows that lack
+            scores of questions have the standard deviation over seeds instead of an interval.
         against: a name in ``found``, from which differences are taken, with p, over the seeds that
             both have.
 
     Raises:
-        InputError: a metric or name is not found, or runs were not scored on the same questions.
+        InputError: a metric or name is not found, or runs that are compared were not scored on the
+            same questions.
 
     Example:
         >>> mml = FinishedRun("MML", 0, {}, {"em": 50.0}, {"em": [100.0, 0.0]})
@@ -155,53 +156,73 @@ def table(
     """
     if against is not None and against not in found:
         raise InputError(f"against: expected one of {', '.join(found)}, found {against!r}")
-    first = next(iter(next(iter(found.values())).values()))
-    metrics = metrics or list(first.by_question)
+    every = [run for runs in found.values() for run in runs.values()]
+    of_questions = list(dict.fromkeys(metric for run in every for metric in run.by_question))
+    metrics = metrics or of_questions
+    known = list(dict.fromkeys(name for run in every for name in (*run.by_question, *run.scores)))
+    if unknown := next((metric for metric in metrics if metric not in known), None):
+        raise InputError(f"metrics: expected one of {', '.join(known)}, found {unknown!r}")
     header = ["", "seeds"]
     for metric in metrics:
         header.append(metric)
-        if against is not None and metric in first.by_question:
+        if against is not None and metric in of_questions:
             header += [f"{metric} - {against}", "p"]
     lines = [header, ["---"] * len(header)]
     for name, runs in found.items():
         cells = [name, " ".join(map(str, sorted(runs)))]
         for metric in metrics:
-            cells.append(_cell(name, runs, metric))
-            if against is not None and metric in first.by_question:
-                cells += _compared(runs, found[against], metric) if name != against else ["", ""]
+            cells.append(_cell(runs, metric))
+            if against is not None and metric in of_questions:
+                cells += _compared(found, name, against, metric) if name != against else ["", ""]
         lines.append(cells)
     return "".join(f"|{'|'.join(_spaced(cell) for cell in line)}|\n" for line in lines)
 
 
 def _spaced(cell: str) -> str:
-    return cell if cell == "---" else f" {cell} " if cell else " "
+    bars = cell.replace("|", r"\|")
+    return cell if cell == "---" else f" {bars} " if cell else " "
 
 
-def _cell(name: str, runs: Mapping[int, FinishedRun], metric: str) -> str:
+def _cell(runs: Mapping[int, FinishedRun], metric: str) -> str:
     if all(metric in run.by_question for run in runs.values()):
         mean, low, high = interval(_by_question(runs, sorted(runs), metric))
         return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
-    if missing := next((run for run in runs.values() if metric not in run.scores), None):
-        known = ", ".join(missing.scores)
-        raise InputError(f"metrics: {name}: expected one of {known}, found {metric!r}")
+    if not all(metric in run.scores for run in runs.values()):
+        return "-"
     scores = [run.scores[metric] for run in runs.values()]
     return f"{np.mean(scores):.1f}" + (f" ± {np.std(scores, ddof=1):.1f}" if scores[1:] else "")
 
 
 def _compared(
-    runs: Mapping[int, FinishedRun], others: Mapping[int, FinishedRun], metric: str
+    found: Mapping[str, Mapping[int, FinishedRun]], name: str, against: str, metric: str
 ) -> list[str]:
-    """The cells of a difference and of its p; a dash if no seed is common."""
-    if not (common := sorted(runs.keys() & others.keys())):
+    """The cells of a difference and of its p; a dash without a common seed, or without scores."""
+    runs, others = found[name], found[against]
+    common = sorted(runs.keys() & others.keys())
+    both = [run for seed in common for run in (runs[seed], others[seed])]
+    if not both or not all(metric in run.by_question for run in both):
         return ["-", "-"]
+    for run, other in zip(both[::2], both[1::2], strict=True):
+        _check_questions(f"{name} and {against}", run, other)
     ours, theirs = (_by_question(x, common, metric) for x in (runs, others))
     if ours.shape != theirs.shape:
         raise InputError(
             f"{metric}: expected scores of the same questions, "
             f"found {ours.shape[1]} and {theirs.shape[1]}"
         )
-    found: Difference = difference(ours, theirs)
-    return [f"{found.mean:+.1f} [{found.low:.1f}, {found.high:.1f}]", f"{found.p:.2g}"]
+    ahead: Difference = difference(ours, theirs)
+    return [f"{ahead.mean:+.1f} [{ahead.low:.1f}, {ahead.high:.1f}]", f"{ahead.p:.2g}"]
+
+
+def _check_questions(names: str, run: FinishedRun, other: FinishedRun) -> None:
+    """Raises InputError if the settings say that other questions were scored."""
+    ours, theirs = flatten(run.settings), flatten(other.settings)
+    for setting in ours.keys() & theirs.keys():
+        of_dev = setting == "dev_questions" or re.match(r"contents of dev\b.*\.content$", setting)
+        if of_dev and ours[setting] != theirs[setting]:
+            raise InputError(
+                f"{names}: expected the same {setting}, found {ours[setting]} and {theirs[setting]}"
+            )
 
 
 def _by_question(runs: Mapping[int, FinishedRun], seeds: Sequence[int], metric: str) -> np.ndarray:
@@ -243,8 +264,11 @@ def _of_folder(folder: Path) -> FinishedRun:
 
 
 def _portable(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings without the folders of a machine."""
-    return {n: Path(text).name if os.path.isabs(text) else text for n, text in settings.items()}
+    """Settings without the folders of a machine; a flag that is a path is in quotes."""
+    return {
+        n: Path(text.strip('"')).name if os.path.isabs(text.strip('"')) else text
+        for n, text in settings.items()
+    }
 
 
 def _of_line(line: str, where: str) -> FinishedRun:

@@ -41,11 +41,11 @@ def learning_curves(
     """Plots each metric against the training step: the mean over runs, with the range as a band.
 
     Args:
-        histories: objective -> its runs, with records at the same steps; records without a
-            metric are skipped in its panel.
+        histories: objective -> its runs; of each metric, the steps at which all of them have it
+            are drawn. Runs that were stopped early end a curve for all.
         metrics: metric name -> axis label with unit; axes start at 0. Metrics that no record
             has are left out.
-        file: PNG to write.
+        file: PNG to write; none if no metric is left.
 
     Example:
         >>> import tempfile
@@ -57,6 +57,8 @@ def learning_curves(
     """
     recorded = {name for runs in histories.values() for run in runs for r in run for name in r}
     metrics = {name: label for name, label in metrics.items() if name in recorded}
+    if not metrics:
+        return
     columns = len(metrics) if len(metrics) <= 3 else 2
     rows = -(-len(metrics) // columns)
     figure, grid = plt.subplots(
@@ -68,8 +70,9 @@ def learning_curves(
     styles = _styles(histories)
     for panel, (metric, label) in zip(panels, metrics.items(), strict=False):
         for name, runs in histories.items():
-            steps = [record["step"] for record in runs[0] if metric in record]
-            values = np.array([[r[metric] for r in run if metric in r] for run in runs])
+            curves = [{r["step"]: r[metric] for r in run if metric in r} for run in runs]
+            steps = [step for step in curves[0] if all(step in curve for curve in curves)]
+            values = np.array([[curve[step] for step in steps] for curve in curves])
             colour, variant = styles[name]
             dashes = LINES[variant % len(LINES)]
             mean = values.mean(axis=0)

@@ -354,8 +354,16 @@ def _words(given: Mapping[str, Any], default: Mapping[str, Any], prefix: str) ->
             head, _, last = flag.rpartition(".")
             yield f"--{head}{'.' if head else ''}{'' if value else 'no-'}{last}"
         else:
-            parts = value if isinstance(value, list) else [value]
-            yield from (f"--{flag}", *(_shown(part) for part in parts))
+            yield from (f"--{flag}", *(_shown(part) for part in _leaves(value)))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """A flag of tuples, such as ``--optimizer.rate-multipliers``, is typed as one row of words."""
+    if isinstance(value, list):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
 
 
 def _objective_words(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:

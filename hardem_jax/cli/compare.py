@@ -5,8 +5,8 @@ one that was stopped continues, and one with other settings is refused. The same
 several times at once, on machines that share a disk: each takes runs that no other has, and the
 one that ends last writes the tables.
 
-Reported are the scores after the last step: choosing the best evaluation would favour the objective
-that varies most.
+Reported are the scores after the last step, or after the evaluation at which ``--loop.patience``
+ran out: choosing the best evaluation would favour the objective that varies most.
 The table and ``comparison.json`` hold mean and standard deviation over seeds and, for official
 scores, intervals over seeds and questions and paired tests between objectives.
 ``learning_curves.png`` holds the scores during training, ``by_set_size.png`` scores by |Z|,
@@ -74,8 +74,11 @@ class _Run:
         return self.train.out / "by_question.json"
 
     def scores(self) -> dict[str, float] | None:
-        """The scores after the last step; None before."""
-        return _recorded(self.final, self.settings)
+        """The scores after the last step, or where patience ran out; None before."""
+        scores, loop = _recorded(self.final, self.settings), self.train.loop
+        if scores is not None and loop.patience is None and scores["step"] < loop.num_steps:
+            return None  # stopped early, when there was a patience
+        return scores
 
     def by_question(self) -> dict[str, list[float]] | None:
         """The official scores of every question; None before they are written."""
@@ -90,12 +93,12 @@ class CompareCommand(Setting):
     """Train with every objective, and tabulate.
 
     Attributes:
-        seeds: one run of every objective for each; they replace the seed of ``loop``.
+        seeds: train every objective once per seed. Overrides ``loop.seed``.
         objectives: one row of the table for each, written as for ``train`` after
             ``objective:``, in quotes if it has flags: "hard-em --tau 4000", "em posterior:top-k
             --posterior.k 5".
-        shown: questions in ``predictions.md``, answered by the runs of the first seed;
-            0 for no such file.
+        shown: number of questions to list in ``predictions.md``, with the first seed's answers; 0
+            skips the file.
     """
 
     #: What makes one run.

@@ -62,8 +62,8 @@ class SqlSetting(BuildSetting):
     """All flags of a parser's run except its objective.
 
     Attributes:
-        gold: folder with the official files of ``gold_split``, whose annotated queries are
-            measured with and never trained on; None for none.
+        gold: folder with the official files of ``gold_split``. Their annotated queries are used for
+            scoring only, never for training; None skips these scores.
         gold_split: official name of the split to evaluate on.
         conditions: "sum" over the conditions of a query, which makes a probability, or
             their "mean" as in the released code.

@@ -44,6 +44,11 @@ def test_mean_and_spread_are_over_seeds():
     assert summarize(runs) == {"MML": {"em": (3.0, math.sqrt((4 + 1 + 9) / 2))}}
 
 
+def test_a_score_that_is_not_a_number_makes_its_mean_none():
+    [mean, spread] = summarize({"MML": [{"em": 1.0}, {"em": math.nan}]})["MML"]["em"]
+    assert math.isnan(mean) and math.isnan(spread)
+
+
 def test_intervals_are_over_all_seeds_of_an_objective():
     found = intervals(BY_QUESTION)
     for name, scores in SCORES.items():
@@ -115,5 +120,6 @@ def test_the_table_has_intervals_where_there_are_scores_of_questions():
 
 def test_of_a_single_seed_the_table_says_what_intervals_are_over():
     runs = {"MML": BY_QUESTION["MML"][:1]}
-    rendered = table({"MML": {"em": (50.0, 0.0)}}, intervals(runs), 1)
-    assert "over questions only, for there is one seed" in " ".join(shown(rendered).split())
+    rendered = shown(table({"MML": {"em": (50.0, 0.0), "hit@1": (7.0, 0.0)}}, intervals(runs), 1))
+    assert "over questions only, for there is one seed" in " ".join(rendered.split())
+    assert "7.0" in rendered and "±" not in rendered and "deviation" not in rendered

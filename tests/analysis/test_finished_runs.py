@@ -99,11 +99,45 @@ def test_objectives_without_a_common_seed_are_not_compared():
     assert table(runs, ["em"], against="MML").splitlines()[3].endswith("| - | - |")
 
 
+def test_runs_scored_on_other_questions_are_not_compared():
+    """Two splits may have equally many."""
+    dev = "contents of dev"
+    runs = [finished(**{dev: '{"content": "a"}'}), finished("Hard EM", **{dev: '{"content": "b"}'})]
+    assert "Hard EM" in table(rows(runs), ["em"])
+    expected = "Hard EM and MML: expected the same contents of dev.content, found b and a"
+    with pytest.raises(InputError, match=expected):
+        table(rows(runs), ["em"], against="MML")
+
+
+def test_a_flag_that_is_a_path_does_not_part_runs_of_two_machines():
+    runs = [finished(seed=i, gold=json.dumps(f"/home/{who}/wikisql")) for i, who in enumerate("ab")]
+    assert "/home" not in runs[0].line()
+    read = [dataclasses.replace(run, settings=json.loads(run.line())["settings"]) for run in runs]
+    assert {name: list(seeds) for name, seeds in rows(read).items()} == {"MML": [0, 1]}
+
+
+def test_rows_need_not_have_the_same_metrics():
+    mml, hard = finished(), finished("Hard EM")
+    del hard.by_question["f1"]
+    for runs in ([mml, hard], [hard, mml]):
+        lines = table(rows(runs), ["em", "f1"], against="Hard EM").splitlines()
+        assert lines[0] == "| | seeds | em | em - Hard EM | p | f1 | f1 - Hard EM | p |"
+        assert next(line for line in lines if "| MML |" in line).endswith("] | - | - |")
+        assert next(line for line in lines if "| Hard EM | 0" in line).endswith("| - | | |")
+        assert table(rows(runs)).startswith("| | seeds | em | f1 |\n")
+
+
+def test_bars_of_a_metric_do_not_cut_the_table():
+    run = dataclasses.replace(finished(), scores={"em |Z|=1": 5.0})
+    header = table(rows([run]), ["em |Z|=1"]).splitlines()[0]
+    assert header == r"| | seeds | em \|Z\|=1 |"
+
+
 def test_what_cannot_be_tabulated_is_refused(tmp_path):
     short = dataclasses.replace(finished("Hard EM"), by_question={"em": [0.0, 100.0]})
     with pytest.raises(InputError, match="same questions, found 2 and 50"):
         table(rows([finished(), short]), ["em"], against="MML")
-    with pytest.raises(InputError, match=r"expected one of em, hit@1, found 'rouge'"):
+    with pytest.raises(InputError, match=r"expected one of em, f1, hit@1, found 'rouge'"):
         table(rows([finished()]), ["rouge"])
     with pytest.raises(InputError, match="against: expected one of MML, found 'mml'"):
         table(rows([finished()]), against="mml")

@@ -41,6 +41,30 @@ def test_a_score_that_hardly_changes_has_room_above_it(tmp_path, monkeypatch):
     assert panel.get_ylim() == (0, pytest.approx(105))
 
 
+def test_curves_end_where_the_first_seed_has_ended(tmp_path, monkeypatch):
+    """Patience stops runs at different steps, and they may log at different steps."""
+    drawn, plot = [], matplotlib.axes.Axes.plot
+
+    def observed(self, steps, values, *style, **more):
+        drawn.append((list(steps), list(values)))
+        return plot(self, steps, values, *style, **more)
+
+    monkeypatch.setattr(matplotlib.axes.Axes, "plot", observed)
+    runs = [
+        [{"step": step, "em": float(em)} for step, em in ((1, 1), (2, 2), (3, 3))],
+        [{"step": step, "em": float(em)} for step, em in ((2, 4), (3, 5))],
+        [{"step": step, "em": float(em)} for step, em in ((1, 6), (2, 9))],
+    ]
+    learning_curves({"MML": runs}, metrics={"em": "em"}, file=tmp_path / "curves.png")
+    assert drawn == [([2], [5.0])]
+
+
+def test_nothing_is_drawn_of_records_without_a_metric(tmp_path):
+    learning_curves({"MML": [[{"step": 1}]]}, metrics={"em": "em"}, file=tmp_path / "curves.png")
+    learning_curves({}, metrics={"em": "em"}, file=tmp_path / "curves.png")
+    assert not list(tmp_path.iterdir())
+
+
 def test_bars_stand_for_the_mean_of_the_runs(tmp_path, monkeypatch):
     drawn, bar = [], matplotlib.axes.Axes.bar
 

@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from experiments import triviaqa
-from hardem_jax.cli.command import flags, from_flags, parse, run_command
+from hardem_jax.cli.command import flags, from_flags, parse, run_command, words_of
 from hardem_jax.errors import InputError, Stopped
 from hardem_jax.objectives import MML
 from hardem_jax.training.loop import NonFiniteLossError
@@ -126,6 +127,17 @@ class Quoting:
 
     def run(self) -> None:
         raise InputError(f"file.json: expected 'id', found '{self.data}' at line 3")
+
+
+def test_a_command_line_that_is_written_can_be_typed():
+    words = ["--optimizer.rate-multipliers", "encoder", "0.1", "head", "2.0"]
+    needed = ["--data", "d", "--dev", "e", "--out", "o", "--model.encoder", "b"]
+    argv = [*needed, "--loop.num-steps", "7", *words]
+    command = parse(triviaqa.COMMANDS["train"], prog="test", argv=argv)
+    written = shlex.split(" ".join(words_of(flags(command), {})))
+    at = written.index(words[0])
+    assert written[at : at + len(words)] == words
+    assert flags(parse(triviaqa.COMMANDS["train"], prog="test", argv=written)) == flags(command)
 
 
 TALKATIVE = """

@@ -10,6 +10,7 @@ from experiments import wikisql
 from experiments.paper import cells
 from experiments.paper.latent_scope import LatentScope
 from experiments.paper.set_sizes import SetSizes, largest_count, neighbours
+from hardem_jax.analysis.statistics import Interval
 from hardem_jax.cli.command import flags, parse, run_command
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.errors import InputError
@@ -185,3 +186,12 @@ def test_subsets_of_a_build_from_end_to_end(tmp_path, capsys):
         wrong = [*arguments, "--subset-questions", 1000]
         run_command(SetSizes, prog="test", argv=[str(argument) for argument in wrong])
     assert "expected 1000 questions" in capsys.readouterr().err
+
+
+def test_a_monitored_metric_that_no_cell_has_is_replaced():
+    """Ranks of the annotated query, for example, are no scores of questions."""
+    one = Interval(50.0, 40.0, 60.0)
+    found = {"3": {"MML": {"accuracy": one, "logical form": one}}}
+    metric = cells.metric_of(found, "hit@1")
+    assert cells.table(found, metric).splitlines()[2] == "| 3 | 50.0 [40.0, 60.0] |"
+    assert metric == "accuracy" and cells.metric_of(found, "logical form") == "logical form"

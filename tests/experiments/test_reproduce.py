@@ -128,6 +128,13 @@ def test_a_run_that_is_out_of_time_continues(scripts, tmp_path, capsys):
     assert scripts.read_text() == "first slow slow first "
 
 
+def test_a_stage_that_dies_of_the_signal_continues(scripts, tmp_path, capsys):
+    """Python has no handler for it while it starts."""
+    (tmp_path / "starting_stage.py").write_text("import time; time.sleep(60)")
+    run_stages(stages_of("starting"), tmp_path / "stages.json", time.monotonic() + 1)
+    assert "the same command continues" in capsys.readouterr().out
+
+
 def test_a_stage_that_fails_stops_those_after_it(scripts, tmp_path):
     record = tmp_path / "stages.json"
     with pytest.raises(InputError, match="failing: expected the command to end well, found code 3"):
