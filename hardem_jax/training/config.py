@@ -69,6 +69,8 @@ class LoopConfig:
         counts = ("num_steps", "eval_every", "checkpoint_every", "log_every", "patience")
         require(self, *counts, at_least=1)
         require(self, "seed", at_least=0, below=2**32)
+        if self.mode not in ("max", "min"):
+            raise InputError(f"mode: expected 'max' or 'min', found {self.mode!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,8 +105,9 @@ class OptimizerConfig:
     eps: float = 1e-6
     """Added to the square root of the second moment."""
     rate_multipliers: tuple[tuple[str, float], ...] = ()
-    """(name prefix, factor) pairs, e.g. `(("encoder", 0.1),)`: multiplies the learning rate of
-    every parameter whose dotted name starts with the prefix; 0 freezes it; the first match wins."""
+    """Pairs of name prefix and factor, e.g. `encoder 0.1 head 2`. The learning rate of every
+    parameter whose dotted name starts with the prefix is multiplied by the factor; 0 freezes it.
+    The first match wins."""
     schedule: Literal["linear", "constant"] = "linear"
     """After the warmup: linear decay to 0, or the peak rate until the end."""
     ema_decay: float | None = None

@@ -98,8 +98,8 @@ def flatten(settings: Mapping[str, str]) -> dict[str, str]:
     number is written without a point: a flag reads as 2.0 what a default or Python may have as 2.
 
     Example:
-        >>> flatten({"tau": "2.0", "rules": '{"cap": 8, "numbers": "whole"}'})
-        {'tau': '2', 'rules.cap': '8', 'rules.numbers': 'whole'}
+        >>> flatten({"tau": "2.0", "rates": '[["a", 0.0]]', "rules": '{"cap": 8, "numbers": "x"}'})
+        {'tau': '2', 'rates': '[["a", 0]]', 'rules.cap': '8', 'rules.numbers': 'x'}
     """
 
     def fields(name: str, value: Any) -> dict[str, str]:
@@ -108,7 +108,7 @@ def flatten(settings: Mapping[str, str]) -> dict[str, str]:
         elif isinstance(value, list) and value and all(isinstance(x, dict) for x in value):
             items = enumerate(value)
         else:
-            return {name: value if isinstance(value, str) else json.dumps(value)}
+            return {name: value if isinstance(value, str) else json.dumps(_whole(value))}
         return {k: v for key, x in items for k, v in fields(f"{name}.{key}", x).items()}
 
     flat = {}
@@ -118,6 +118,12 @@ def flatten(settings: Mapping[str, str]) -> dict[str, str]:
         else:
             flat[name] = text
     return {name: re.sub(r"^(-?\d+)\.0$", r"\1", text) for name, text in flat.items()}
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_whole(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _parsed(text: str) -> Any:

@@ -202,12 +202,14 @@ def is_decayed(name: str) -> bool:
     Example:
         >>> is_decayed("encoder.layers.0.attention.query.kernel")
         True
-        >>> is_decayed("encoder.layers.0.attention.query.bias")
-        False
+        >>> is_decayed("encoder.layers.0.attention.query.bias"), is_decayed("lstms.bias.0")
+        (False, False)
         >>> is_decayed("embeddings.layer_norm.scale")
         False
     """
     parts = name.lower().split(".")
+    while parts[1:] and parts[-1].isdigit():  # a list of parameters, one for each layer
+        parts.pop()
     if parts[-1] in ("bias", "scale", "word_vectors"):
         return False
     return not any("norm" in part for part in parts)

@@ -54,7 +54,7 @@ class RunProgress:
         best_metric: best value of the monitored metric so far; None before the first evaluation.
         best_step: step at which it was reached.
         evaluations_without_gain: evaluations since then.
-        stopped_early: patience has run out; a resumed run must not continue.
+        stopped_early: patience has run out; a resumed run continues only with more of it.
         history: one entry per evaluation: `step` and the metrics.
         averager: training metrics since the last line of `metrics.jsonl`.
 
@@ -104,8 +104,12 @@ class RunProgress:
             self.best_metric, self.best_step, self.evaluations_without_gain = value, step, 0
         else:
             self.evaluations_without_gain += 1
-        self.stopped_early = patience is not None and self.evaluations_without_gain >= patience
+        self.be_patient(patience)
         return gained
+
+    def be_patient(self, patience: int | None) -> None:
+        """Decides whether the run has stopped early; None for a patience without end."""
+        self.stopped_early = patience is not None and self.evaluations_without_gain >= patience
 
     def evaluated(self, step: int) -> bool:
         """Returns whether the last evaluation was at this step."""

@@ -46,6 +46,10 @@ BERT_NAMES = {
     # Neither part of a normalisation gives away what it is by the other's name.
     "blocks.0.scale": False,
     "blocks.0.norm.weight": False,
+    # A list of parameters, as those of LSTMs.
+    "question.bias.0": False,
+    "question.recurrent.0": True,
+    "0": True,
 }
 
 

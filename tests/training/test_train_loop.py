@@ -203,6 +203,17 @@ def test_patience_stops_at_once_and_for_good(tmp_path):
     assert_same_run(again, result)
 
 
+def test_a_run_goes_on_with_more_patience(tmp_path):
+    config = dataclasses.replace(CONFIG, num_steps=60, eval_every=10, patience=1)
+    assert int(run(tmp_path, config, evaluate=falling([1.0, 1.0])).state.step) == 20
+    more = dataclasses.replace(config, patience=3)
+    result = run(tmp_path, more, evaluate=falling([1.0, 1.0]))
+    assert result.stopped_early and int(result.state.step) == 40
+    endless = dataclasses.replace(config, patience=None)
+    result = run(tmp_path, endless, evaluate=falling([1.0, 1.0]))
+    assert not result.stopped_early and int(result.state.step) == 60
+
+
 @pytest.mark.slow
 def test_patience_counts_across_a_resumption(tmp_path):
     config = dataclasses.replace(CONFIG, num_steps=100, eval_every=10, patience=2)
@@ -355,6 +366,11 @@ def test_progress_lines(tmp_path, capsys):
 def test_counts_must_be_positive(name):
     with pytest.raises(InputError, match=f"{name}: expected at least 1, found 0"):
         dataclasses.replace(CONFIG, **{name: 0})
+
+
+def test_only_max_and_min_are_modes():
+    with pytest.raises(InputError, match="mode: expected 'max' or 'min', found 'maximum'"):
+        dataclasses.replace(CONFIG, mode="maximum")
 
 
 def test_a_signal_that_comes_in_a_finalizer_stops_the_start(monkeypatch):
