@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from hardem_jax.metrics.squad import normalize_answer
-from hardem_jax.metrics.text import best_over_golds, corpus_score, token_f1
+from hardem_jax.metrics.text import best_over_golds, check_golds, corpus_score, token_f1
 
 
 def exact_match(prediction: str, golds: Sequence[str]) -> float:
@@ -82,7 +82,7 @@ def best_thresholds(
     golds: Mapping[str, Sequence[str]],
     no_answer: Mapping[str, float],
 ) -> dict[str, float]:
-    """The best scores that any threshold on P(no answer) leads to.
+    """The best scores achievable with any threshold on P(no answer).
 
     Above its threshold, a question is predicted to have no answer; up to it, the prediction
     stands. As in the official evaluator, the best threshold may lie between questions of the same
@@ -91,17 +91,21 @@ def best_thresholds(
     Args:
         predictions: question id -> best text, also where "" is more likely.
         golds: as for `score`.
-        no_answer: question id -> probability of no answer, of every prediction.
+        no_answer: question id -> P(no answer), for every prediction.
 
     Returns:
         `best_exact` and `best_f1` in percent, and the thresholds that lead to them,
         `best_exact_thresh` and `best_f1_thresh`, probabilities.
+
+    Raises:
+        InputError: `golds` is empty.
 
     Example:
         >>> texts, chances = {"q1": "Rome", "q2": "Oslo"}, {"q1": 0.6, "q2": 0.9}
         >>> best_thresholds(texts, {"q1": ["Rome"], "q2": [""]}, chances)["best_f1_thresh"]
         0.6
     """
+    check_golds(golds)
     asked = [id for id in no_answer if id in golds and id in predictions]
     order = sorted(asked, key=lambda id: no_answer[id])
     silent = sum(not has_answer(golds[id]) for id in asked)

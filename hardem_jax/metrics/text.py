@@ -45,6 +45,14 @@ def best_over_golds(
     return max((float(metric(prediction, gold)) for gold in golds), default=0.0)
 
 
+def check_golds(golds: Mapping[str, object]) -> None:
+    """Raises InputError if there is no question to score."""
+    if not golds:
+        raise InputError(
+            "no questions to score: expected at least one question with golds, found 0"
+        )
+
+
 def corpus_score(
     exact_match: Metric,
     f1: Metric,
@@ -63,10 +71,7 @@ def corpus_score(
     Raises:
         InputError: `golds` is empty.
     """
-    if not golds:
-        raise InputError(
-            "no questions to score: expected at least one question with golds, found 0"
-        )
+    check_golds(golds)
     answered = [key for key in golds if key in predictions]
     percent = 100.0 / len(golds)
     return {

@@ -31,6 +31,7 @@ from hardem_jax.solutions.cell_values import parse_date, parse_number, parse_qua
 from hardem_jax.solutions.sql.types import Cell
 
 _TOLERANCE = 1e-6
+_MAX_WHOLE = 2**53  # above, float64 no longer tells whole numbers apart
 
 _ASCII = str.maketrans(
     dict.fromkeys("‘’´`", "'") | dict.fromkeys("“”", '"') | dict.fromkeys("‐‑‒–—−", "-")
@@ -157,8 +158,10 @@ def denotation_matches(
 def result_texts(result: Iterable[Cell]) -> tuple[str, ...]:
     """A query's result as in the evaluator's prediction files: a text for each item.
 
-    NULL is not an item. Floats are written with twelve digits, whole ones below 10^15 with all:
-    the evaluator would truncate a sum that rounding left at 2.9999999999999996 to 2.
+    NULL is not an item. Floats are written with fifteen digits, whole ones up to 2^53 with all, so
+    that a cell that was read from a text gives its number again. One that is whole to twelve digits
+    is written as a whole number: the evaluator would truncate a difference that rounding left at
+    2.9999999999999 to 2.
 
     Example:
         >>> result_texts([2004.0, 0.1 + 0.2, "bangkok", None])
@@ -256,7 +259,12 @@ def _cell_text(cell: str | float | int) -> str:
         return cell
     if isinstance(cell, int):
         return str(cell)
-    return str(int(cell)) if cell.is_integer() and abs(cell) < 1e15 else f"{cell:.12g}"
+    if abs(cell) <= _MAX_WHOLE:
+        whole = round(cell)
+        rounded = abs(cell - whole) < _TOLERANCE and float(f"{cell:.12g}") == whole
+        if cell == whole or rounded:
+            return str(whole)
+    return f"{cell:.15g}"
 
 
 def _distinct(items: Iterable[_Item]) -> list[_Item]:

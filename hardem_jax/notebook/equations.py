@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 from xml.etree.ElementTree import Element
 
 from hardem_jax.data.build_options import DropNumOptions
@@ -112,7 +112,7 @@ class Equations(Z[Equation]):
         blocks = []
         for source, text in zip(_TEXTS, (self.passage, self.question), strict=True):
             blocks.append(element("p", source.capitalize(), class_="label"))
-            blocks.append(marked_text(text, self.marks(source), self._listed()))
+            blocks.append(marked_text(text, self.marks(source), self._listed(), self._strength))
         return blocks
 
     def marks(self, source: Source) -> list[Mark]:
@@ -122,7 +122,7 @@ class Equations(Z[Equation]):
             for n in equation.numbers:
                 if n.source == source and n.start is not None and n.end is not None:
                     uses.setdefault((n.start, n.end), []).append(index)
-        marks = [Mark(*span, tuple(used), self._strength(used)) for span, used in uses.items()]
+        marks = [Mark(*span, tuple(used)) for span, used in uses.items()]
         others = [(a, b) for where, a, b in self.candidates if where == source]
         look: Look = "candidate"
         marks += [Mark(*span, look=look) for span in others if span not in uses]
@@ -163,9 +163,7 @@ def find_equations(
     """
     check_text(passage, "passage")
     check_text(question, "question")
-    value = parse_number(answer) if isinstance(answer, str) else float(answer)
-    if value is None:
-        raise InputError(f"answer: expected a number, found {answer!r}")
+    value = _value(answer)
     read = len(passage)
     if options.max_words is not None:
         read = cut_after_words(passage, options.max_words)
@@ -200,6 +198,19 @@ def stored_equations(found: NumericQuestion, answer: float, rules: EquationRules
     )
     read = len(found.passage)
     return Equations(solutions, found.passage, found.question, answer, read, candidates)
+
+
+def _value(answer: Any) -> float:
+    """y as float64."""
+    try:
+        value = parse_number(answer) if isinstance(answer, str) else float(answer)
+    except OverflowError as error:
+        raise InputError("answer: expected a finite number, found one beyond float64") from error
+    except (TypeError, ValueError):
+        value = None
+    if value is None:
+        raise InputError(f"answer: expected a number, found {answer!r:.60}")
+    return value
 
 
 def _numbers(row: list[int], question: NumericQuestion, rules: EquationRules) -> list[Number]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 from xml.etree.ElementTree import Element
 
@@ -15,6 +15,7 @@ _LABELS = 3
 _LANES = 4
 
 Look = Literal["solution", "candidate", "unread"]
+Strength = Callable[[Sequence[int]], float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,14 +25,12 @@ class Mark:
     Attributes:
         start, end: characters, end exclusive.
         solutions: indices of the solutions, in Z; none for a mere candidate.
-        strength: of the shade, from 0 to 1.
         look: "solution"; "candidate", which no solution uses; "unread", which no solution could.
     """
 
     start: int
     end: int
     solutions: tuple[int, ...] = ()
-    strength: float = 0.0
     look: Look = "solution"
 
 
@@ -61,7 +60,12 @@ def segments(length: int, marks: Sequence[Mark]) -> Iterator[tuple[int, int, lis
 
 
 def marked_text(
-    text: str, marks: Sequence[Mark], listed: frozenset[int], *, labelled: bool = True
+    text: str,
+    marks: Sequence[Mark],
+    listed: frozenset[int],
+    strength: Strength,
+    *,
+    labelled: bool = True,
 ) -> Element:
     """A text with marks; its own characters stay as they are.
 
@@ -71,6 +75,7 @@ def marked_text(
         text: the text.
         marks: in any order, overlapping or not.
         listed: solutions that light up when one points at them in the list.
+        strength: how strongly to shade what these solutions use, from 0 to 1.
         labelled: number the marks by the solutions that use them.
     """
     block = element("div", class_="text", dir="auto")
@@ -78,7 +83,8 @@ def marked_text(
     for start, end, over in segments(len(text), marks):
         if over:
             covering = [(marks[index], lanes[index]) for index in over]
-            piece: list[Element | str] = [_segment(text, start, end, covering, listed, labelled)]
+            found = _segment(text, start, end, covering, listed, strength, labelled)
+            piece: list[Element | str] = [found]
         elif end - start > _FOLD:
             piece = _folded(text, start, end)
         else:
@@ -121,6 +127,7 @@ def _segment(
     end: int,
     covering: list[tuple[Mark, int]],
     listed: frozenset[int],
+    strength: Strength,
     labelled: bool,
 ) -> Element:
     solved = [(mark, lane) for mark, lane in covering if mark.look == "solution"]
@@ -128,7 +135,6 @@ def _segment(
         return element("span", text[start:end], class_=covering[0][0].look)
     indices = sorted({i for mark, _ in solved for i in mark.solutions})
     begun = sorted({i for mark, _ in solved if mark.start == start for i in mark.solutions})
-    strength = min(1.0, sum(mark.strength for mark, _ in solved))
     used = {lane for _, lane in solved}
     # Shadows below the text are lines; the first of them is painted on top.
     lines = []
@@ -143,7 +149,7 @@ def _segment(
             *["from"] * any(mark.start == start for mark, _ in solved),
             *["to"] * any(mark.end == end for mark, _ in solved),
         ),
-        style=f"--p:{strength:.3f};box-shadow:{','.join(lines[:-1])}",
+        style=f"--p:{strength(indices):.3f};box-shadow:{','.join(lines[:-1])}",
         title=f"z{'s' * (len(indices) > 1)} {labels(indices)}",
     )
     if begun and labelled:

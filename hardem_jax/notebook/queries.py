@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
+
+import numpy as np
 
 from hardem_jax.data.build_options import WikiSQLOptions
 from hardem_jax.data.examples import Match, QueryQuestion, TableQuestion
 from hardem_jax.data.solve import query_question
 from hardem_jax.errors import InputError
-from hardem_jax.metrics.wikitablequestions import Denotation
+from hardem_jax.metrics.wikitablequestions import Denotation, result_texts
 from hardem_jax.notebook.base import Solution, Z, count
 from hardem_jax.notebook.marks import Mark, classes, marked_text
 from hardem_jax.notebook.page import element
-from hardem_jax.notebook.tables import to_table
+from hardem_jax.notebook.tables import to_cell, to_table
 from hardem_jax.solutions.arguments import check_choice, check_text
-from hardem_jax.solutions.equations.enumeration import format_number
-from hardem_jax.solutions.sql.columns import mask_rows, typed_table
-from hardem_jax.solutions.sql.conditions import find_conditions
+from hardem_jax.solutions.sql.columns import mask_rows
+from hardem_jax.solutions.sql.engine import column_names, rows_of_conditions
 from hardem_jax.solutions.sql.enumeration import SqlRules
-from hardem_jax.solutions.sql.types import AGGREGATORS, Cell, Query, Table, plain_cell
+from hardem_jax.solutions.sql.types import AGGREGATORS, Cell, Condition, Query, Table, plain_cell
 
 _DEFAULT = WikiSQLOptions().rules
 # Larger tables show the rows that solutions use, up to this many.
@@ -74,7 +74,7 @@ class Queries(Z[TableQuery]):
     rules: SqlRules
 
     def _title(self) -> str:
-        answer = ", ".join(map(cell_text, self.answer))
+        answer = ", ".join(map(cell_text, self.answer)) or "(none)"
         return f"{count(len(self), 'query', 'queries')} with the answer {answer}"
 
     def _notes(self) -> list[str]:
@@ -96,7 +96,9 @@ class Queries(Z[TableQuery]):
     def _body(self) -> list[Element]:
         return [
             element("p", "Question", class_="label"),
-            marked_text(self.question, self.marks(), self._listed(), labelled=False),
+            marked_text(
+                self.question, self.marks(), self._listed(), self._strength, labelled=False
+            ),
             element("p", f"Table of {count(len(self.table.rows), 'row')}", class_="label"),
             element("div", self._rows(self._listed()), class_="rows"),
         ]
@@ -107,7 +109,7 @@ class Queries(Z[TableQuery]):
         for index, z in enumerate(self):
             for span in dict.fromkeys(z.values):
                 uses.setdefault(span, []).append(index)
-        return [Mark(*span, tuple(used), self._strength(used)) for span, used in uses.items()]
+        return [Mark(*span, tuple(used)) for span, used in uses.items()]
 
     def _rows(self, listed: frozenset[int]) -> Element:
         # (row, column) -> queries that select the cell, and those that compare it.
@@ -168,7 +170,8 @@ def find_queries(
         table: a dict from column name to values, a pandas DataFrame, the path of a CSV file, or a
             `hardem_jax.solutions.sql.Table`.
         question: its words are the values of conditions.
-        answer: a cell, or the list of all cells that a query must return.
+        answer: a cell, or the list of all cells that a query must return; dates, True and NaN are
+            read as those of a column are.
         match: "execution" requires the same cells, apart from case, as WikiSQL does; "denotation"
             compares as WikiTableQuestions does, where "7" is 7 and "12,467" is 12467.
         rules: Z_tot.
@@ -195,7 +198,8 @@ def find_queries(
         raise InputError("question: expected a question, found only blanks")
     check_choice(match, Match, "match")
     read = to_table(table)
-    cells = _answer(answer, match)
+    # A `Table` has its cells as they are.
+    cells = _answer(answer, match, plain_cell if read is table else to_cell)
     asked = TableQuestion("question", question, read, cells, match)
     found = query_question(asked, rules, Denotation)
     return stored_queries(found, read, rules)
@@ -210,14 +214,11 @@ def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queri
         rules: that Z follows.
     """
     question, words = found.question, found.words
-    typed = typed_table(table, rules.semantics)
-    conditions = find_conditions(typed, question, words, rules)
-    masks = {condition[:4]: condition.mask for condition in conditions}
+    names = tuple(column_names(table.header))
 
     @functools.cache
-    def rows_of(*conditions: tuple[int, int, int, int]) -> tuple[int, ...]:
-        each = (masks[condition] for condition in conditions)
-        return tuple(mask_rows(functools.reduce(operator.and_, each, typed.every_row)))
+    def rows_of(conditions: tuple[Condition, ...]) -> tuple[int, ...]:
+        return tuple(mask_rows(rows_of_conditions(table, conditions, rules.semantics)))
 
     solutions = []
     for row in found.queries:
@@ -226,12 +227,12 @@ def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queri
         used = [numbers[3 + 4 * i : 7 + 4 * i] for i in range(numbers[2])]
         solutions.append(
             TableQuery(
-                query.text(table.header),
+                query.text(names),
                 query,
                 AGGREGATORS[query.aggregator],
                 table.header[query.select],
                 tuple((int(words[a, 0]), int(words[b, 1])) for _, _, a, b in used),
-                rows_of(*used),
+                rows_of(query.conditions),
                 numbers,
             )
         )
@@ -239,19 +240,22 @@ def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queri
     return Queries(tuple(solutions), table, question, cells, found.match, size, most, rules)
 
 
-def _answer(answer: Any, match: Match) -> tuple[Cell, ...]:
+def _answer(answer: Any, match: Match, convert: Callable[[Any, str], Cell]) -> tuple[Cell, ...]:
+    if getattr(answer, "ndim", None) == 0:
+        answer = np.asarray(answer)[()]
     many = isinstance(answer, Iterable) and not isinstance(answer, (str, bytes))
-    cells = tuple(plain_cell(cell, "answer") for cell in (answer if many else (answer,)))
-    if match == "denotation":
-        return tuple(map(cell_text, cells))
-    return cells
+    cells = tuple(convert(cell, "answer") for cell in (answer if many else (answer,)))
+    return result_texts(cells) if match == "denotation" else cells
 
 
 def cell_text(cell: Cell) -> str:
-    """A cell as people read it."""
-    if cell is None:
-        return "NULL"
-    return cell if isinstance(cell, str) else format_number(cell, 15)
+    """A cell as people read it.
+
+    Example:
+        >>> [cell_text(cell) for cell in (0.1 + 0.2, 6.626e-34, 12467.0, None)]
+        ['0.3', '6.626e-34', '12467', 'NULL']
+    """
+    return "NULL" if cell is None else result_texts([cell])[0]
 
 
 def rows_text(rows: Sequence[int], total: int) -> str:

@@ -43,14 +43,22 @@ class Spans(Z[Span]):
     def _notes(self) -> list[str]:
         if len(self):
             return []
-        return [f"No mention of {', '.join(map(repr, self.aliases)) or 'no alias at all'}."]
+        notes = [
+            f"{alias!r} has no words apart from articles and punctuation."
+            for alias in self.aliases
+            if not split_words(alias).forms
+        ]
+        others = [repr(alias) for alias in self.aliases if split_words(alias).forms]
+        if others or not self.aliases:
+            notes.append(f"No mention of {', '.join(others) or 'no alias at all'}.")
+        return notes
 
     def _place(self, solution: Span) -> str:
         return f"{solution.start}-{solution.end}"
 
     def _body(self) -> list[Element]:
-        marks = [Mark(z.start, z.end, (i,), self._strength([i])) for i, z in enumerate(self)]
-        return [marked_text(self.document, marks, self._listed())]
+        marks = [Mark(z.start, z.end, (i,)) for i, z in enumerate(self)]
+        return [marked_text(self.document, marks, self._listed(), self._strength)]
 
 
 def find_spans(text: str, aliases: str | Iterable[str]) -> Spans:

@@ -1,4 +1,4 @@
-"""Tables of a notebook: columns by name, a DataFrame, a CSV file."""
+"""Builds a table from a dict, a DataFrame or a CSV file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import datetime
 import math
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +15,17 @@ from hardem_jax.errors import InputError
 from hardem_jax.solutions.arguments import check_many
 from hardem_jax.solutions.sql.types import Cell, Table, plain_cell
 
+_MAX_WHOLE = 2**53
+# Types of pandas, which need not be installed.
+_MISSING = ("NaTType", "NAType")
+
 
 def to_table(source: Any) -> Table:
     """Makes a table of what people have.
 
     A column of numbers stays as it is, with None for NaN. Any other column becomes texts, which are
-    read as those of a CSV file are: "12,467" and "72 km" throughout make a column of numbers.
+    read as those of a CSV file are: "12,467" and "72 km" throughout make a column of numbers. As in
+    a file, a column with a whole number above 2^53, which float64 may not hold, is text.
 
     Args:
         source: a dict from column name to values, a pandas DataFrame (with its index, if that has
@@ -64,7 +69,7 @@ def _from_columns(columns: Iterable[tuple[str, Any]]) -> Table:
     header, types, cells = [], [], []
     for name, values in columns:
         check_many(values, f"table: column {name!r}", "values")
-        column = [_cell(value, name) for value in values]
+        column = [to_cell(value, f"table: column {name!r}") for value in values]
         if cells and len(column) != len(cells[0]):
             lengths = f"{len(cells[0])} in {header[0]!r} and {len(column)} in {name!r}"
             raise InputError(f"table: expected columns of one length, found {lengths}")
@@ -81,14 +86,33 @@ def _from_columns(columns: Iterable[tuple[str, Any]]) -> Table:
     return Table("table", tuple(header), tuple(types), tuple(zip(*cells, strict=True)))
 
 
-def _cell(value: Any, column: str) -> Cell:
-    """A number, a text, or None."""
-    if isinstance(value, np.generic):
+def to_cell(value: Any, where: str) -> Cell:
+    """A number, a text, or None: what stands in a cell for a value of Python, NumPy or pandas.
+
+    Dates, times, True, False and whole numbers above 2^53 become texts; NaN, NaT and NA None.
+
+    Args:
+        value: the value.
+        where: the start of the error message.
+
+    Raises:
+        TypeError: the value is something else, such as a duration.
+
+    Example:
+        >>> import datetime
+        >>> [to_cell(value, "answer") for value in (datetime.date(2010, 7, 6), True, np.nan, 7)]
+        ['2010-07-06', 'True', None, 7]
+    """
+    if isinstance(value, np.datetime64):
+        moment = value.astype("datetime64[us]").item()
+        value = str(value) if isinstance(moment, int) else moment  # Python's years end with 9999
+    elif isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
         value = value.item()
+    if type(value).__name__ in _MISSING or (isinstance(value, float) and math.isnan(value)):
+        return None
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         value = value.date()  # pandas has midnights for dates
-    if isinstance(value, (datetime.date, datetime.time, bool)):
+    is_time = isinstance(value, (datetime.date, datetime.time))
+    if is_time or isinstance(value, bool) or (isinstance(value, int) and abs(value) > _MAX_WHOLE):
         return str(value)
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    return cast(Cell, plain_cell(value, f"table: column {column!r}"))
+    return plain_cell(value, where)

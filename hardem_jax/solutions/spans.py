@@ -34,7 +34,7 @@ from hardem_jax.solutions.arguments import check_text, check_texts
 _CUT_NEGATION = r"(?: [nN](?=['\u2019][tT]\b))?"
 _ASCII_WORD = re.compile(r"[^\W_]+" + _CUT_NEGATION)
 _ARTICLES = frozenset({"a", "an", "the"})
-_NUMBER_SEPARATORS = ".,"
+_NUMBER_SEPARATORS = ".,．，"  # also full-width ones
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +65,8 @@ def split_words(text: str) -> Words:
     forms, spans = [], []
     for match in word.finditer(text):
         form = unicodedata.normalize("NFKC", match.group().replace(" ", "")).lower()
+        # Again, since "ǰ" is one character, but "J̌" is two.
+        form = unicodedata.normalize("NFKC", form)
         if form not in _ARTICLES:
             forms.append(form)
             spans.append(match.span())
@@ -72,15 +74,20 @@ def split_words(text: str) -> Words:
 
 
 def skip_combining_marks(text: str, end: int) -> int:
-    """Returns the first position from ``end`` on without a combining mark.
+    """Returns the first position from ``end`` on without a combining mark or conjoining jamo.
 
-    Tokenisers that strip accents exclude a decomposed accent from the last token.
+    Tokenisers that strip accents exclude a decomposed accent from the last token; those that
+    compose characters exclude the vowel and the last consonant of a decomposed Hangul syllable.
 
     Example:
         >>> skip_combining_marks("cafe\\u0301 noir", 4)
         5
     """
-    while end < len(text) and unicodedata.category(text[end]).startswith("M"):
+    while end < len(text) and (
+        unicodedata.category(text[end]).startswith("M")
+        or "\u1160" <= text[end] <= "\u11ff"
+        or "\ud7b0" <= text[end] <= "\ud7ff"
+    ):
         end += 1
     return end
 

@@ -42,9 +42,9 @@ def enumerate_taggings(
             sets are looked at: some may overlap.
 
     Returns:
-        ``[M, 2]`` int32, all mentions, text after text; and ``[Z, M]`` bool, the mentions of each
-        tagging: first that of the first mentions, if they do not overlap, then by the number of
-        mentions. Z is empty if a text has no mention.
+        ``[M, 2]`` int32, all mentions, text after text; and ``[Z, M]`` bool, which mentions each
+        tagging uses. Taggings are sorted by number of mentions; the one made of each text's first
+        mention comes first unless those overlap. Z is empty if a text has no mention.
 
     Example:
         >>> mentions, chosen = enumerate_taggings(

@@ -103,3 +103,5 @@ def test_misuse_is_reported():
             metric("Ada", "Ada")
     with pytest.raises(InputError, match="no questions to score"):
         squad2.score({}, {})
+    with pytest.raises(InputError, match="no questions to score"):
+        squad2.best_thresholds({}, {}, {})

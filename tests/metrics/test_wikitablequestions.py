@@ -159,9 +159,32 @@ def test_one_string_is_no_list_of_answers():
 
 
 def test_results_as_texts():
-    result = [2004.0, -0.5, 7, "x", None, 123456789012345.0, 1e15, 1e300, 123456789.123456]
-    texts = ("2004", "-0.5", "7", "x", "123456789012345", "1e+15", "1e+300", "123456789.123")
-    assert result_texts(result) == texts
+    texts = {
+        **{2004.0: "2004", -0.5: "-0.5", 7: "7", "x": "x", -0.0: "0"},
+        **{1e15: "1000000000000000", 2.0**53: "9007199254740992", -1e15: "-1000000000000000"},
+        **{1e16: "1e+16", 1e300: "1e+300", 2**70: "1180591620717411303424"},
+        **{123456789.123456: "123456789.123456", 123456789.0001: "123456789.0001"},
+        **{6.626e-34: "6.626e-34", 1e-7: "1e-07", float("inf"): "inf"},
+    }
+    assert result_texts([*texts, None]) == tuple(texts.values())
+
+
+def test_sums_that_rounding_moved_off_a_whole_number_are_written_whole():
+    numbers = [3 - 4e-16, 1000.1 - 997.1, 100.7 - 97.7, 0.1 + 0.2 + 0.7, 30.3 - 0.3, 1e9 + 3e-7]
+    assert any(not number.is_integer() for number in numbers)
+    assert result_texts(numbers) == ("3", "3", "3", "1", "30", "1000000000")
+    # What a table itself may hold stays as it is.
+    assert result_texts([2.9999999, 2.9999999995]) == ("2.9999999", "2.9999999995")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["1234567890123456", "-9007199254740991", "1234567.123456", "123456789.0001", "0.000015"]
+    + ["2.9999999", "1e-06", "987654321.25", "1e+300"],
+)
+def test_a_cell_becomes_the_answer_that_was_read_from_it(cell):
+    assert denotation_matches([float(cell)], [cell])
+    assert float(result_texts([float(cell)])[0]) == float(cell)
 
 
 def test_score_divides_by_all_questions():

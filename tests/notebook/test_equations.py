@@ -102,7 +102,11 @@ def test_answers_are_numbers_or_their_texts(answer):
     assert [e.text for e in find_equations("83,000 men", "How many?", answer)] == ["83000"]
 
 
-@pytest.mark.parametrize("answer", ["many", "12 yards", "", float("nan"), "1e999"])
+@pytest.mark.parametrize(
+    "answer",
+    ["many", "12 yards", "", float("nan"), "1e999", None, [3], np.array([1, 2]), object()]
+    + [pytest.param(10**400, id="10**400"), pytest.param(10**5000, id="10**5000")],
+)
 def test_other_answers_are_refused(answer):
     with pytest.raises(InputError, match="^answer: expected a (finite )?number"):
         find_equations(PASSAGE, QUESTION, answer)

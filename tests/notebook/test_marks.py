@@ -12,15 +12,16 @@ from tests.notebook.html_pages import Page
 EVERY = frozenset(range(100))
 
 
-def parsed(text, marks, listed=EVERY, **options) -> Page:
-    block = marked_text(text, marks, listed, **options)
+def parsed(text, marks, listed=EVERY, strength=lambda indices: 1.0, **options) -> Page:
+    block = marked_text(text, marks, listed, strength, **options)
     return Page(tostring(block, encoding="unicode", method="html"))
 
 
 def test_overlapping_marks_are_cut_where_any_begins_or_ends():
     text = "New York City council"
-    marks = [Mark(0, 13, (0,), 0.5), Mark(4, 8, (1,), 0.25), Mark(9, 21, (2,), 0.75)]
-    page = parsed(text, marks)
+    marks = [Mark(0, 13, (0,)), Mark(4, 8, (1,)), Mark(9, 21, (2,))]
+    chances = (0.5, 0.25, 0.125)
+    page = parsed(text, marks, strength=lambda indices: sum(chances[i] for i in indices))
     assert page.texts("div") == [text]
     found = [(n.text, n.classes - {"from", "to"}) for n in page.all("mark")]
     assert found == [
@@ -31,11 +32,16 @@ def test_overlapping_marks_are_cut_where_any_begins_or_ends():
         (" council", {"z2"}),
     ]
     shades = [n.attributes["style"].partition(";")[0] for n in page.all("mark")]
-    # Probabilities of what is covered add up, to 1 at most.
-    assert shades == ["--p:0.500", "--p:0.750", "--p:0.500", "--p:1.000", "--p:0.750"]
+    assert shades == ["--p:0.500", "--p:0.750", "--p:0.500", "--p:0.625", "--p:0.125"]
     assert [n.attributes.get("data-z") for n in page.all("mark")] == ["0", "1", None, "2", None]
     assert [n.text for n in page.all("mark", "from")] == ["New ", "York", "City"]
     assert [n.text for n in page.all("mark", "to")] == ["York", "City", " council"]
+
+
+def test_overlapping_marks_of_one_solution_are_shaded_once():
+    asked = []
+    parsed("abc", [Mark(0, 3, (0, 2)), Mark(1, 2, (1, 2))], strength=lambda i: asked.append(i) or 0)
+    assert asked == [[0, 2], [0, 1, 2], [0, 2]]
 
 
 def test_overlapping_marks_have_lines_of_their_own():
@@ -55,7 +61,7 @@ def test_no_text_is_lost_whatever_overlaps(seed):
     for index in range(rng.randrange(12)):
         start, end = sorted(rng.sample(range(len(text) + 1), 2))
         end = min(end, start + 30)
-        marks.append(Mark(start, end, (index,), rng.random()))
+        marks.append(Mark(start, end, (index,)))
     page = parsed(text, marks)
     assert page.nodes[0].text == text
     for index, mark in enumerate(marks):
@@ -78,7 +84,7 @@ def test_long_stretches_are_folded_between_words():
 
 
 def test_only_solutions_of_the_list_light_up_and_labels_stay_short():
-    page = parsed("Rome", [Mark(0, 4, tuple(range(60)), 1.0)], frozenset({3, 7}))
+    page = parsed("Rome", [Mark(0, 4, tuple(range(60)))], frozenset({3, 7}))
     (mark,) = page.all("mark")
     assert {name for name in mark.classes if name.startswith("z")} == {"z3", "z7"}
     assert mark.attributes["data-z"] == "0,1,2…"

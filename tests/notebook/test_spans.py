@@ -88,6 +88,20 @@ def test_without_a_mention_it_says_so():
     assert "No mention of 'Rome', 'Roma'." in page.texts("p", "note")
 
 
+@pytest.mark.parametrize(
+    ("aliases", "note"),
+    [
+        (["The The"], "'The The' has no words apart from articles and punctuation."),
+        (["!!!", "Rome"], "'!!!' has no words apart from articles and punctuation."),
+    ],
+)
+def test_an_alias_without_words_is_named(aliases, note):
+    notes = str(find_spans("The The is a band, and so is !!!", aliases)).splitlines()[1:]
+    assert f"  {note}" in notes
+    assert any(line.startswith("  No mention of 'Rome'") for line in notes) == ("Rome" in aliases)
+    assert "no words" not in str(find_spans("The The of Rome", ["The The", "Rome"]))
+
+
 def test_the_terminal_shows_a_line_a_solution():
     assert repr(find_spans(TEXT, ALIASES)).splitlines() == [
         "4 spans in 40 characters",

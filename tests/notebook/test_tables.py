@@ -76,6 +76,49 @@ def test_dates_are_written_as_in_a_file():
     assert to_table({"at": [moment]}).rows == (("2010-07-06 12:30:00",),)
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
+def test_days_of_numpy_are_days_whatever_their_unit(unit):
+    days = np.array(["2010-07-06", "NaT", "2011-01-02"], f"datetime64[{unit}]")
+    expected = (("2010-07-06",), ("",), ("2011-01-02",))
+    assert to_table({"day": days}).rows == to_table({"day": pd.Series(days)}).rows == expected
+    assert to_table({"day": list(pd.Series(days))}).rows == expected
+    moments = np.array(["2010-07-06T12:30"], "datetime64[s]").astype(f"datetime64[{unit}]")
+    if unit != "D":
+        assert to_table({"at": moments}).rows == (("2010-07-06 12:30:00",),)
+
+
+def test_years_beyond_those_of_python_are_texts():
+    assert to_table({"day": [np.datetime64("20100-07-06")]}).rows == (("20100-07-06",),)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.timedelta64(5, "ns"), np.timedelta64(5, "s"), datetime.timedelta(5), pd.Timedelta(5)],
+)
+def test_durations_are_refused(value):
+    with pytest.raises(TypeError, match="column 'lap': expected strings, numbers or None.*found"):
+        to_table({"lap": [value]})
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT")])
+def test_what_is_missing_is_null(missing):
+    assert to_table({"n": [1, missing]}).rows == ((1,), (None,))
+
+
+def test_whole_numbers_that_float64_cannot_tell_apart_are_texts(tmp_path):
+    numbers = [1234567890123456789, 1234567890123456790, 7]
+    file = tmp_path / "ids.csv"
+    file.write_text("id\n" + "".join(f"{number}\n" for number in numbers))
+    expected = read_csv_table(file)
+    assert expected.types == ("text",)
+    for values in (numbers, np.array(numbers), pd.Series(numbers), [2**70, 2, -(2**60)]):
+        table = to_table({"id": values})
+        assert table.types == ("text",)
+        assert table.rows == tuple((str(number),) for number in values)
+    assert to_table({"id": numbers}).rows == expected.rows
+    assert to_table({"id": [2**53, -(2**53)]}).types == ("real",)
+
+
 def test_a_named_index_is_a_column_and_names_may_repeat():
     frame = pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"], index=pd.Index(["x", "y"], name="k"))
     table = to_table(frame)

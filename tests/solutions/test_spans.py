@@ -32,6 +32,11 @@ def mentions(text, *aliases):
         ("snake_case words", ["case words"], ["case words"]),
         ("Sebastião won", ["sebastião"], ["Sebastião"]),
         ("ﬁve ﬁles", ["five"], ["ﬁve"]),
+        ("１，０００ ships", ["1,000"], ["１，０００"]),
+        # In lower case, and only there, letter and mark are one character.
+        ("J\u030cx", ["ǰx"], ["J\u030cx"]),
+        ("ǰx", ["J\u030cx"], ["ǰx"]),
+        ("H\u0331abaq", ["ẖabaq"], ["H\u0331abaq"]),
         # One alias inside another: both are mentions, the outer one does not hide the inner.
         ("flushing spaniel", ["spaniel", "flushing spaniel"], ["flushing spaniel", "spaniel"]),
         ("la la la", ["la la"], ["la la", "la la"]),
@@ -66,6 +71,8 @@ def test_finds(text, aliases, expected):
         ("1,000 ships and 3.5 miles", "1"),
         ("1,000 ships and 3.5 miles", "5"),
         ("1,000 ships", "000"),
+        ("１，０００ ships", "1"),
+        ("３．５ miles", "5"),
         ("partly", "part"),
         ("anything", "The"),
         ("Le cafe\u0301.", "cafe"),
@@ -161,6 +168,7 @@ def test_a_span_lies_inside_its_text(start, end):
         ("foo_bar", "foo|_|bar"),
         ("1,000.5, 7.", "1,000.5|,| |7|."),
         ("v1.2a", "v1.2a"),
+        ("１，０００．５， ７．", "１，０００．５|，| |７|．"),
         ("cafe\u0301s", "cafe\u0301s"),
         ("\u0301x", "\u0301|x"),
         ("東京x", "東|京|x"),

@@ -46,9 +46,9 @@ _VULGAR = "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 _TOKEN = re.compile(
     r"(?<![\w.])(?P<point>\.[0-9]+)(?![.,]?[0-9])"
     r"|(?<!\w)(?P<digits>[0-9]+(?:[.,][0-9]+)*)"
-    rf"|\b(?P<word>{'|'.join(sorted(VALUES, key=len, reverse=True))})\b"
-    rf"|(?P<vulgar>[{_VULGAR}])",
-    re.IGNORECASE,
+    # ASCII, since Unicode also takes "ı" for "i" and "ſ" for "s".
+    rf"|\b(?P<word>(?ai:{'|'.join(sorted(VALUES, key=len, reverse=True))}))\b"
+    rf"|(?P<vulgar>[{_VULGAR}])"
 )
 _WITH_COMMAS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 _LETTER = re.compile(r"[^\W\d]")

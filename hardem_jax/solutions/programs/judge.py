@@ -29,9 +29,9 @@ class Target(Protocol):
     """The answer to a question, as `hardem_jax.metrics.wikitablequestions.Denotation` compares it.
 
     Attributes:
-        items: one target for each item of the answer, itself if there is only one. A result is
-            correct only if it has a correct cell for each; if there is one item, all must be
-            correct.
+        items: one target for each item of the answer, itself if there is only one. A correct
+            result contains a matching cell for every item; if there is only one item, every cell
+            must match it.
         numbers: a result of one number is correct only if it is within 1e-5 of one of these.
     """
 

@@ -6,20 +6,23 @@ A span of words is understood as a text and, if it is one, as a number or date:
   the value of "=" and "!=" where a cell's part has this key, and of "contains" where a longer cell
   of "text" has its words, at most 8; spans of function words only are no values. A word that no
   cell has stands for similar ones of the cells: "russian" for "russia" (`ProgramTable.similar`).
-- number: "1,200", "-3", ".5", "2.5 million", "five", "third", "42nd", "15km". It is compared with
-  "number", "second number", "year", "last year", "day", "count" and the row number; a year, only
-  with numbers from 1000 to 2100; a day, only with numbers up to 31.
+- number: "1,200", "-3", ".5", "6½", "2.5 million", "five", "third", "42nd", "15km". It is compared
+  with "number", "second number", "year", "last year", "day", "count" and the row number; a year,
+  only with numbers from 1000 to 2100; a day, only with numbers up to 31.
 - month: "may", "sept", compared with "month"; date: "may 3, 1990", "1990-05-03", with "date"; time:
   "2:35.4", "5 min 3 s", "five minutes", with "time".
 
-A link holds for at least one row, and not for all but the total rows. Of operators that hold for
-the same rows with the same field and span, the first of =, >, >=, <, <=, != stands for all. Spans
-have at most 16 words and start and end at words, not at punctuation or within a number.
+A link holds for at least one row, but never for every row (total rows aside). Of operators that
+hold for the same rows with the same field and span, the first of =, >, >=, <, <=, != stands for
+all. Spans have at most 16 words and start and end at words, not at punctuation or within a number.
+Numbers beyond float64 are no values.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -242,8 +245,15 @@ def spans(question: str, words: np.ndarray) -> Iterator[tuple[int, int, str]]:
             continue
         for last in range(first, min(first + MAX_SPAN, len(bounds))):
             end = bounds[last][1]
-            if question[end - 1].isalnum() and end not in inside:
+            if end not in inside and _ends_word(question, end):
                 yield first, last, question[start:end]
+
+
+def _ends_word(question: str, end: int) -> bool:
+    """Whether there is a letter or digit before this place, perhaps with combining marks."""
+    while end and unicodedata.category(question[end - 1]).startswith("M"):
+        end -= 1
+    return question[end - 1 : end].isalnum()
 
 
 def _is_sign(question: str, start: int) -> bool:
@@ -253,7 +263,9 @@ def _is_sign(question: str, start: int) -> bool:
 
 
 def span_numbers(text: str, key: str) -> dict[str, float]:
-    """What a span is compared with, by the names of number parts; nothing if it is no number.
+    """What a span is compared with, by the names of number parts.
+
+    Nothing if it is no number, or one beyond float64.
 
     Args:
         text: the span.
@@ -265,6 +277,11 @@ def span_numbers(text: str, key: str) -> dict[str, float]:
         >>> span_numbers("May", "may"), span_numbers("about 5", "about 5")
         ({'month': 5.0}, {})
     """
+    numbers = _span_numbers(text, key)
+    return numbers if all(map(math.isfinite, numbers.values())) else {}
+
+
+def _span_numbers(text: str, key: str) -> dict[str, float]:
     stuck = None if " " in text else _STUCK_KEY.fullmatch(key)
     if stuck or _NUMBER_KEY.fullmatch(key):
         number = float(stuck[1] if stuck else key)
@@ -277,8 +294,9 @@ def span_numbers(text: str, key: str) -> dict[str, float]:
             del allowed["count"]
         return allowed
     if _SCALED_KEY.fullmatch(key):
-        number = read_numbers(key)["number"].key
-        return {"number": float(number), "second number": float(number)}
+        if (scaled := read_numbers(key).get("number")) is None:
+            return {}
+        return {"number": float(scaled.key), "second number": float(scaled.key)}
     if (month := MONTH_NUMBERS.get(text.lower())) is not None:
         return {"month": float(month)}
     if duration := _DURATION_KEY.fullmatch(key):

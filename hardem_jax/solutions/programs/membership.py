@@ -21,8 +21,8 @@ _PROGRAMS_IN_MEMORY = 256
 class AnswerTest:
     """Tells which of some programs are in Z.
 
-    A program is in Z if the rules allow it and its result is the answer. `ProgramRules.cap`, which
-    bounds the size of Z, has no part in it.
+    A program is in Z if the rules allow it and its result is the answer. `ProgramRules.cap` only
+    limits enumeration and is ignored here.
 
     Args:
         table: the table of the question.

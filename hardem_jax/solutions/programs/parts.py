@@ -13,21 +13,25 @@ A cell of a table is a text, a number or NULL. NULL and texts that stand for not
                    year as 4
     month, day     of this date
     year           of this date, else the first number from 1000 to 2100 without commas or decimals
-    last year      the last other year: "1990-94", "1990-1994", "may 1990 - june 1994"
+    last year      the last other year: "1990-94", "1999-00", "1990-1994", "may 1990 - june 1994"
     time           the first time in it ("2:35.4", "1:02:03", "6:00 pm", "1h 20m", "5 min 3 s"), in
                    seconds
     number, second number
                    the first and second number outside the date and the time, times a following
-                   "thousand", "million" or "billion"; a sign counts only after a blank or "("
+                   "thousand", "million", "mil" or "billion"; a sign counts only after a blank or
+                   "("; "6½" is 6.5
     count          the number of its items
 
-Footnote marks ("[2]", "*", "†") belong to no part except the cell shown for "text".
+Footnote marks ("[2]", "*", "†") belong to no part except the cell shown for "text". Superscript
+digits are notes ("8²"), parts of units ("km²") or exponents; they are shown, but are left out of
+every key: "10⁶" has the number 10.
 """
 
 from __future__ import annotations
 
 import datetime
 import functools
+import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -53,6 +57,8 @@ _ASCII = str.maketrans(
 # Letters that Unicode does not decompose.
 _LETTERS = str.maketrans(dict(zip("øłđðı", "olddi", strict=True)) | {"æ": "ae", "ß": "ss"})
 _MARKS = re.compile(r"\[[^\[\]]{1,20}\](?=\s|\[|$|[,;)])|[*†‡♦•#^§]+$|(?<=\w)[*†‡§^]+")
+_VULGAR = re.compile(r"(?:(?<!\d)(\d+)\s?)?([¼½¾⅐-⅞])")
+_RAISED = re.compile(r"(?<=[^\s⁰¹²³⁴-⁹])[⁰¹²³⁴-⁹]+")
 _TOKEN = re.compile(r"(?:(?<![^\s(])[+-])?(?:\d+(?:\.\d+)?|(?<![^\s(])\.\d+)|[^\W\d_]+")
 _INSIDE = re.compile(r"(?<=\d),(?=\d{3}(?!\d))|(?<=\d)(?:st|nd|rd|th)\b")  # "1,234th"
 
@@ -99,9 +105,9 @@ _UNITS = re.compile(
     r"(?:(?P<m>\d+)\s?m(?:in(?:ute)?s?)?\b[\s,]*)?(?:(?P<s>\d+(?:\.\d+)?)\s?s(?:ec(?:ond)?s?)?\b)?"
 )
 _NUMBER = re.compile(
-    r"(?:(?<![^\s(])(?P<sign>[+-])\s?\$?)?"
+    r"(?:(?<![^\s(])(?P<sign>[+-])\s?[$€£¥]?)?"
     r"(?P<digits>\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+)"
-    r"(?:\s?(?P<scale>thousand|million|billion|mil\b))?"
+    r"(?:\s?(?P<scale>thousand|million|billion|mil(?!s))s?\b)?"
 )
 _SCALES = {"thousand": 1e3, "million": 1e6, "mil": 1e6, "billion": 1e9}
 _ITEMS = re.compile(r"\s*(?:,\s|;|\s?/\s?|&|\s\+\s|\||•|·|\band\b)\s*(?![^(]*\))")
@@ -154,8 +160,8 @@ def read_cell(cell: Cell) -> dict[int, tuple[Value, ...]]:
     if cell is None or is_nothing(cell):
         return {}
     if not isinstance(cell, str):
-        number = float(cell)
-        return {_PART["number"]: (_plain_value(number),)} if abs(number) < float("inf") else {}
+        number = _finite(cell)
+        return {} if number is None else {_PART["number"]: (_plain_value(number),)}
     found: dict[str, tuple[Value, ...]] = {"text": (Value(text_key(cell), cell),)}
     text = _marks_removed(cell) or cell
     whole_date = (date := _find_date(_plain(text))) and date.end - date.start == len(_plain(text))
@@ -237,6 +243,15 @@ def _find_date(text: str) -> _Date | None:
     return None
 
 
+def _finite(cell: float) -> float | None:
+    """A number as float64; None if it is too large or none at all."""
+    try:
+        number = float(cell)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def _plain_value(number: float) -> Value:
     return Value(number, number)
 
@@ -253,8 +268,9 @@ def _find_time(text: str) -> tuple[float, int, int] | None:
     for match in _UNITS.finditer(text):
         hours, minutes, seconds = match["h"], match["m"], match["s"]
         if (hours, minutes, seconds).count(None) < 2:
-            total = 3600.0 * int(hours or 0) + 60 * int(minutes or 0) + float(seconds or 0)
-            return total, match.start(), match.end()
+            total = 3600 * float(hours or 0) + 60 * float(minutes or 0) + float(seconds or 0)
+            if math.isfinite(total):
+                return total, match.start(), match.end()
     return None
 
 
@@ -262,7 +278,11 @@ def _find_years(text: str) -> Iterator[float]:
     for match in _YEARS.finditer(text):
         year = int(match[1])
         yield float(year)
-        if match[2] and int(match[2]) > year % 100:  # "1990-94", not "2010-07"
+        if not match[2]:
+            continue
+        if match[2] == "00" and year % 100 == 99:
+            yield float(year + 1)
+        elif int(match[2]) > year % 100:  # "1990-94", not "2010-07"
             yield float(year - year % 100 + int(match[2]))
 
 
@@ -290,12 +310,20 @@ def _texts(texts) -> Iterator[Value]:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _plain(text: str) -> str:
-    """Lower case, no accents, ASCII quotes and dashes, no footnote marks."""
+    """Lower case, ASCII quotes and dashes, decimal fractions; no accents, no footnote marks."""
     if not text.isascii():
+        # Before they are decomposed: "6½" would become "61⁄2", "10⁶" would become "106".
+        text = _RAISED.sub("", _VULGAR.sub(_decimal, text))
         decomposed = unicodedata.normalize("NFKD", text.translate(_ASCII))
         text = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
         text = text.lower().translate(_LETTERS)
     return _marks_removed(text.lower())
+
+
+def _decimal(match: re.Match[str]) -> str:
+    """A vulgar fraction, with the whole number before it if there is one."""
+    fraction = f"{unicodedata.numeric(match[2]):.6g}".removeprefix("0")
+    return f"{match[1] or 0}{fraction}"
 
 
 def _marks_removed(text: str) -> str:

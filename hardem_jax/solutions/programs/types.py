@@ -17,7 +17,7 @@ it takes the values of every field in every row, and of every link its field, op
 **Values.** A field has, in each row, a list of values, each with a *key*, which is compared, and
 the cell that is *shown*. Keys are texts for the parts in `TEXT_PARTS`, finite floats for all
 others. Only the part "item" has more than one value in a row. A row *lacks* a field if the list is
-empty. A field in no row of the table does not exist.
+empty. A field that every row lacks does not exist.
 
 **Total rows** add up others, see `table`. They are left out wherever "every row" is meant: by
 "all", by the targets of modifiers, and by all links but "=" and "contains" of text parts.

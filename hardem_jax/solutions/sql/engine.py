@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.columns import Semantics, mask_rows, typed_table
-from hardem_jax.solutions.sql.types import AGGREGATORS, OPERATORS, Cell, Query, Table
+from hardem_jax.solutions.sql.types import AGGREGATORS, OPERATORS, Cell, Condition, Query, Table
 from hardem_jax.solutions.sql.values import (
     SQLITE_ERRORS,
     ExecutionError,
@@ -170,21 +169,40 @@ def execute_sql(
     """
     typed = typed_table(table, semantics)
     check_query(table, query)
-    columns = typed.columns
-    bound = [columns[c.column].bind(c.value) for c in query.conditions]
-    if semantics == "official":
-        last = {c.column: value for c, value in zip(query.conditions, bound, strict=True)}
-        bound = [last[c.column] for c in query.conditions]
-    mask = typed.every_row
-    for condition, value in zip(query.conditions, bound, strict=True):
-        mask &= columns[condition.column].compare(value)[condition.operator]
-    selected = columns[query.select]
+    mask = rows_of_conditions(table, query.conditions, semantics)
+    selected = typed.columns[query.select]
     if not query.aggregator:
         return _original_cells(table, query.select, mask) if as_written else selected.select(mask)
     value = selected.aggregate(query.aggregator, mask)
     if as_written and AGGREGATORS[query.aggregator] in ("max", "min") and value is not None:
         return _original_cells(table, query.select, mask & selected.rows_by_value[value])[:1]
     return [value]
+
+
+def rows_of_conditions(
+    table: Table, conditions: Sequence[Condition], semantics: Semantics = "official"
+) -> int:
+    """The mask of the rows that meet all conditions of a query, in its order.
+
+    Raises:
+        ExecutionError: the official engine cannot compare a value.
+        InputError: the table has a cell that SQLite cannot hold.
+
+    Example:
+        >>> from hardem_jax.solutions.sql.types import Condition
+        >>> table = Table("1-1", ("no.",), ("real",), ((7.0,), (9.0,)))
+        >>> [bin(rows_of_conditions(table, [Condition(0, 1, text)])) for text in ("6", "8")]
+        ['0b11', '0b10']
+    """
+    typed = typed_table(table, semantics)
+    bound = [typed.columns[c.column].bind(c.value) for c in conditions]
+    if semantics == "official":
+        last = {c.column: value for c, value in zip(conditions, bound, strict=True)}
+        bound = [last[c.column] for c in conditions]
+    mask = typed.every_row
+    for condition, value in zip(conditions, bound, strict=True):
+        mask &= typed.columns[condition.column].compare(value)[condition.operator]
+    return mask
 
 
 def _original_cells(table: Table, column: int, mask: int) -> list[Cell]:
@@ -230,16 +248,24 @@ def statement(table: Table, query: Query) -> str:
 
 
 def column_names(header: Sequence[str]) -> list[str]:
-    """Distinct names, regardless of case: those that repeat an earlier one end in their number.
+    """Distinct names, regardless of case, as SQLite compares them.
+
+    The first column of a name keeps it. Others, and those without a name, get their number at the
+    end, more than once if the table has that name, too.
 
     Example:
         >>> column_names(["City", "Year", "city", ""])
         ['City', 'Year', 'city_3', '_4']
     """
-    names, seen = [], Counter()
+    names, seen = [], {""}
+    taken = {name.lower() for name in header}
     for number, name in enumerate(header, start=1):
-        seen[name.lower()] += 1
-        names.append(f"{name}_{number}" if seen[name.lower()] > 1 or not name else name)
+        if (repeated := name.lower()) in seen:
+            while name.lower() in taken:
+                name = f"{name}_{number}"
+            taken.add(name.lower())
+        seen.add(repeated)
+        names.append(name)
     return names
 
 

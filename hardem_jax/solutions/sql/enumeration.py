@@ -155,9 +155,9 @@ class AnswerTest:
     """Tells which of some queries are in Z, without enumerating Z.
 
     A query is in Z if the rules allow it, at least one row meets its conditions, and its result is
-    the answer. `SqlRules.cap` and `SqlRules.max_combinations`, which bound the work of enumeration,
-    have no part in it. Sets of rows are compared with the answer once, so that a query like an
-    earlier one costs a look-up.
+    the answer. `SqlRules.cap` and `SqlRules.max_combinations` only limit enumeration and are
+    ignored here. Sets of rows are compared with the answer once, so that a query like an earlier
+    one costs a look-up.
 
     Args:
         table, question, answer, rules, words, match: as for `enumerate_sql`.

@@ -36,8 +36,8 @@ def execution_guided(
        likely first and last words, the ``beam_size`` best; those stay that some row meets.
     3. The number n of conditions that maximises P(n) times the probability of the n-th.
 
-    Two things differ from the original: a condition that no row meets is passed over below COUNT,
-    too, whose result 0 passes for one there; and there is one condition on a column.
+    Two things differ from the original. It keeps a condition that no row meets if the aggregator is
+    COUNT, since 0 is a result; here it is passed over. And a column has one condition at most.
 
     Args:
         table: the table of the question.

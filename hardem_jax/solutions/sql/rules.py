@@ -33,8 +33,8 @@ class SqlRules:
         max_conditions: 0 to 3.
         ranges_on_text: allow > and < on text columns.
         aggregates_on_text: allow MAX, MIN, SUM and AVG of text columns. No annotated query of
-            WikiSQL has one, and SQLova's own decoding excludes them (`check_sc_sa_pairs`); without
-            them a query of Z is far more often the one that the question means. Under sane
+            WikiSQL has one, and SQLova's own decoding excludes them (`check_sc_sa_pairs`); leaving
+            them out makes a query drawn from Z far more likely to be the intended one. Under sane
             semantics a column that holds a number is no text column.
         shared_columns: allow several conditions on one column, in the order of `Solutions`.
         numbers: which spans are compared with real columns. "whole": numbers that are not part of

@@ -35,8 +35,9 @@ def sum_like_sqlite(
         An integer for the sum of integers, otherwise a float. NaN is NULL in SQLite.
 
     Raises:
-        ExecutionError: a sum of integers exceeds 64 bits. A float among the addends prevents this
-            in SQLite 3.43 and later; before, only one that precedes the overflow.
+        ExecutionError: a sum of integers exceeds 64 bits. Since SQLite 3.43, any float among the
+            addends prevents this error; in earlier versions the float must come before the
+            overflow.
 
     Example:
         >>> [sum_like_sqlite([0.1, 0.2, 0.3], compensated=flag) for flag in (False, True)]

@@ -98,7 +98,10 @@ def plain_cell(cell: Any, where: str) -> Cell:
     """
     if type(cell) in _CELL_TYPES:
         return cell
-    plain = cell.item() if isinstance(cell, np.generic) else cell
+    plain: Any = cell
+    # `item` makes an integer of nanoseconds.
+    if isinstance(cell, np.generic) and not isinstance(cell, (np.datetime64, np.timedelta64)):
+        plain = cell.item()
     if isinstance(plain, bool):  # SQLite stores booleans as integers
         return int(plain)
     if type(plain) not in _CELL_TYPES:
@@ -176,9 +179,9 @@ class Query:
 def split_words(question: str) -> np.ndarray:
     """Returns the offsets of the words of a question.
 
-    A word is a run of letters and digits, or one other non-blank character. Every word boundary is
-    a boundary between wordpieces of BERT's tokenizers, so a span of words is a span of wordpieces,
-    whatever the vocabulary.
+    A word is a run of letters, digits and underscores, or one other non-blank character. Every word
+    boundary is a boundary between wordpieces of BERT's tokenizers, so a span of words is a span of
+    wordpieces, whatever the vocabulary.
 
     Returns:
         [W, 2] int32 character offsets, end exclusive.

@@ -75,6 +75,8 @@ def test_options(text, default, options, with_options):
         ("007", [7]),
         ("٣ ²", []),  # only ASCII digits
         ("-5 °C", [5]),
+        # Letters that only Unicode folds to those of a number word.
+        ("SİX fıve ſix, Two", [2]),
     ],
 )
 def test_default(text, expected):

@@ -1,9 +1,12 @@
 """Links: how spans of the question are understood, and which conditions there are."""
 
+import unicodedata
+
 import numpy as np
 import pytest
 
-from hardem_jax.solutions.programs.links import find_links
+from hardem_jax.solutions.programs.links import find_links, span_numbers
+from hardem_jax.solutions.programs.parts import text_key
 from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.sql.types import Table, split_words
@@ -62,6 +65,23 @@ def conditions(question, table=RIDERS, **rules):
 )
 def test_what_a_span_means(question, condition, rows):
     assert conditions(question).get(condition, []) == rows
+
+
+@pytest.mark.parametrize(
+    "question", ["Where is José?", "José or Ann?", "the José Náñez of Brěclav"]
+)
+def test_accents_may_be_characters_of_their_own(question):
+    names = ("José", "Ann", "Náñez", "Brěclav")
+    table = Table("1", ("name",), ("text",), tuple((name,) for name in names))
+    found = conditions(unicodedata.normalize("NFC", question), table)
+    assert len(found) > 1
+    assert conditions(unicodedata.normalize("NFD", question), table) == found
+
+
+@pytest.mark.parametrize("number", ["9" * 305 + " million", "9" * 400, "9" * 400 + " hours"])
+def test_numbers_beyond_float64_are_no_values(number):
+    assert conditions(f"over {number} or 5?")["size.number = 5"] == [0]
+    assert span_numbers(number, text_key(number)) == {}
 
 
 def test_numbers_leave_out_total_rows():

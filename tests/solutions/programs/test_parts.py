@@ -38,6 +38,26 @@ def shown(cell):
         ("2:05.5 (3)", 3, None),
         ("1990-91", 1990, 91),
         ("none at all", None, None),
+        ("6½", 6.5, None),
+        ("½", 0.5, None),
+        ("1,034¼", 1034.25, None),
+        ("2 ½ doz.", 2.5, None),
+        ("4 ft 8½ in", 4, 8.5),
+        ("section ½", 0.5, None),
+        ("-3⅓", -3.333333, None),
+        ("10⁶", 10, None),
+        ("8²", 8, None),
+        ("5.3 km² (x³)", 5.3, None),
+        ("210 (6%)²", 210, 6),
+        ("12 millionaires", 12, None),
+        ("3 thousandths", 3, None),
+        ("3 millions", 3e6, None),
+        ("$2.4 mil", 2.4e6, None),
+        ("5 mils", 5, None),
+        ("-$5", -5, None),
+        ("-€5", -5, None),
+        ("-£4.5 million", -4.5e6, None),
+        ("(-¥5)", -5, None),
         (7.5, 7.5, None),
         (7, 7, None),
     ],
@@ -64,7 +84,11 @@ def test_numbers(cell, number, second):
         ("february 29, 2011", None, [2011]),
         ("1990–94", None, [1990, 1994]),
         ("1990-1994", None, [1990, 1994]),
-        ("1999/00", None, [1999]),
+        ("1999/00", None, [1999, 2000]),
+        ("1999–00", None, [1999, 2000]),
+        ("1899-00", None, [1899, 1900]),
+        ("1998-00", None, [1998]),
+        ("1999-99", None, [1999]),
         ("1990", None, [1990]),
         ("12,345", None, []),
         ("mayor 5", None, []),
@@ -103,6 +127,9 @@ def test_dates_are_ordered_by_days():
         ("70 minutes", None),
         ("7-6(4)", None),
         ("1:75", None),
+        ("1:05½", 65.5),
+        pytest.param("9" * 400 + " h 5 min", None, id="hours beyond float64"),
+        pytest.param("9" * 5000 + " h 5 min", None, id="hours beyond int"),
     ],
 )
 def test_times(cell, seconds):
@@ -157,9 +184,10 @@ def test_something(cell):
 def test_numbers_that_are_not_finite_have_no_parts():
     assert read_cell(float("inf")) == {} and read_cell(float("nan")) == {}
     assert "number" not in shown("9" * 400)
+    assert read_cell(10**400) == read_cell(-(10**400)) == {}
 
 
-@pytest.mark.parametrize("cell", ["\u0301/a", "\u0301, ††", "✓ / ✗", "\ud800/b", "٣ & ²"])
+@pytest.mark.parametrize("cell", ["\u0301/a", "\u0301, ††", "✓ / ✗", "\ud800/b", "٣ & ²", "(²)"])
 def test_no_text_has_an_empty_key(cell):
     found = read_cell(cell)
     for part in TEXT_PARTS:
@@ -168,6 +196,7 @@ def test_no_text_has_an_empty_key(cell):
 
 def test_the_text_is_shown_as_it_is():
     assert shown("Ann[1] ")["text"] == ["Ann[1] "]
+    assert shown("5 km², ½")["item"] == ["5 km²", "½"]
 
 
 @pytest.mark.parametrize(
@@ -186,6 +215,11 @@ def test_the_text_is_shown_as_it_is():
         ("a–b", "a-b"),
         ("O'Neil", "o’neil"),
         ("№ 5", "no 5"),
+        ("6½", "6.5"),
+        ("2 ½", "2.5"),
+        ("8²", "8"),
+        ("km²", "km"),
+        ("CO₂", "co2"),
     ],
 )
 def test_texts_with_the_same_key(left, right):
@@ -194,7 +228,16 @@ def test_texts_with_the_same_key(left, right):
 
 @pytest.mark.parametrize(
     ("left", "right"),
-    [("-3", "3"), ("2.5", "25"), ("1.5", "1 5"), ("✓", "x"), ("bo", "bob"), ("1,23", "123")],
+    [
+        ("-3", "3"),
+        ("2.5", "25"),
+        ("1.5", "1 5"),
+        ("✓", "x"),
+        ("bo", "bob"),
+        ("1,23", "123"),
+        ("6½", "61 2"),
+        ("10⁶", "106"),
+    ],
 )
 def test_texts_with_different_keys(left, right):
     assert text_key(left) != text_key(right)

@@ -467,6 +467,8 @@ def test_numpy_cells_and_values_are_those_of_python():
         ((("player",), ("text",), None), "rows: expected a list of rows, found None"),
         ((("player",), ("text",), ((b"ann",),)), "found bytes b'ann'"),
         ((("day",), ("text",), ((datetime.date(2004, 5, 1),),)), "found date datetime"),
+        ((("day",), ("real",), ((np.datetime64(7, "ns"),),)), "found datetime64"),
+        ((("lap",), ("real",), ((np.timedelta64(7, "ns"),),)), "found timedelta64"),
         (((None,), ("text",), (("ann",),)), "header: expected a list of strings, found None in it"),
     ],
 )

@@ -3,6 +3,8 @@
 import random
 import sqlite3
 
+import pytest
+
 from hardem_jax.solutions.sql.engine import column_names, execute_sql, statement
 from hardem_jax.solutions.sql.types import Condition, Query, Table
 from hardem_jax.solutions.sql.values import ExecutionError
@@ -48,6 +50,32 @@ def stored(table):
     marks = ", ".join("?" * len(columns))
     connection.executemany(f"INSERT INTO {quoted(table.id)} VALUES ({marks})", table.rows)
     return connection
+
+
+@pytest.mark.parametrize(
+    ("header", "names"),
+    [
+        (["City", "Year", "city", ""], ["City", "Year", "city_3", "_4"]),
+        (["City_3", "City", "City"], ["City_3", "City", "City_3_3"]),
+        (["_2", ""], ["_2", "_2_2"]),
+        (["", "_1"], ["_1_1", "_1"]),
+        (["City", "City", "city_2"], ["City", "City_2_2", "city_2"]),
+        (["É", "é"], ["É", "é_2"]),
+    ],
+)
+def test_names_are_distinct_and_those_of_the_table_stay(header, names):
+    assert column_names(header) == names
+
+
+def test_sqlite_takes_the_names_of_any_header():
+    rng = random.Random(0)
+    pool = ["a", "A", "", "_1", "_2", "a_2", "a_2_2", "A_3", "_2_2", "é", "É", "ß", "K", "\u212a"]
+    for _ in range(300):
+        names = column_names(rng.choices(pool, k=rng.randrange(1, 9)))
+        connection = sqlite3.connect(":memory:")
+        columns = ", ".join(f'"{name}" text' for name in names)
+        connection.execute(f"CREATE TABLE t ({columns})")
+        connection.close()
 
 
 def test_sqlite_finds_what_the_engine_finds():
