@@ -137,9 +137,9 @@ def reasons(left_out: Iterable[tuple[str, str]], kept: Container[str]) -> dict[s
     """Id -> reason of every question that cannot be used; an official metric counts these, too.
 
     Args:
-        left_out: (id, reason), as in `ExclusionCounts`. Of several reasons for an id the same one
-            is given, in whatever order they were found. A question without an id has its place in
-            the file.
+        left_out: (id, reason), as in `ExclusionCounts`. If an id has several reasons, the choice
+            among them does not depend on their order. A question without an id is listed under its
+            place in the file.
         kept: ids of the questions that are used; one that occurs again in the file is.
 
     Example:

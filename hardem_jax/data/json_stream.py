@@ -341,16 +341,17 @@ def read_json_object(path: PathLike) -> dict[str, Any]:
         ...     read_json_object(file)
         {'model_type': 'bert'}
     """
-    return _parse(read_text(path), str(path))
+    return _parse(read_text(path), str(path), _PYTHON)
 
 
 def iter_json_records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]]]:
     """Yields (number from 1, place, object) for a JSON list or for a file of JSON lines.
 
-    Objects are counted, not lines, so that both layouts give the same numbers.
+    Objects are counted, not lines, so that both layouts give the same numbers. Neither may hold
+    NaN or Infinity, which JSON lacks.
 
     Raises:
-        InputError: as `iter_json_lines`, or the file is empty.
+        InputError: as `iter_json_lines`, or the file is empty, or a number is NaN or infinite.
 
     Example:
         >>> import tempfile
@@ -361,7 +362,7 @@ def iter_json_records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]
         [(1, {'id': 'a'}), (2, {'id': 'b'})]
     """
     if _first_character(path) != b"[":
-        for number, (line, record) in enumerate(iter_json_lines(path), start=1):
+        for number, (line, record) in enumerate(_json_lines(path, _STRICT), start=1):
             yield number, f"{path}: line {line}", record
         return
     number = 0
@@ -388,7 +389,7 @@ def _first_character(path: PathLike) -> bytes:
 def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields (line number from 1, object) for a file with one JSON object per line.
 
-    Blank lines are skipped.
+    Blank lines are skipped. NaN and Infinity are read, as Python writes them.
 
     Raises:
         InputError: as `open_bytes`, or a line is not UTF-8, not JSON, or not an object.
@@ -401,6 +402,18 @@ def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
         ...     list(iter_json_lines(file))
         [(1, {'id': 'a'}), (3, {'id': 'b'})]
     """
+    return _json_lines(path, _PYTHON)
+
+
+def _refuse(number: str) -> None:
+    raise ValueError(f"{number} is not a JSON number")
+
+
+_PYTHON = json.JSONDecoder()
+_STRICT = json.JSONDecoder(parse_constant=_refuse)  # as the parser of lists is
+
+
+def _json_lines(path: PathLike, decoder: json.JSONDecoder) -> Iterator[tuple[int, dict[str, Any]]]:
     offset = 0
     with open_bytes(path) as stream:
         for number, line in enumerate(_lines(stream, str(path)), start=1):
@@ -414,7 +427,7 @@ def iter_json_lines(path: PathLike) -> Iterator[tuple[int, dict[str, Any]]]:
             if number == 1:
                 text = text.removeprefix(_BOM)
             if text.strip():
-                yield number, _parse(text, place)
+                yield number, _parse(text, place, decoder)
 
 
 def _lines(stream: Any, name: str) -> Iterator[bytes]:
@@ -424,9 +437,9 @@ def _lines(stream: Any, name: str) -> Iterator[bytes]:
         raise InputError(f"{name}: cannot be read: {error}") from error
 
 
-def _parse(text: str, place: str) -> dict[str, Any]:
+def _parse(text: str, place: str, decoder: json.JSONDecoder) -> dict[str, Any]:
     try:
-        record = json.loads(text)
+        record = decoder.decode(text)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         found = f"{error.msg} at {line}column {error.colno}"

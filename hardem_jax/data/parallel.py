@@ -33,8 +33,8 @@ def map_in_order(
     Args:
         function: can be pickled if there are several processes; each gets it once.
         items: consumed a few chunks ahead of the results.
-        processes: None or 1 for this one. They are spawned, so that a script that calls this
-            must not run anything when it is imported.
+        processes: None or 1 for this one. Workers are spawned, so a script that calls this needs an
+            ``if __name__ == "__main__"`` guard.
         chunk_size: items to a process at a time.
 
     Raises:

@@ -126,7 +126,8 @@ def _json_rows(path: PathLike) -> Iterator[RawPassage]:
 def _tsv_rows(path: PathLike, limit: int, skips: ExclusionCounts) -> Iterator[RawPassage]:
     with open_bytes(path) as stream:
         lines = Lines(stream, str(path))
-        header = (lines.pull() or (0, ""))[1].removeprefix("\ufeff").rstrip("\r\n").split("\t")
+        first = (lines.pull() or (0, ""))[1].removeprefix("\ufeff")
+        header = _parse_row(first, lines, limit) or []
         if missing := [column for column in _COLUMNS if column not in header]:
             expected = f"expected the columns {', '.join(_COLUMNS)} in the first line"
             raise InputError(f"{path}: {expected}, found none named {missing[0]}")

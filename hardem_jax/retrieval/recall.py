@@ -13,6 +13,8 @@ import numpy as np
 
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
 
+_CUT_NEGATIONS = (" n't", " n\u2019t")
+
 
 class AnswerFinder:
     """Callable that returns whether a text mentions one of the answers.
@@ -29,12 +31,16 @@ class AnswerFinder:
 
     def __call__(self, text: str) -> bool:
         # Fast path: most texts do not even contain the letters of an answer. Searching the whole
-        # text is valid only if its words normalise independently of context; the lower case of
-        # sigma depends on what follows.
-        if unicodedata.is_normalized("NFKC", text) and "Σ" not in text:
-            lowered = text.lower()
-            if not any(all(form in lowered for form in forms) for forms in self._forms):
-                return False
+        # text is valid only if its words normalise independently of context and hold no blank: the
+        # lower case of sigma depends on what follows, and "Ca n't" is read as "Can't".
+        lowered = unicodedata.normalize("NFKC", text.lower())  # "ǰ" is one character, "J̌" is two
+        if (
+            unicodedata.is_normalized("NFKC", text)
+            and "Σ" not in text
+            and not any(negation in lowered for negation in _CUT_NEGATIONS)
+            and not any(all(form in lowered for form in forms) for forms in self._forms)
+        ):
+            return False
         return len(enumerate_spans(split_words(text), self._matcher)) > 0
 
 

@@ -47,9 +47,9 @@ def build_store(
 ) -> PassageStore:
     """Builds a store from a passage file; the folder appears only once it is complete.
 
-    Everything is written as it is read. Ids and titles, whose repetitions are looked for, lie in
-    temporary files; in memory are, at the end, 24 bytes per passage: the articles, and what sorts
-    passages by them.
+    Everything is written as it is read. Ids and titles are kept in temporary files, to detect
+    repetitions. Memory grows to 24 bytes per passage: its article number and the arrays that sort
+    passages by article.
 
     Args:
         source: see `hardem_jax.retrieval.passage_files`.

@@ -94,6 +94,22 @@ class Chunks:
         return chunk
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_what_only_python_calls_a_number_is_refused_in_both_layouts(number, tmp_path):
+    file = tmp_path / "a.json"
+    passage = f'{{"text": "Ada did.", "score": {number}}}'
+    record = f'{{"question": "who", "answers": ["Ada"], "ctxs": [{passage}]}}'
+    file.write_text(f"[{record}]")
+    with pytest.raises(InputError, match="a.json: after 0 items, .*: expected JSON, found broken"):
+        READERS["contexts"](file)
+    file.write_text(record)
+    with pytest.raises(InputError, match=f"a.json: line 1: .* {number} is not a JSON number"):
+        READERS["contexts"](file)
+    file.write_text(f'{{"a": {number}}}')  # which files that this package writes may hold
+    for name in ("object", "lines"):
+        assert repr(float(number)) in repr(READERS[name](file))
+
+
 def test_half_a_surrogate_pair_is_named(tmp_path):
     file = tmp_path / "a.json"
     record = '[{"question": "who", "answers": ["a"], "ctxs": [{"text": "\\udc00"}]}]'

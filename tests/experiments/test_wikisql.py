@@ -207,6 +207,21 @@ def test_the_official_file_has_a_line_for_each_line_of_the_data(tmp_path):
     assert evaluate.official_text(data, answers) == "nt-0\ta b\t2\nnt-1\nnt-2\n"
 
 
+def test_the_official_file_counts_a_question_without_its_table(tmp_path):
+    folder = write_wikisql(tmp_path / "official", tables=1)
+    lines = (folder / "train.jsonl").read_text().splitlines()
+    first = json.dumps(json.loads(lines[0]) | {"table_id": "1-10015132-99"})
+    (folder / "train.jsonl").write_text("\n".join([first, *lines[1:]]))
+    skips = ExclusionCounts()
+    asked = list(read_answers(folder, "train", skips=skips))
+    data = SimpleNamespace(questions=asked, left_out=dict(skips.left_out))
+    answers = [SimpleNamespace(query=question.query) for question in asked]
+    found = Evaluate(run_dir=tmp_path, data=tmp_path).official_text(data, answers).splitlines()
+    queries = [{"query": json.loads(line)["sql"]} for line in lines[1:]]
+    assert [json.loads(line) for line in found[1:]] == queries
+    assert json.loads(found[0]) == {"error": "left out of the split"}
+
+
 def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     table = tmp_path / "mine.csv"
     table.write_text('who,"lives in",yards\nAda,"Oslo\'; DROP TABLE t; --",5\nBo,Rome,7\n')

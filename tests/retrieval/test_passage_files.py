@@ -42,8 +42,12 @@ def test_reads_what_csv_writes(read, name, newline):
     assert found == ROWS and skips.total == 0
 
 
-def test_columns_are_found_by_name(read):
-    found, _ = read("title\tlang\tid\ttext\nRome\tit\t1\told\n")
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(
+    "header", ["title\tlang\tid\ttext", '"title"\t"lang"\t"id"\t"text"', 'title\t"a\nb"\tid\ttext']
+)
+def test_columns_are_found_by_name(read, header, mark):
+    found, _ = read(f"{mark}{header}\nRome\tit\t1\told\n")
     assert found == [("1", "Rome", "old")]
 
 
@@ -108,6 +112,7 @@ def test_ten_megabytes(read):
         ),
         ("1\told\tRome\n", "a.tsv", "in the first line, found none named id"),
         ("id\ttext\n", "a.tsv", "found none named title"),
+        ('"id\ttext\ttitle\n1\told\tRome\n', "a.tsv", "found none named id"),
         (b"id\ttext\ttitle\n1\tcaf\xe9\tA", "a.tsv", "line 2: byte 19: expected UTF-8 text"),
         ('{"id": 1}', "a.jsonl", "line 1: expected 'text' or 'contents', found the keys 'id'"),
         ('{"id": 1, "text": 3}', "a.jsonl", "line 1: expected 'text' to be a string"),

@@ -62,10 +62,10 @@ class BatchConfig:
         batch_size: items per training step, over all devices.
         buckets: lengths T to which batches are padded, ascending; longer inputs are an error in
             training, and get a bucket of their own in evaluation and prediction.
-        max_solutions: maximum number of solutions per row; of more, the first and a uniform sample
-            of the others, always the same one, are kept, and of mentions the first in document
-            order, as in the released code (20). None uses the data's maximum, rounded up to a
-            power of two, and drops none.
+        max_solutions: maximum number of solutions per row. If an input has more, its first solution
+            and a fixed uniform sample of the rest are kept; for mentions, the first ones in
+            document order, as in the released code (20). None uses the data's maximum, rounded up
+            to a power of two, and drops none.
         negatives: sampled windows without a mention per item.
         packed_tokens: pack the inputs of a training step into rows of this many tokens; None
             pads every input to its bucket.

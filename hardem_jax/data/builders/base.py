@@ -46,7 +46,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 
 #: Of records and their order. To be raised with any change in what a build of the same files holds.
-FORMAT = "build 4"
+FORMAT = "build 5"
 
 BUILD_FILE = "build.json"
 _WORK = "work"
@@ -66,8 +66,8 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         options: of the data set, an instance of ``OPTIONS``; None for the defaults.
         splits: to build; by default those whose files are there.
         shard_size: questions of a shard.
-        processes: that find Z, without Beam; the files are the same. They are spawned, so that a
-            script that calls this must not run anything when it is imported.
+        processes: that find Z, without Beam; the files are the same. Workers are spawned, so a
+            script that calls this needs an ``if __name__ == "__main__"`` guard.
         progress: wraps what is done for each shard, as `hardem_jax.retrieval.progress.counted`.
 
     Raises:

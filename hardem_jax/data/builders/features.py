@@ -135,7 +135,7 @@ def reading_record(example: ReadingExample) -> Record:
     """The record of an example that brings its Z as ``mentions``.
 
     Raises:
-        ValueError: ``mentions`` is None.
+        ValueError: ``mentions`` is None, or ``all_required`` is set, which a record does not hold.
 
     Example:
         >>> document = Document("Rome#0", "Rome is old.")
@@ -146,6 +146,8 @@ def reading_record(example: ReadingExample) -> Record:
     """
     if example.mentions is None:
         raise ValueError(f"{example.id}: expected mentions, found None")
+    if example.all_required:
+        raise ValueError(f"{example.id}: expected alternatives as aliases, found all_required")
     true = () if example.true_mention is None else (example.true_mention,)
     return {
         "id": example.id,

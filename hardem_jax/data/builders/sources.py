@@ -73,7 +73,8 @@ def digest(path: Path) -> str:
         raise InputError(f"{path}: expected a file or folder, found {found_by(error)}") from error
     whole = hashlib.sha256()
     for name in names:
-        whole.update(f"{digest(path / name)} {name}\n".encode())
+        # A name need not be UTF-8: Python keeps its bytes as surrogates.
+        whole.update(f"{digest(path / name)} {name}\n".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
 
 

@@ -68,10 +68,10 @@ class TableInputs(Sequence[Input], Generic[Question, Input]):
 
     All texts are tokenised at once; Z stays where the questions are and is read with each input.
 
-    Long columns are cut to ``max_header_tokens``. If the input is still too long, its longest
-    columns are shortened piece by piece, of equals the last one first, down to one piece each; then
-    the question is cut at its end, down to half of ``max_tokens``; then the last columns are left
-    out. Solutions that use what was left out are left out of Z.
+    Long columns are cut to ``max_header_tokens``. If the input is still too long, one token at a
+    time is removed from the longest column (the last one if several are equally long), until every
+    column has one token left; then the question is cut at its end, down to half of ``max_tokens``;
+    then the last columns are left out. Solutions that use what was left out are left out of Z.
 
     Args:
         questions: see `hardem_jax.data.solve`.

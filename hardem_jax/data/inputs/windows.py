@@ -25,8 +25,9 @@ def pad_windows(
     ``token_type_ids``  ``[R, T]`` int32  1 from the context on, which choices begin
     ``where``           ``[R, T]`` bool   real tokens
     ``context``         ``[R, T]`` bool   tokens of it that are not blank
-    ``word_starts``     ``[R, T]`` bool   tokens of ``context`` that begin no piece of a word
-    ``word_ends``       ``[R, T]`` bool   likewise, that end none
+    ``word_starts``     ``[R, T]`` bool   context tokens at which a span may begin: not inside a
+                                          word or number
+    ``word_ends``       ``[R, T]`` bool   context tokens at which a span may end
     ``parts``           ``[R, T]`` int32  0 in the document, 1, 2, ... in each choice in front of
                                           it, `NO_ANSWER` in the choice "unknown"
     ``solutions``       ``[R, Z, 2]``     int32 first and last token of each mention

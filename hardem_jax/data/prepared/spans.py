@@ -49,9 +49,9 @@ from hardem_jax.data.solve import size_summary
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.solutions.spans import enumerate_spans, split_words
 
-FORMAT = "spans 3"
+FORMAT = "spans 4"
 #: Of splits whose answers consist of several texts.
-TAGGINGS_FORMAT = "taggings 1"
+TAGGINGS_FORMAT = "taggings 2"
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_WORDS = "no words in any document"

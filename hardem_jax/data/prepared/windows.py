@@ -54,9 +54,10 @@ class WindowConfig:
         max_question_tokens: longer questions are cut.
         max_windows: windows kept per question, those most similar to it by TF-IDF;
             None keeps all. The paper filters and does not say how many remain.
-        choices: words in front of the document in every window, such as "yes" and "no". An answer
-            that is one of them is found there only, and any other in the documents only. The word
-            "unknown" is special: as an answer it says that there is none.
+        choices: words in front of the document in every window, such as "yes" and "no". If an
+            answer equals a choice, only the choice counts as a mention of it; all other answers are
+            searched for in the documents only. The choice "unknown" means that the question has no
+            answer.
     """
 
     max_tokens: int = 300
@@ -159,7 +160,8 @@ class Window:
     def place(self, first: int, last: int) -> tuple[int, int, int]:
         """Document, start and exclusive end of the tokens ``first`` to ``last``, in characters.
 
-        Those of a choice are not above 0: it has no place in the document, and stands before it.
+        For a choice, start and end are zero or negative, because choices stand in front of the
+        document.
         """
         start = int(self.offsets[first - self.context_start, 0]) - self.lead
         end = int(self.offsets[last - self.context_start, 1]) - self.lead

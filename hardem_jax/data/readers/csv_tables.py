@@ -20,6 +20,8 @@ _NO_NUMBER = {"", *"-–—?…", "--", "...", "n/a", "na", "none", "tba", "tbd"
 _NUMBER = re.compile(
     r"(?P<sign>[-+−–]?) ?(?P<number>(?:[0-9]{1,3}(?:,[0-9]{2,3})*,[0-9]{3}|[0-9]+)?(?:\.[0-9]+)?)"
 )
+# As Excel reads it.
+_DELIMITER_LINE = re.compile(r"sep=(?P<delimiter>[^\r\n\"])(?=[\r\n]|$)", re.IGNORECASE)
 _CITATION = re.compile(r" ?(?:\[[^\[\]]+\]|[*†‡#])+")
 _MINUS = ("-", "−", "–")
 _MAX_WHOLE = 2**53  # above, float64 no longer tells whole numbers apart
@@ -74,12 +76,13 @@ def read_csv_table(
     """Reads a table from a CSV file whose first line names the columns.
 
     Fields may be quoted with double quotes, which are doubled inside. Empty lines are skipped and
-    short rows padded; columns of numbers are detected as by `make_table`.
+    short rows padded; columns of numbers are detected as by `make_table`. In front of the names, a
+    line such as ``sep=;``, as Excel reads it, may name the delimiter.
 
     Args:
         path: UTF-8 text, optionally compressed as `.gz`.
-        delimiter: None chooses the one of ``, ; tab |`` that splits the most of the first rows
-            into the same number of fields.
+        delimiter: None uses the one that the file names, or else the one of ``, ; tab |`` that
+            splits the most of the first rows into the same number of fields.
         lower: see `make_table`.
         id: table id; None for the path.
 
@@ -98,7 +101,12 @@ def read_csv_table(
     text = read_text(path)
     if delimiter is not None and len(delimiter) != 1:
         raise InputError(f"delimiter: expected one character, found {delimiter!r}")
-    rows = parse_csv(text, str(path), delimiter=delimiter or _guess_delimiter(text))
+    named = _DELIMITER_LINE.match(text)
+    if delimiter is None:
+        delimiter = named["delimiter"] if named else _guess_delimiter(text)
+    rows = parse_csv(text, str(path), delimiter=delimiter)
+    if named:
+        rows = rows[1:]
     if not rows:
         raise InputError(f"{path}: expected a line with the names of columns, found an empty file")
     return make_table(str(path) if id is None else id, rows[0], rows[1:], lower=lower)

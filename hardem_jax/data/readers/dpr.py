@@ -35,9 +35,9 @@ from hardem_jax.data.readers.nq_open import file_stem
 from hardem_jax.data.readers.open_questions import IdCheck, find_defect
 from hardem_jax.errors import InputError
 
-# Warning of `ExclusionCounts`, for questions kept:
 # Passages of DPR's own training files, in the order in which they are read.
 _LISTS = ("positive_ctxs", "hard_negative_ctxs", "negative_ctxs")
+# Warning of `ExclusionCounts`, for questions kept:
 REPEATED_PASSAGE = "passage listed twice"
 # Key of a record that only gives the id of an unusable question and the reason.
 _LEFT_OUT = "left_out"
@@ -92,8 +92,8 @@ def read_contexts(
     for place, record, question in _questions(path, skips, require_answers):
         listed = _listed(record, place)
         passages = {}
-        for rank, entry in enumerate(listed[:num_passages], start=1):
-            passage = _passage(entry, f"{question.id}#{rank}", f"{place}: 'ctxs' {rank}")
+        for rank, (where, entry) in enumerate(listed[:num_passages], start=1):
+            passage = _passage(entry, f"{question.id}#{rank}", where)
             if not passage.text.strip():
                 skips.warn(EMPTY_DOCUMENT, f"{question.id}: {passage.id}")
             elif passage.id in passages:
@@ -230,15 +230,18 @@ def _questions(
         yield place, record, OpenQuestion(id, question, answers)
 
 
-def _listed(record: dict[str, Any], place: str) -> list[Any]:
-    """The passages of a question, those of DPR's training files in the order of `_LISTS`."""
-    if (listed := get_field(record, "ctxs", list, place)) is not None:
-        return listed
-    lists = [get_field(record, name, list, place) for name in _LISTS]
-    if all(entries is None for entries in lists):
+def _listed(record: dict[str, Any], place: str) -> list[tuple[str, Any]]:
+    """(place, entry) of the passages of a question; DPR's training files have them in `_LISTS`."""
+    names = _LISTS if record.get("ctxs") is None else ("ctxs",)
+    lists = {name: get_field(record, name, list, place) for name in names}
+    if all(entries is None for entries in lists.values()):
         keys = ", ".join(map(repr, record))
         raise InputError(f"{place}: expected a list under 'ctxs', found the keys {keys}")
-    return [entry for entries in lists for entry in entries or ()]
+    return [
+        (f"{place}: {name!r} {number}", entry)
+        for name, entries in lists.items()
+        for number, entry in enumerate(entries or (), start=1)
+    ]
 
 
 def _passage(entry: Any, default_id: str, place: str) -> Passage:

@@ -24,7 +24,7 @@ from typing import cast
 
 from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, EMPTY_QUESTION, NO_ANSWER, ExclusionCounts
-from hardem_jax.data.json_stream import PathLike, not_utf8, open_bytes
+from hardem_jax.data.json_stream import PathLike, long_csv_fields, not_utf8, open_bytes
 from hardem_jax.data.parallel import map_in_order
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.rouge.search import RougeRules, RougeSpans, enumerate_rouge_spans
@@ -202,12 +202,18 @@ def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields (number of the last line from 1, fields) for every non-empty row of a CSV file."""
     reader = csv.reader(_lines(file), strict=True)
     try:
-        for row in reader:
+        while (row := _next_row(reader)) is not None:
             if row:
                 yield reader.line_num, row
     except csv.Error as error:
         place = f"{file}: line {reader.line_num}"
         raise InputError(f"{place}: expected comma-separated values, found {error}") from error
+
+
+def _next_row(reader: Iterator[list[str]]) -> list[str] | None:
+    # The limit is global to the process, so it is not lifted across a yield.
+    with long_csv_fields():
+        return next(reader, None)
 
 
 def _lines(file: Path) -> Iterator[str]:

@@ -144,6 +144,9 @@ def read_squad_rows(
     """
     rules = _rules(answers_are, require_answers, keep_several, choices, skips)
     for number, place, row in iter_json_records(file):
+        if not {"question", "context"} <= row.keys():
+            keys = ", ".join(map(repr, row)) or "none"
+            raise InputError(f"{place}: expected 'question' and 'context', found the keys {keys}")
         title = get_field(row, "title", str, place) or ""
         document = Document(f"{title}#{number - 1}", get_field(row, "context", str, place) or "")
         found = get_field(row, "answers", dict, place) or {}

@@ -15,6 +15,7 @@ the answer (`DocPartOfVerifiedEval`).
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from hardem_jax.data.readers.open_questions import IdCheck, find_defect
 from hardem_jax.errors import InputError
 
 _FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
+_ABOUT = {"Domain": str, "VerifiedEval": bool}  # of a whole file
 
 
 def read_triviaqa(
@@ -91,9 +93,9 @@ def read_triviaqa(
     if not any(os.path.isdir(evidence / name) for name in _FOLDERS.values()):
         found = "neither" if os.path.isdir(evidence) else "no such folder"
         raise InputError(f"{evidence}: expected a folder with wikipedia/ or web/, found {found}")
-    domain = _scalar(qa_file, "Domain", str)
-    one_document = domain not in (None, "Wikipedia")
-    verified = bool(_scalar(qa_file, "VerifiedEval", bool))
+    about = _about(qa_file)
+    one_document = about.get("Domain", "Wikipedia") != "Wikipedia"
+    verified = about.get("VerifiedEval", False)
     for index, record in iter_json_items(qa_file, "Data"):
         place = f"{qa_file}: item {index} of 'Data'"
         if verified and not get_field(record, "QuestionPartOfVerifiedEval", bool, place):
@@ -149,16 +151,21 @@ def read_triviaqa_questions(
         yield OpenQuestion(question_id, question, answers)
 
 
-def _scalar(qa_file: PathLike, name: str, kind: type) -> Any:
-    """A property of the whole file; None if it has none."""
+def _about(qa_file: PathLike) -> dict[str, Any]:
+    """`Domain` and `VerifiedEval` of a file, as far as it says them; null says nothing."""
+    found: dict[str, Any] = {}
     with open_bytes(qa_file) as stream:
         try:
-            values = list(ijson.items(JsonStream(stream, str(qa_file)), name))
+            for key, event, value in ijson.parse(JsonStream(stream, str(qa_file)), use_float=True):
+                if key in _ABOUT and event not in ("map_key", "end_map", "end_array"):
+                    found[key] = {"start_map": {}, "start_array": []}.get(event, value)
         except (ijson.JSONError, UnicodeDecodeError):
-            return None  # reading the questions reports where the file is broken
-    for value in values:
-        check_kind(value, kind, f"{qa_file}: expected {name!r} to be")
-    return values[-1] if values else None
+            return {}  # reading the questions reports where the file is broken
+    return {
+        key: check_kind(value, _ABOUT[key], f"{qa_file}: expected {key!r} to be")
+        for key, value in found.items()
+        if value is not None
+    }
 
 
 def _verified_pages(record: dict[str, Any], place: str) -> dict[str, Any]:
@@ -253,11 +260,22 @@ def _pages(record: dict[str, Any], place: str) -> Iterator[tuple[str, str]]:
 
 def _document(folder: Path, name: str, place: str) -> Document | str:
     """Returns a page, or the reason why it cannot be used."""
-    path = _inside(folder, name, place)
-    if not os.path.isfile(path):
+    path = _find(folder, name, place)
+    if path is None:
         return MISSING_EVIDENCE
     text = read_text(path)
     return Document(f"{folder.name}/{name}", text) if text.strip() else EMPTY_DOCUMENT
+
+
+def _find(folder: Path, name: str, place: str) -> Path | None:
+    """The file of that name, whose accents a file system may have composed or decomposed."""
+    path = _inside(folder, name, place)
+    if os.path.isfile(path):
+        return path
+    if name.isascii():
+        return None
+    others = (folder / unicodedata.normalize(form, name) for form in ("NFC", "NFD"))
+    return next((other for other in others if os.path.isfile(other)), None)
 
 
 def _inside(folder: Path, name: str, place: str) -> Path:

@@ -43,9 +43,9 @@ def read_wikisql(
     Args:
         folder: holds ``{split}.jsonl`` and ``{split}.tables.jsonl``.
         split: "train", "dev" or "test".
-        skips: counts what is left out, by id. Left out: empty question, no such table, query for
-            columns or operators that there are not. Warned of: table with rows of different
-            lengths, by its own id.
+        skips: counts what is left out, by id. Left out: empty question, no such table, query that
+            refers to columns or operators that do not exist. Warned of: table with rows of
+            different lengths, by its own id.
 
     Raises:
         InputError: a file is missing or not in this layout, a value has the wrong type, or two
@@ -76,7 +76,7 @@ def read_wikisql(
         if not question.strip():
             skips.add(EMPTY_QUESTION, id)
         elif table_id not in tables:
-            skips.add(NO_TABLE, f"{id}: {table_id}")
+            skips.add(NO_TABLE, id, str(table_id))
         elif query is not None and not _fits(query, tables[table_id]):
             skips.add(OUTSIDE_TABLE, id)
         else:
@@ -94,8 +94,8 @@ def read_answers(
         folder: see `read_wikisql`.
         split: see `read_wikisql`.
         skips: as in `read_wikisql`; also left out: no query given, query cannot be executed.
-            Warned of, with the question kept: answer is empty, since no row meets the conditions
-            or the aggregate of none is asked for, as some queries of the official files do.
+            Warned of, with the question kept: the answer is empty: no row meets the conditions, or
+            the query aggregates over no rows. Some queries in the official files are like this.
 
     Raises:
         InputError: see `read_wikisql`.

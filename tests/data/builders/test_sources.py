@@ -1,7 +1,9 @@
 """Releases: downloaded by TFDS from a stand-in server, compared with their digest, unpacked."""
 
 import functools
+import hashlib
 import http.server
+import os
 import socket
 import tarfile
 import threading
@@ -106,3 +108,14 @@ def test_archives_are_unpacked_or_refused(tmp_path):
         with pytest.raises(InputError, match=f"{archive}: expected an archive"):
             unpack(tmp_path / archive, tmp_path / "broken")
         assert not (tmp_path / "broken").exists() and not (tmp_path / "b.txt").exists()
+
+
+def test_the_digest_of_a_folder_is_of_its_names_and_contents(tmp_path):
+    (tmp_path / "web").mkdir()
+    names = [b"Rome.txt", "Zürich.txt".encode(), b"web/Beyonc\xe9.txt"]  # the last is Latin-1
+    lines = []
+    for name in names:
+        with open(os.fsencode(tmp_path) + b"/" + name, "wb") as file:
+            file.write(name)
+        lines.append(f"{hashlib.sha256(name).hexdigest()} ".encode() + name + b"\n")
+    assert digest(tmp_path) == hashlib.sha256(b"".join(lines)).hexdigest()

@@ -1,6 +1,7 @@
 """Windows: nothing lost, nothing doubled, and always the way back to the text."""
 
 import dataclasses
+import unicodedata
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hardem_jax.data.prepared.windows import WINDOWS, WindowConfig, make_windows
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
-from tests.tiny import roberta_tokenizer
+from tests.tiny import modernbert_tokenizer, roberta_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +314,17 @@ def test_pieces_end_after_the_marks_that_a_tokenizer_drops(minilm_dir):
     [window] = make_windows(example(text, aliases=("caf\u00e9",)), tokenizer, SMALL)
     [[first, last]] = window.solutions.tolist()
     assert window.span_text(first, last) == "cafe\u0301"
+
+
+@pytest.mark.parametrize("make", [modernbert_tokenizer, roberta_tokenizer])
+def test_a_decomposed_syllable_keeps_all_of_its_letters(make):
+    # 서울 with an archaic letter of U+D7B0 to U+D7FF after it, which no syllable has.
+    text = unicodedata.normalize("NFD", "수도는 서울 이다 각\ud7cb")
+    config = WindowConfig(max_tokens=120, stride=5, max_question_tokens=4)
+    for alias in ("서울", "각\ud7cb"):
+        [window] = make_windows(example(text, aliases=(alias,)), Tokenizer(make()), config)
+        [[first, last]] = window.solutions.tolist()
+        assert unicodedata.normalize("NFC", window.span_text(first, last)) == alias
 
 
 def test_a_folder_without_tokenizer_is_named(tmp_path):

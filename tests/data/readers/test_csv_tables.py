@@ -141,6 +141,25 @@ def test_the_delimiter_may_be_given(read):
         read("a::b", delimiter="::")
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("delimiter", [";", "\t", "~"])
+def test_excel_may_name_the_delimiter_in_a_line_of_its_own(read, delimiter, newline):
+    lines = [f"sep={delimiter}", "a~b,c", "1~2,3", ""]
+    text = newline.join(line.replace("~", delimiter) for line in lines)
+    table = read(text)
+    assert (table.header, table.rows) == (("a", "b,c"), ((1.0, "2,3"),))
+    assert read(text, delimiter=",").header == (" ".join(f"a{delimiter}b".split()), "c")
+    with pytest.raises(InputError, match="cars.csv: line 3: expected comma-separated values"):
+        read(text.replace("1", '"1'))
+    with pytest.raises(InputError, match="found an empty file"):
+        read(f"sep={delimiter}{newline}")
+
+
+def test_a_column_may_be_called_sep(read):
+    assert read("sep=\n1\n").header == ("sep=",)
+    assert read("sep=;x\n1;2\n").header == ("sep=", "x")
+
+
 def test_two_hundred_columns_and_a_compressed_file(read, tmp_path):
     text = ",".join(f"c{n}" for n in range(200)) + "\n" + ",".join(map(str, range(200))) + "\n"
     assert read(text).rows == (tuple(map(float, range(200))),)

@@ -135,6 +135,19 @@ def test_prediction_needs_no_answers(read):
         ('[{"question": "w", "answers": ["a"]}]', "expected a list under 'ctxs', found the keys"),
         (json.dumps([record("text")]), "'ctxs' 1: expected an object, found a string"),
         (json.dumps([record({"id": 1})]), "'ctxs' 1: expected a string under 'text'"),
+        (
+            json.dumps(
+                [
+                    {
+                        "question": "who",
+                        "answers": ["Ada"],
+                        "positive_ctxs": [passage(1)],
+                        "hard_negative_ctxs": [{"title": "x"}],
+                    }
+                ]
+            ),
+            "item 1 .*: 'hard_negative_ctxs' 1: expected a string under 'text', found the keys",
+        ),
         (json.dumps([record(passage(1))])[:-9], "after 0 items, before byte .* truncated text"),
     ],
 )

@@ -112,6 +112,16 @@ def test_broken_files_are_named_with_their_line(folder, name, old, new, culprit)
         read(folder)
 
 
+def test_a_text_may_be_long(folder):
+    limit = csv.field_size_limit()
+    text = "word " * 40_000
+    write(folder, [question(text=text), question()], [["d1", "train", text, text]])
+    examples = read_narrativeqa(folder, "train", skips=ExclusionCounts())
+    assert len(next(examples).documents[0].text) == len(text)
+    assert csv.field_size_limit() == limit  # also between examples
+    assert len(list(examples)) == 1
+
+
 def test_missing_files_and_questions_are_named(folder):
     with pytest.raises(InputError, match="'dev'"):
         read(folder, "dev")

@@ -328,3 +328,19 @@ def test_rows_need_a_start_for_each_text_or_none(tmp_path):
         rows(tmp_path, row(starts=(17, 23)))
     with pytest.raises(InputError, match="line 1: expected 'answers' to be an object, found a"):
         rows(tmp_path, row(answers=["Rome"]))
+
+
+def test_a_file_of_the_official_layout_is_no_file_of_rows(tmp_path):
+    official = {"version": "1.1", "data": [{"title": "Italy", "paragraphs": []}]}
+    message = "expected 'question' and 'context', found the keys"
+    with pytest.raises(InputError, match=f"line 1: {message} 'version', 'data'$"):
+        rows(tmp_path, official)
+    with pytest.raises(InputError, match=f"item 1: {message} 'data'$"):
+        rows(tmp_path, {"data": []}, lines=False)
+    without = {key: value for key, value in row().items() if key != "context"}
+    with pytest.raises(InputError, match=f"line 2: {message} 'id', 'title', 'question', 'answers'"):
+        rows(tmp_path, row(), without)
+    with pytest.raises(InputError, match=f"line 1: {message} none"):
+        rows(tmp_path, {})
+    _, skips = rows(tmp_path, row(question=None), row("q2", context=None))  # poor rows, not others
+    assert skips.as_dict() == {"empty question": 1, "empty document": 1}

@@ -6,9 +6,11 @@ import io
 import itertools
 import json
 import tracemalloc
+import unicodedata
 
 import pytest
 
+from hardem_jax.data import json_stream
 from hardem_jax.data.examples import Document
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.json_stream import Utf8Stream, parse_json_items
@@ -136,6 +138,16 @@ def test_a_missing_document_leaves_the_others(read, bad, reason, shown):
     assert skips.total == 0
     assert skips.warnings_as_dict() == {reason: 1}
     assert skips.ids(reason) == (shown,)
+
+
+@pytest.mark.parametrize("listed", ["NFC", "NFD"])
+@pytest.mark.parametrize("on_disk", ["NFC", "NFD"])
+def test_accents_of_a_file_name_may_be_composed_or_not(read, evidence, listed, on_disk):
+    stored, name = (unicodedata.normalize(form, "Beyoncé.txt") for form in (on_disk, listed))
+    (evidence / "wikipedia" / stored).write_text("Rome, she sang.")
+    (example,), skips = read(question(EntityPages=[page(name)]))
+    assert [(x.id, x.text) for x in example.documents] == [(f"wikipedia/{name}", "Rome, she sang.")]
+    assert not skips.warnings_as_dict()
 
 
 def test_questions_without_answers_can_be_kept_for_prediction(read):
@@ -381,9 +393,38 @@ def test_a_verified_file_has_what_people_have_checked(read, domain, verified):
     assert found == expected and skips.total == 0
 
 
-def test_the_domain_has_to_be_a_string(read):
-    with pytest.raises(InputError, match="expected 'Domain' to be a string, found an integer"):
-        read(raw=json.dumps({"Data": [question()], "Domain": 3}).encode())
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"Domain": 3}, "expected 'Domain' to be a string, found an integer"),
+        ({"Domain": {"a": [1]}}, "expected 'Domain' to be a string, found an object"),
+        ({"VerifiedEval": []}, "expected 'VerifiedEval' to be true or false, found a list"),
+        ({"VerifiedEval": 0.5}, "expected 'VerifiedEval' to be true or false, found a number"),
+    ],
+)
+def test_the_domain_has_to_be_a_string(read, fields, message):
+    with pytest.raises(InputError, match=message):
+        read(raw=json.dumps({"Data": [question()], **fields}).encode())
+
+
+def test_null_is_the_domain_of_a_file_that_names_none(read):
+    content = {"Data": [question()], "Domain": None, "VerifiedEval": None}
+    assert [example.id for example in read(raw=json.dumps(content).encode())[0]] == ["q1"]
+
+
+def test_a_file_is_streamed_twice(read, monkeypatch):
+    opened = []
+
+    def counted(path):
+        opened.append(str(path))
+        return open_bytes(path)
+
+    open_bytes = json_stream.open_bytes
+    for module in ("json_stream", "readers.triviaqa"):
+        monkeypatch.setattr(f"hardem_jax.data.{module}.open_bytes", counted)
+    examples, _ = read(raw=web_file(question()))
+    assert [example.id for example in examples] == ["q1--Rome.txt"]
+    assert sum(path.endswith("qa.json") for path in opened) == 2
 
 
 def test_a_byte_order_mark_hides_no_domain(read):

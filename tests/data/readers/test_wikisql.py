@@ -71,7 +71,12 @@ def test_what_is_left_out_is_counted_and_the_others_are_read(folder, bad, reason
     examples, skips = read(folder(line(), bad, line()))
     assert [example.id for example in examples] == ["dev-0", "dev-2"]  # ids are of the file
     assert skips.as_dict() == {reason: 1}
-    assert skips.ids(reason)[0].startswith("dev-1")
+    assert skips.left_out == [("dev-1", reason)]
+
+
+def test_a_table_that_is_not_there_is_named(folder):
+    _, skips = read(folder(line(), line(table_id="1-9")))
+    assert skips.ids("no such table") == ("dev-1: 1-9",)
 
 
 def test_ragged_tables_are_fitted_and_warned_of(folder):

@@ -1,0 +1,34 @@
+"""Records of builds that cannot hold what they are asked to."""
+
+import dataclasses
+
+import pytest
+
+from hardem_jax.data.builders.features import reading_record, to_reading_example
+from hardem_jax.data.examples import Document, ReadingExample
+
+EXAMPLE = ReadingExample(
+    id="q",
+    question="Which?",
+    documents=(Document("a", "Rome, Bonn"),),
+    aliases=("Rome", "Bonn"),
+    golds=("Rome", "Bonn"),
+    true_mention=(0, 0, 4),
+    mentions=((0, 0, 4), (0, 6, 10)),
+)
+
+
+def test_a_record_holds_the_whole_example():
+    assert to_reading_example(reading_record(EXAMPLE)) == EXAMPLE
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mentions": None}, "q: expected mentions, found None"),
+        ({"all_required": True}, "q: expected alternatives as aliases, found all_required"),
+    ],
+)
+def test_what_a_record_cannot_hold_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        reading_record(dataclasses.replace(EXAMPLE, **changes))
