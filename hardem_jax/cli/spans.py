@@ -310,7 +310,8 @@ class Predict:
 
     Attributes:
         run_dir: folder of the run.
-        document: text files to read the answer from.
+        document: text files to read the answer from; only the first ones if the run limits them by
+            ``inference.num_documents``.
         question: the question; None to read questions from the standard input, one a line, until
             it ends or a line is empty.
         checkpoint: "best" or "last".

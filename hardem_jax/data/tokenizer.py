@@ -98,6 +98,7 @@ class Tokenizer:
         template: special tokens around a pair of texts.
         pad_id, unknown_id: ids of the special tokens for padding and unknown tokens.
         vocab_size: number of entries, int.
+        vocabulary: token -> its id.
         fingerprint: hexadecimal digest of the complete tokenizer.
 
     Raises:
@@ -126,6 +127,10 @@ class Tokenizer:
         self.unknown_id = self._special(*_UNKNOWN)
         self.vocab_size = self._tokenizer.get_vocab_size()
         self.fingerprint = hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()[:16]
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        return self._tokenizer.get_vocab()
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Tokens of each text, in parallel over texts.

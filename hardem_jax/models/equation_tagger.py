@@ -42,12 +42,13 @@ class EquationTagger(nnx.Module):
             probability 3/4; the loss then falls for hundreds of steps without telling one number
             from another.
         rngs: stream ``params`` initialises the heads, N(0, 0.02) as in BERT.
-        product_over: the positions whose tags make up P(z | x). "tokens" is the paper's formula:
-            all real tokens, those that carry no number being tagged NONE. It differs from
-            "numbers" by a factor that all equations of a question share, and that shrinks with
-            the length of its text. The default conditions on it: no equation tags a word, so
-            probabilities of equations then compare between texts of any length, and the gradient
-            comes only from numbers, not from hundreds of words that say NONE.
+        product_over: positions whose tag probabilities are multiplied to give P(z | x). With
+            "tokens", the paper's formula, these are all real tokens, and every token without a
+            number is tagged NONE. With "numbers" (default), they are the numbers only. The two
+            differ by a factor that is the same for all equations of a question and gets smaller
+            as its text gets longer. Without it, probabilities can be compared between texts of
+            different lengths, and the gradient comes from the numbers alone instead of from
+            hundreds of words tagged NONE.
         rules: normalise P(z | x) over the equations of these rules, and not over all taggings.
 
     Calling it takes a batch with ``token_ids`` ``[B, T]`` int32, ``token_type_ids`` ``[B, T]``

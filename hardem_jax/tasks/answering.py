@@ -12,6 +12,7 @@ from flax import nnx
 
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
@@ -19,6 +20,7 @@ from hardem_jax.models.checkpoints.span_reader import load_reader, read_details
 from hardem_jax.models.encoders.checkpoint_files import checkpoint_folder
 from hardem_jax.tasks import trained as runs
 from hardem_jax.tasks.config import SpanInference
+from hardem_jax.tasks.run_config import restore
 from hardem_jax.tasks.spans.answers import Answer, WindowReading
 from hardem_jax.tasks.spans.task import SpanTask, WindowInputs, pad_rows
 
@@ -28,7 +30,8 @@ class FoundAnswer(Answer):
     """An answer in its document.
 
     Attributes:
-        document: index of the document it is in; of a choice, such as "yes", the one that was read.
+        document: index of the document containing the answer. For a choice such as "yes", the
+            document of the window it was chosen in.
         start, end: characters of it, end exclusive; below 0 for a choice.
         context: up to 60 characters before it, its text, and as many after it; none of a choice.
     """
@@ -75,7 +78,7 @@ class Reader:
 
         Args:
             run_dir: folder of the run.
-            checkpoint: which of its two.
+            checkpoint: which of the run's checkpoints to load.
             batch_size: windows read at once.
             **inference: fields of `SpanInference` to change.
 
@@ -93,7 +96,8 @@ class Reader:
         """The reader in a Hugging Face folder, such as `export` writes, or on the hub.
 
         Windows and inference are those that `export` has written into ``config.json``; other
-        checkpoints get the defaults of `WindowConfig` and `SpanInference`.
+        checkpoints get the defaults of `WindowConfig` and `SpanInference`. The checkpoint must
+        have a selector, as those of `export` and ``DPRReader`` do.
 
         Args:
             name_or_path: a folder with configuration, weights and tokenizer, or a hub name.
@@ -101,16 +105,24 @@ class Reader:
             **inference: fields of `SpanInference` to change.
 
         Raises:
-            InputError: see `hardem_jax.models.checkpoints.span_reader.load_reader`.
+            InputError: there is no selector, ``config.json`` has a wrong value for this project,
+                windows are longer than the encoder's inputs, or see
+                `hardem_jax.models.checkpoints.span_reader.load_reader`.
         """
         folder = checkpoint_folder(name_or_path, weights=True)
-        details = read_details(folder)
-        windows = _configured(folder, "windows", WindowConfig, details)
-        found = _configured(folder, "inference", SpanInference, details)
+        windows = _configured(folder, "windows", WindowConfig)
+        found = _configured(folder, "inference", SpanInference)
         found = dataclasses.replace(found, batch_size=batch_size, **inference)
-        tokenizer = load_tokenizer(folder)
+        # By its name: of the hub, the folder has only what was asked for so far.
+        tokenizer = load_tokenizer(os.fspath(name_or_path))
         task = SpanTask(found, windows=windows)
-        graphdef, params = nnx.split(load_reader(folder), nnx.Param)
+        module = load_reader(folder)
+        if windows.max_tokens > (limit := module.encoder.config.max_tokens):
+            raise InputError(
+                f"{_place(folder, 'windows')}.max_tokens: expected at most {limit}, the positions "
+                f"of its encoder, found {windows.max_tokens}"
+            )
+        graphdef, params = nnx.split(module, nnx.Param)
         reader = runs.Reader(
             task,
             graphdef,
@@ -131,8 +143,10 @@ class Reader:
 
         Args:
             question: the question.
-            documents: text to read, one or several.
-            top: at most this many; fewer if the windows have fewer.
+            documents: text to read, one or several; only the first ``inference.num_documents`` of
+                them, if that is given.
+            top: at most this many. Each window gives at most ``inference.top``, of which several
+                may have the same text.
 
         Raises:
             InputError: the question or all documents are empty.
@@ -177,7 +191,8 @@ class Reader:
         windows = make_windows(example, self._tokenizer, self._task.windows)
         if not windows:
             raise InputError("documents: expected text, found no character that the model reads")
-        return windows
+        limit = self._task.inference.num_documents
+        return [w for w in windows if limit is None or w.document < limit]
 
 
 def _in_document(answer: Answer, texts: Sequence[str]) -> FoundAnswer:
@@ -190,16 +205,13 @@ def _in_document(answer: Answer, texts: Sequence[str]) -> FoundAnswer:
     return FoundAnswer(**fields, document=document, start=start, end=end, context=context)
 
 
-def _configured(folder: Path, name: str, kind: type[Any], details: dict[str, Any]) -> Any:
+def _configured(folder: Path, name: str, kind: type[Any]) -> Any:
     """A configuration from ``config.json``; its default if there is none."""
-    fields = details.get(name, {})
-    known = {field.name for field in dataclasses.fields(kind)}
-    if not isinstance(fields, dict) or fields.keys() - known:
-        raise InputError(
-            f"{folder / 'config.json'}: hardem_jax.{name}: expected fields of {kind.__name__}, "
-            f"found {fields!r}"
-        )
-    try:
-        return kind(**fields)
-    except TypeError as error:
-        raise InputError(f"{folder / 'config.json'}: hardem_jax.{name}: {error}") from error
+    fields, place = read_details(folder).get(name, {}), _place(folder, name)
+    if not isinstance(fields, dict):
+        raise InputError(f"{place}: expected an object, found {json_type(fields)}")
+    return restore(kind, fields, place)
+
+
+def _place(folder: Path, name: str) -> str:
+    return f"{folder / 'config.json'}: hardem_jax.{name}"

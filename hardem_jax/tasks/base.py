@@ -122,9 +122,27 @@ class Model(abc.ABC):
     def save(self, run_dir: Path) -> dict[str, Any]:
         """Writes the files that `restore` needs; returns what it needs of ``config.json``."""
 
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of the longest input that the module reads; None if there is no limit."""
+        return None
+
     def check_lengths(self, buckets: Sequence[int]) -> None:
-        """Raises `InputError` if inputs as long as the largest bucket do not fit the model."""
-        del buckets  # models cut their inputs, unless they say otherwise
+        """Raises `InputError` if inputs may be longer than the module reads.
+
+        Args:
+            buckets: of the batches; what limits inputs that the model does not cut.
+        """
+        del buckets
+
+    def check_inputs(self, inputs: Inputs, place: str) -> None:
+        """Raises `InputError` if one of these inputs, of ``place``, is longer than it reads."""
+        longest, limit = int(inputs.sizes[:, 0].max(initial=0)), self.max_tokens
+        if limit is not None and longest > limit:
+            raise InputError(
+                f"{place}: expected inputs of at most {limit} tokens, the positions of the "
+                f"encoder, found one of {longest}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +173,8 @@ class Task(abc.ABC, Generic[D, R, A]):
         ONLY_TRAINED: names of parts of the module that `trained` may add; no reader has them.
         PACKS: whether ``inference`` has ``packed_tokens``, the length of the rows that inputs are
             packed into; None pads them.
+        WHOLE_Z: whether evaluation reads all solutions of an input, whatever ``max_solutions`` of
+            the batches allows in training.
         inference: how answers are read off; has a ``batch_size``.
     """
 
@@ -164,12 +184,13 @@ class Task(abc.ABC, Generic[D, R, A]):
     MODELS: ClassVar[Mapping[type, type[Model]]]
     ONLY_TRAINED: ClassVar[tuple[str, ...]] = ()
     PACKS: ClassVar[bool] = False
+    WHOLE_Z: ClassVar[bool] = False
     inference: Any
 
     @classmethod
     @abc.abstractmethod
     def restore(cls, run: RunConfig, **inference: Any) -> Self:
-        """The task of a run, with these fields of ``inference`` in place of the run's."""
+        """Restores a run's task. Keyword arguments override fields of the run's ``inference``."""
 
     @abc.abstractmethod
     def save(self, data: D) -> dict[str, Any]:

@@ -74,7 +74,9 @@ class TaggedReaderConfig(EncoderConfig):
 
     Attributes:
         tags: "bio" tells where a span begins; with "io", spans that touch are one.
-        max_mentions: of the answer's texts in a window; of more, the first of each text.
+        max_mentions: maximum number of mentions considered per window. If there are more, the
+            first mention of each text is kept, then the second of each, and so on while a whole
+            round fits.
         max_taggings: largest Z of a window; of more, those with the fewest mentions.
     """
 
@@ -166,7 +168,8 @@ class SQLovaConfig(EncoderConfig):
         num_lstm_layers: of every LSTM.
         num_target_layers: layers of the encoder that are read, from the last one down.
         dropout: between the layers of an LSTM; the encoder has its own.
-        max_tokens: tokens of an input; headers, then the question, then columns are cut.
+        max_tokens: maximum input length in tokens. Inputs that are too long are shortened in this
+            order: headers, then the question, then whole columns.
         max_header_tokens: longer headers are cut.
         value_units: the first and the last word of a value are drawn from the "words" of the
             question, each represented by its first wordpiece, or from all of its "wordpieces", as
@@ -202,7 +205,8 @@ class ProgramParserConfig(EncoderConfig):
     Attributes:
         hidden_size: width of the layer before the scores of a slot.
         dropout: in that layer; the encoder has its own.
-        max_tokens: tokens of an input; headers, then the question, then columns are cut.
+        max_tokens: maximum input length in tokens. Inputs that are too long are shortened in this
+            order: headers, then the question, then whole columns.
         max_header_tokens: longer headers are cut.
     """
 
@@ -225,8 +229,8 @@ class LatentConfig:
     Attributes:
         scope: windows that share one softmax and one Z: each "window" (the released code),
             the windows of a "document", or all of a "question" (docs/reproducing.md).
-        group_size: G, windows of a document or question in a training item; of more, one with a
-            mention and G - 1 others are drawn anew in every epoch.
+        group_size: G, the number of windows per training item. If a document or question has
+            more, one window with a mention and G - 1 others are resampled every epoch.
         likelihood: "span": P(z) is that of a mention, P(start) * P(end). "position": start
             and end are latent variables of their own, each over the positions where a mention
             starts or ends (Cheng et al., 2020).

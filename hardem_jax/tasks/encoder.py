@@ -59,6 +59,14 @@ class EncoderModel(Model):
         tokenizer = load_tokenizer(run.folder)
         return cls(*nnx.split(abstract, nnx.Param), config, sizes, tokenizer)
 
+    @property
+    def max_tokens(self) -> int:
+        return self.encoder.max_tokens
+
+    def check_lengths(self, buckets: Sequence[int]) -> None:
+        del buckets
+        check_max_tokens(self.config, self.encoder)
+
     def save(self, run_dir: Path) -> dict[str, Any]:
         self.tokenizer.save(run_dir)
         return save_sizes(self.encoder)
@@ -131,8 +139,24 @@ def check_lengths(
     config: configs.EncoderConfig, sizes: EncoderConfig, lengths: Sequence[int]
 ) -> None:
     """Raises `InputError` if batches are longer than the encoder has positions."""
-    if max(lengths) > sizes.max_tokens:
+    _check_positions("--batches.buckets", config, sizes, max(lengths))
+
+
+def check_max_tokens(config: Any, sizes: EncoderConfig) -> None:
+    """Raises `InputError` if inputs are cut to more tokens than the encoder has positions.
+
+    Args:
+        config: of a model; inputs are cut to its ``max_tokens``, if it has them.
+        sizes: of its encoder.
+    """
+    _check_positions("--model.max-tokens", config, sizes, getattr(config, "max_tokens", 0))
+
+
+def _check_positions(
+    flag: str, config: configs.EncoderConfig, sizes: EncoderConfig, found: int
+) -> None:
+    if found > sizes.max_tokens:
         raise InputError(
-            f"--batches.buckets: expected at most the {sizes.max_tokens} positions of "
-            f"{config.encoder}, found {max(lengths)}"
+            f"{flag}: expected at most the {sizes.max_tokens} positions of {config.encoder}, "
+            f"found {found}"
         )

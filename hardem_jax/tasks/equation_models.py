@@ -27,6 +27,7 @@ from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.tasks.base import Model, Questions
 from hardem_jax.tasks.config import NAQANetModelConfig, TaggerConfig
 from hardem_jax.tasks.encoder import (
+    check_max_tokens,
     load_encoder,
     restore_sizes,
     save_sizes,
@@ -127,6 +128,14 @@ class Tagger(Model):
         )
         tokenizer = load_tokenizer(run.folder)
         return cls(*nnx.split(abstract, nnx.Param), tokenizer, config, sizes, num_special)
+
+    @property
+    def max_tokens(self) -> int:
+        return self.encoder.max_tokens
+
+    def check_lengths(self, buckets: Sequence[int]) -> None:
+        del buckets
+        check_max_tokens(self.config, self.encoder)
 
     def inputs(self, data: NumericQuestions) -> TaggerInputs:
         return TaggerInputs(

@@ -80,33 +80,45 @@ class RunConfig:
         Raises:
             InputError: one is unknown, missing, or out of place.
         """
-        hints = get_type_hints(kind)
-        known = {f.name: f for f in dataclasses.fields(cast(Any, kind))}
-        for key in fields:
-            if key not in known:
-                raise InputError(
-                    f"{self.place}: {name}.{key}: expected a field of {kind.__name__}, found one "
-                    "that this version does not know"
-                )
-        for key, field in known.items():
-            if key not in fields and field.default is field.default_factory:  # both are missing
-                raise InputError(f"{self.place}: {name}.{key}: expected a value, found none")
-        for key, value in fields.items():
-            if not _fits(value, hints[key]):
-                raise InputError(
-                    f"{self.place}: {name}.{key}: expected {hints[key]}, found {value!r}"
-                )
-        values = {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
-        try:
-            return kind(**values)
-        except InputError as error:
-            raise InputError(f"{self.place}: {name}.{error}") from error
+        return restore(kind, fields, f"{self.place}: {name}")
 
     def _object(self, content: Mapping[str, Any], name: str) -> dict[str, Any]:
         if not isinstance(value := content.get(name), dict):
             found = json_type(value) if name in content else "nothing"
             raise InputError(f"{self.place}: expected an object under {name!r}, found {found}")
         return value
+
+
+def restore(kind: type[T], fields: Mapping[str, Any], place: str) -> T:
+    """A configuration with fields from JSON.
+
+    Args:
+        kind: a dataclass.
+        fields: by name; those with defaults may be absent.
+        place: of the fields, for messages.
+
+    Raises:
+        InputError: one is unknown, missing, or out of place.
+    """
+    hints = get_type_hints(kind)
+    known = {f.name: f for f in dataclasses.fields(cast(Any, kind))}
+    for key in fields:
+        if key not in known:
+            raise InputError(
+                f"{place}.{key}: expected a field of {kind.__name__}, found one that this version "
+                "does not know"
+            )
+    for key, field in known.items():
+        if key not in fields and field.default is field.default_factory:  # both are missing
+            raise InputError(f"{place}.{key}: expected a value, found none")
+    for key, value in fields.items():
+        if not _fits(value, hints[key]):
+            raise InputError(f"{place}.{key}: expected {hints[key]}, found {value!r}")
+    values = {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
+    try:
+        return kind(**values)
+    except InputError as error:
+        raise InputError(f"{place}.{error}") from error
 
 
 def _of_this_version(content: Mapping[str, Any]) -> Mapping[str, Any]:

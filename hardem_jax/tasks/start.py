@@ -99,6 +99,7 @@ def start(
         model = task.trained(model)
     model.check_lengths(batches.buckets)
     inputs, dev_inputs = model.inputs(data), model.inputs(dev)
+    model.check_inputs(dev_inputs, dev.place)
     pad = model.pad(inputs, batches.num_solutions(inputs.sizes))
     if batches.packed_tokens:
         check_packs(pad, "--batches.packed-tokens")

@@ -35,7 +35,7 @@ class Reader(Generic[D, R, A]):
         graphdef: of the model.
         pad: see `Model.pad`.
         batches: buckets to pad to; a longer input adds a bucket. Its batch size and packing are
-            those of training, and not used.
+            those of training, and not used; nor is ``max_solutions`` if ``task.WHOLE_Z``.
         mesh: devices that share a batch; None for the first.
     """
 
@@ -53,11 +53,16 @@ class Reader(Generic[D, R, A]):
             return task.decode(nnx.merge(graphdef, params)(batch), batch)
 
         rows = round_up_to_devices(task.inference.batch_size, mesh)
+        max_solutions = None if task.WHOLE_Z else batches.max_solutions
         self.task = task
         self._decode = decode
         self._pad = pad
         self._batches = dataclasses.replace(
-            batches, batch_size=rows, accumulate=1, packed_tokens=task.packed_tokens()
+            batches,
+            batch_size=rows,
+            accumulate=1,
+            packed_tokens=task.packed_tokens(),
+            max_solutions=max_solutions,
         )
         self._num_devices = 1 if mesh is None else mesh.size
         self._place = make_place_fn(mesh)
@@ -162,12 +167,14 @@ class Trained(Generic[TaskT]):
             progress: number of inputs and what they are called -> what wraps their iterator.
 
         Raises:
-            InputError: there are no questions, or they were prepared in another way.
+            InputError: there are no questions, they were prepared in another way, or an input is
+                longer than the model reads.
         """
         if not len(data.questions):
             raise InputError(f"{data.place}: expected questions, found none")
         self.task.check(data, self.model, str(self.run_dir))
         inputs = self.model.inputs(data)
+        self.model.check_inputs(inputs, data.place)
         bar = progress(len(inputs), self.task.UNIT)
         return self.reader.evaluate(self.params, data, inputs, progress=bar)
 

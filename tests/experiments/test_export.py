@@ -1,8 +1,10 @@
 """A run that is exported answers in PyTorch as it does here."""
 
+import fnmatch
 import json
 import os
 import re
+import shutil
 import warnings
 
 import jax
@@ -20,7 +22,9 @@ from hardem_jax.data.inputs.windows import whole_words
 from hardem_jax.data.prepared.windows import make_windows
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.models.checkpoints.span_reader import load_reader
+from hardem_jax.models.checkpoints.span_reader import load_reader, save_reader
+from hardem_jax.models.encoders.pretrained import load_encoder
+from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.spans.questions import ReadingQuestions
 from hardem_jax.tasks.spans.task import SpanTask, WindowInputs
 from hardem_jax.tasks.trained import Trained
@@ -333,3 +337,87 @@ def test_a_reader_refuses_what_it_cannot_read(root):
         reader.answer(QUESTION, ["", " "])
     with pytest.raises(InputError, match="expected the folder of a run"):
         Reader.from_run(root / "exported" / "absent")
+
+
+def test_a_reader_on_the_hub_is_downloaded_with_its_tokenizer(root, tmp_path, monkeypatch):
+    import huggingface_hub
+
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", lambda self, name, timeout: None)
+
+    def snapshot(name, *, allow_patterns, local_files_only):
+        assert name == "me/reader"
+        for file in (root / "exported").iterdir():
+            if any(fnmatch.fnmatch(file.name, pattern) for pattern in allow_patterns):
+                shutil.copy(file, cache)
+        return str(cache)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    [found] = Reader.from_pretrained("me/reader").answer(QUESTION, PAGE, top=1)
+    assert found == Reader.from_pretrained(root / "exported").answer(QUESTION, PAGE, top=1)[0]
+
+
+@pytest.fixture(scope="module")
+def saved(root):
+    """A function that saves an untrained reader of 64 positions with details of its own."""
+    reader = SpanReader(load_encoder(root / "bert"), rngs=nnx.Rngs(0))
+    tokenizer = load_tokenizer(root / "bert")
+
+    def save(folder, **details):
+        save_reader(reader, folder, details=details)
+        tokenizer.save(folder)
+        return folder
+
+    return save
+
+
+@pytest.mark.parametrize("packed", [None, 300])
+def test_windows_beyond_the_positions_of_a_reader_are_refused(saved, tmp_path, packed):
+    message = "windows.max_tokens: expected at most 64, the positions of its encoder, found 300"
+    with pytest.raises(InputError, match=f"{tmp_path}/config.json: hardem_jax.{message}"):
+        Reader.from_pretrained(saved(tmp_path), packed_tokens=packed)
+
+
+SMALL = {"max_tokens": 40, "stride": 10, "max_question_tokens": 10}
+
+
+def test_only_the_first_documents_are_read_if_the_run_says_so(saved, tmp_path):
+    folder = saved(tmp_path, windows=SMALL, inference={"num_documents": 1})
+    asked = ("Who?", ["ada saw bo .", "cyd saw dov ."])
+    found = Reader.from_pretrained(folder).answer(*asked, top=50)
+    assert {answer.document for answer in found} == {0}
+    found = Reader.from_pretrained(folder, num_documents=None).answer(*asked, top=50)
+    assert {answer.document for answer in found} == {0, 1}
+
+
+def test_a_reader_asked_for_more_spans_than_there_are_finds_them_all(saved, tmp_path):
+    reader = Reader.from_pretrained(saved(tmp_path, windows=SMALL), top=500)
+    found = {answer.text for answer in reader.answer("Who?", "ada saw bo", top=500)}
+    assert found == {"ada", "ada saw", "ada saw bo", "saw", "saw bo", "bo"}
+
+
+@pytest.mark.parametrize(
+    ("details", "message"),
+    [
+        ({"windows": {"max_tokens": "40"}}, "windows.max_tokens: expected .*int.*, found '40'"),
+        ({"windows": {"width": 3}}, "windows.width: expected a field of WindowConfig"),
+        ({"windows": []}, "windows: expected an object, found a list"),
+        ({"inference": {"top": 0}}, "inference.top: expected at least 1, found 0"),
+    ],
+)
+def test_wrong_values_of_a_config_are_named_with_their_file(saved, tmp_path, details, message):
+    with pytest.raises(InputError, match=f"{tmp_path}/config.json: hardem_jax.{message}"):
+        Reader.from_pretrained(saved(tmp_path, **details))
+
+
+def test_choices_of_a_config_are_those_of_its_windows(saved, tmp_path):
+    reader = Reader.from_pretrained(saved(tmp_path, windows={**SMALL, "choices": ["yes", "no"]}))
+    assert reader.choices == ("yes", "no")
+
+
+def test_a_reader_needs_a_selector(saved, tmp_path):
+    (saved(tmp_path, windows=SMALL) / "selector.safetensors").unlink()
+    message = "expected qa_classifier, .* found none; load_reader makes a new one, given rngs"
+    with pytest.raises(InputError, match=f"{tmp_path}: {message}"):
+        Reader.from_pretrained(tmp_path)

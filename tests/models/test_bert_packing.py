@@ -6,7 +6,10 @@ import pytest
 from flax import nnx
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
+from hardem_jax.data.batching.packing import packing_arrays
+from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import Bert, BertConfig
+from hardem_jax.models.encoders.packing import encode_layers
 from tests.hlo import collectives
 from tests.marks import slow
 
@@ -86,3 +89,15 @@ def test_eight_devices_reduce_gradients_and_nothing_else():
     np.testing.assert_allclose(out, expected, atol=2e-6)
     assert_same_gradients(grads, expected_grads)
     assert {kind for kind, _ in collectives(compiled.as_text())} == {"all-reduce"}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_inputs_beyond_the_positions_are_refused_packed_as_padded(count):
+    bert = Bert(CONFIG, rngs=nnx.Rngs(0))
+    where = np.ones((2, 10), bool)
+    ids = where.astype(np.int32)
+    batch = {"token_ids": ids, "token_type_ids": ids, "where": where}
+    rows = packing_arrays(where, num_devices=1, num_rows=1, row_tokens=20)
+    for own in batch, batch | rows:
+        with pytest.raises(InputError, match="Bert input: expected at most 9 tokens, found 10"):
+            encode_layers(bert, own, count=count)

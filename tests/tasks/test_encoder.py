@@ -2,6 +2,9 @@
 
 import dataclasses
 import json
+import shutil
+import types
+from pathlib import Path
 
 import jax.numpy as jnp
 import pytest
@@ -12,7 +15,13 @@ from hardem_jax.errors import InputError
 from hardem_jax.models.checkpoints.span_reader import save_reader
 from hardem_jax.models.encoders.bert import BertConfig
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.tasks.config import EncoderConfig, ReaderConfig
+from hardem_jax.tasks.config import (
+    EncoderConfig,
+    ProgramParserConfig,
+    ReaderConfig,
+    SQLovaConfig,
+    TaggedReaderConfig,
+)
 from hardem_jax.tasks.encoder import (
     check_lengths,
     load_encoder,
@@ -21,8 +30,11 @@ from hardem_jax.tasks.encoder import (
     untrained_encoder,
 )
 from hardem_jax.tasks.run_config import RunConfig
+from hardem_jax.tasks.spans.taggings import TaggedModel
+from hardem_jax.tasks.spans.task import SpanModel
+from hardem_jax.tasks.tables import programs, queries
 from hardem_jax.training.fingerprint import named_settings
-from tests.tiny import write_checkpoint
+from tests.tiny import write_checkpoint, write_roberta
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +77,59 @@ def test_buckets_beyond_the_encoders_positions_are_refused():
     check_lengths(config, bert, (128, 512))
     with pytest.raises(InputError, match="--batches.buckets: .* 512 positions of tiny, found 1024"):
         check_lengths(config, bert, (128, 1024))
+
+
+@pytest.mark.parametrize(
+    ("model", "config"), [(queries.Parser, SQLovaConfig), (programs.Parser, ProgramParserConfig)]
+)
+def test_parsers_cut_their_inputs_to_what_the_encoder_reads(model, config):
+    bert = BertConfig(100, 8, 2, 2, 16, max_position_embeddings=64)
+    parser = model(graphdef=None, params=None, config=config("tiny"), encoder=bert, tokenizer=None)
+    message = "--model.max-tokens: expected at most the 64 positions of tiny, found 180"
+    with pytest.raises(InputError, match=message):
+        parser.check_lengths((32,))
+    dataclasses.replace(parser, config=config("tiny", max_tokens=64)).check_lengths((32,))
+
+
+def questions_with(tokenizer):
+    """As much of questions with windows as a model is made from."""
+    return types.SimpleNamespace(tokenizer=tokenizer, place="prepared/train")
+
+
+@pytest.mark.parametrize(
+    ("model", "config"), [(SpanModel, ReaderConfig), (TaggedModel, TaggedReaderConfig)]
+)
+def test_windows_of_another_tokenizer_are_refused(checkpoint, tmp_path, model, config):
+    """Whichever vocabulary is the larger one."""
+    roberta = str(write_roberta(tmp_path / "roberta"))
+    for own, other in ((checkpoint, roberta), (roberta, checkpoint)):
+        with pytest.raises(
+            InputError, match=f"prepared/train: prepared with another tokenizer than {other}"
+        ):
+            model.start(config(encoder=other), questions_with(load_tokenizer(own)), seed=0)
+
+
+def test_windows_of_the_same_vocabulary_in_another_file_are_read(checkpoint, tmp_path):
+    tokenizer = load_tokenizer(checkpoint)
+    vocabulary = json.loads(Path(checkpoint, "tokenizer.json").read_text())["model"]["vocab"]
+    folder = shutil.copytree(checkpoint, tmp_path / "bert")
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(sorted(vocabulary, key=vocabulary.__getitem__)))
+    assert load_tokenizer(folder).fingerprint != tokenizer.fingerprint
+    data = questions_with(tokenizer)
+    model = SpanModel.start(ReaderConfig(encoder=str(folder)), data, seed=0)
+    assert model.tokenizer is tokenizer
+
+
+def test_an_encoder_without_a_tokenizer_needs_a_large_enough_vocabulary(checkpoint, tmp_path):
+    roberta = write_roberta(tmp_path / "roberta")
+    (roberta / "tokenizer.json").unlink()
+    config = ReaderConfig(encoder=str(roberta))
+    SpanModel.start(config, questions_with(load_tokenizer(checkpoint)), seed=0)
+    words = [f"word{i}" for i in range(400)]
+    large = load_tokenizer(write_checkpoint(tmp_path / "large", words=words))
+    with pytest.raises(InputError, match="but the data was prepared with a tokenizer of 4"):
+        SpanModel.start(config, questions_with(large), seed=0)
 
 
 def test_the_encoder_of_a_run_is_restored_whatever_wrote_it(tmp_path):

@@ -21,19 +21,27 @@ from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.tagged_reader import TaggedReader
+from hardem_jax.objectives import HardEM
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
-from hardem_jax.tasks.config import EquationInference, SpanInference, TaggingInference
+from hardem_jax.tasks.config import (
+    EquationInference,
+    ReaderConfig,
+    SpanInference,
+    TaggerConfig,
+    TaggingInference,
+)
 from hardem_jax.tasks.equation_models import NumericQuestions
 from hardem_jax.tasks.equations import EquationTask
 from hardem_jax.tasks.spans.questions import ReadingQuestions
 from hardem_jax.tasks.spans.taggings import TaggingTask
 from hardem_jax.tasks.spans.task import SpanTask, WindowInputs, pad_rows
+from hardem_jax.tasks.start import start
 from hardem_jax.tasks.tables.queries import QueryTask
 from hardem_jax.tasks.trained import Reader, Trained
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.fingerprint import named_settings
-from tests.tiny import PEOPLE, roberta_tokenizer
+from tests.tiny import PEOPLE, roberta_tokenizer, write_checkpoint
 
 BATCHES = BatchConfig(buckets=(16, 32, 64))
 PACKED = 80
@@ -229,3 +237,49 @@ def test_packing_is_not_part_of_a_run():
 def test_parsers_do_not_pack(tmp_path):
     with pytest.raises(InputError, match="--packed-tokens: expected none for"):
         Trained(QueryTask, tmp_path, packed_tokens=64)
+
+
+def started(task, config, data, dev, *, bucket, packed):
+    batches = BatchConfig(batch_size=4, buckets=(bucket,), packed_tokens=packed, negatives=0)
+    options = {"objective": HardEM(tau=10), "batches": batches, "num_steps": 2, "seed": 0}
+    return start(task, config, data, dev, **options, mesh=data_mesh(1))
+
+
+@pytest.mark.parametrize("packed", [None, PACKED])
+def test_a_tagger_cuts_its_inputs_to_what_the_encoder_reads(tmp_path, packed):
+    bert = str(write_checkpoint(tmp_path / "bert", positions=32))
+    rules = EquationRules(special_numbers=False, question_numbers=False, percent="term")
+    gold = {"number": "5", "date": {"day": "", "month": "", "year": ""}, "spans": []}
+    passage = "5 yards . " + "ada met bo . " * 12 + "then {} yards ."
+    questions = [
+        numeric_question(
+            NumericExample(f"q{i}", f"p{i}", passage.format(i), "how many ?", 5.0, (gold,)),
+            NumberConfig(),
+            rules,
+        )
+        for i in range(4)
+    ]
+    data = NumericQuestions(questions=questions, rules=rules)
+    task = EquationTask(EquationInference(batch_size=4, packed_tokens=packed), rules)
+    config = TaggerConfig(encoder=bert, max_tokens=PACKED, max_question_tokens=10)
+    message = f"--model.max-tokens: expected at most the 32 positions of {bert}, found {PACKED}"
+    with pytest.raises(InputError, match=message):
+        started(task, config, data, data, bucket=PACKED, packed=packed)
+    config = dataclasses.replace(config, max_tokens=32)
+    begun = started(task, config, data, data, bucket=32, packed=packed)
+    assert np.isfinite(begun.evaluate(begun.params)["em"])
+
+
+@pytest.mark.parametrize("packed", [None, PACKED])
+def test_windows_to_evaluate_on_have_to_fit_the_encoder(tmp_path, packed):
+    bert = str(write_checkpoint(tmp_path / "bert", positions=20))
+    tokenizer = load_tokenizer(bert)
+    short = WindowConfig(max_tokens=20, stride=8, max_question_tokens=8)
+    data, dev = (
+        dataclasses.replace(asked(people(), tokenizer, config), place=place)
+        for config, place in ((short, "train"), (dataclasses.replace(short, max_tokens=48), "dev"))
+    )
+    task, config = SpanTask(SpanInference(packed_tokens=packed)), ReaderConfig(encoder=bert)
+    with pytest.raises(InputError, match="dev: expected inputs of at most 20 tokens, .* found one"):
+        started(task, config, data, dev, bucket=20, packed=packed)
+    started(task, config, data, data, bucket=20, packed=packed)

@@ -65,7 +65,7 @@ class BatchConfig:
         max_solutions: maximum number of solutions per row. If an input has more, its first solution
             and a fixed uniform sample of the rest are kept; for mentions, the first ones in
             document order, as in the released code (20). None uses the data's maximum, rounded up
-            to a power of two, and drops none.
+            to a power of two, and drops none. Readers of spans are evaluated on all mentions.
         negatives: sampled windows without a mention per item.
         packed_tokens: pack the inputs of a training step into rows of this many tokens; None
             pads every input to its bucket.

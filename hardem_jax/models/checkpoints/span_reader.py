@@ -77,11 +77,12 @@ def load_reader(
         rngs: stream ``params`` initialises the selector if the checkpoint has none; None makes
             that an error.
         **options: ``dtype``, ``remat``, ``attention``, ``scan_layers``, ``hidden_dropout``,
-            ``attention_dropout`` and ``ignore`` of `load_encoder`.
+            ``attention_dropout`` and ``ignore`` of `load_encoder`. With "qa_classifier" in
+            ``ignore``, a selector in the checkpoint is left out, and a new one needs ``rngs``.
 
     Raises:
-        InputError: the checkpoint cannot be found or read, or weights are missing, unknown or of
-            the wrong shape, see `load_encoder`.
+        InputError: the checkpoint cannot be found or read, weights are missing, unknown or of the
+            wrong shape, see `load_encoder`, or "qa_outputs" is to be ignored.
 
     Example:
         >>> import tempfile
@@ -112,10 +113,10 @@ def load_released_reader(
 ) -> SpanReader:
     """The reader in a file that the paper's code saved (``best-model.pt``); needs torch.
 
-    Logits of rows without padding are those of the original. Padding takes part in its softmax and
-    in its maximum, and in neither here. The original ranks windows by the logit of "no answer"
-    alone; here they are ranked by P(span) against it. The classes "yes" and "no", which do not
-    occur in open-domain questions, are left out.
+    Logits of rows without padding are those of the original. The original includes padding in the
+    softmax and in the max-pooling; this implementation excludes it from both. The original ranks
+    windows by the logit of "no answer" alone; here they are ranked by P(span) against it. The
+    classes "yes" and "no", which do not occur in open-domain questions, are left out.
 
     Args:
         file: a state dict; names may begin with ``module.``, as several GPUs leave them.
@@ -187,9 +188,17 @@ def _with_span_scores(
 
 
 def read_details(folder: Path) -> dict[str, Any]:
-    """What `save_reader` has written into ``config.json`` for this project; empty if nothing."""
-    content = read_json(folder / "config.json").get(_OWN, {})
-    return content if isinstance(content, dict) else {}
+    """What `save_reader` has written into ``config.json`` for this project; empty if nothing.
+
+    Raises:
+        InputError: the file cannot be read, or holds something else than an object for it.
+    """
+    file = folder / "config.json"
+    content = read_json(file).get(_OWN, {})
+    if not isinstance(content, dict):
+        found = type(content).__name__
+        raise InputError(f"{file}: {_OWN}: expected an object, found {found}")
+    return content
 
 
 def _own_options(folder: Path, softmax_over: SoftmaxOver | None) -> dict[str, Any]:
@@ -216,13 +225,18 @@ def _reader(
     options: Mapping[str, Any],
 ) -> SpanReader:
     """The reader in the tensors of a checkpoint."""
+    ignore = options.get("ignore", ())
+    if _SPANS in ignore:
+        raise InputError(f"ignore: expected no {_SPANS}, which a reader consists of, found it")
+    if _SELECTOR in ignore:
+        tensors = {name: x for name, x in tensors.items() if head_of(name) != _SELECTOR}
     heads = {name: x for name, x in tensors.items() if head_of(name) in (_SPANS, _SELECTOR)}
     selector = [x for name, x in heads.items() if head_of(name) == _SELECTOR and x.ndim == 2]
     has_selector = any(head_of(name) == _SELECTOR for name in heads)
     if not has_selector and rngs is None:
         raise InputError(
-            f"expected {_SELECTOR}, which tells whether a text holds the answer, found none; pass "
-            "rngs to initialise a new one"
+            f"expected {_SELECTOR}, which tells whether a text holds the answer, found none; "
+            "load_reader makes a new one, given rngs"
         )
     num_classes = len(selector[0]) if selector else 2
     if num_classes not in (1, 2, 4):

@@ -155,8 +155,8 @@ class Architecture:
             the key is absent.
         reader_class_name: class in transformers that has span scores on top.
         reader_head: how it has them.
-        published: a ``config.json`` -> the same with the keys of `config_keys`, if transformers
-            has other names for them than published checkpoints.
+        published: maps a ``config.json`` written by a newer transformers to the key names used in
+            published checkpoints (those in `config_keys`).
         adapt: what has to change in parameters by path, once they are read.
     """
 

@@ -112,6 +112,10 @@ def write_checkpoint(
 
 # --- weights -------------------------------------------------------------------------------------
 
+#: Types in safetensors files that numpy has: of weights, and of buffers such as position ids.
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_INTEGERS = ("I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL")
+
 
 def _weight_files(folder: Path) -> list[Path]:
     for stem, suffix in ("model", "safetensors"), ("pytorch_model", "bin"):
@@ -159,6 +163,12 @@ def read_selector(folder: Path) -> dict[str, np.ndarray]:
 
 def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
     try:
+        with safetensors.safe_open(path, framework="np") as file:
+            types = {name: file.get_slice(name).get_dtype() for name in file.keys()}
+        for name, kind in types.items():
+            if kind not in _FLOATS + _INTEGERS:
+                expected = ", ".join(_FLOATS)
+                raise InputError(f"{path}: expected one of {expected}, found {kind} in {name}")
         return safetensors.numpy.load_file(path)
     except (safetensors.SafetensorError, OSError) as error:
         raise InputError(f"{path}: not a readable safetensors file ({error})") from error
@@ -192,5 +202,9 @@ def read_torch(path: Path, *, key: str | None = None) -> dict[str, np.ndarray]:
     if not isinstance(tensors, dict):
         found = type(tensors).__name__
         raise InputError(f"{path}: expected a table of tensors{place}, found {found}")
+    for name, value in tensors.items():
+        if not isinstance(value, torch.Tensor):
+            found = f"{type(value).__name__} under {name!r}"
+            raise InputError(f"{path}: expected a table of tensors{place}, found {found}")
     # Through float32, because numpy has no bfloat16 of its own.
     return {name: np.asarray(tensor.float()) for name, tensor in tensors.items()}

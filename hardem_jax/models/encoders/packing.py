@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.base import Encoder
 
 Array = jax.Array
@@ -29,6 +30,9 @@ def encode(encoder: Encoder, batch: Mapping[str, Array], *, rngs: nnx.Rngs | Non
     Returns:
         ``[R, T, D]`` in the encoder's dtype. At padding they mean nothing; packed, they are 0.
 
+    Raises:
+        InputError: T is larger than the encoder's ``max_tokens``, packed or not.
+
     Example:
         >>> from hardem_jax.data.batching.packing import packing_arrays
         >>> from hardem_jax.models.encoders.bert import Bert, BertConfig
@@ -49,6 +53,10 @@ def encode_layers(
 ) -> tuple[Array, ...]:
     """The outputs of the encoder's last ``count`` layers, the last one last; see `encode`."""
     packed = "packing" in batch
+    num_tokens, limit = batch["token_ids"].shape[1], encoder.config.max_tokens
+    if packed and num_tokens > limit:  # unpacked, the encoder itself looks
+        name = type(encoder).__name__
+        raise InputError(f"{name} input: expected at most {limit} tokens, found {num_tokens}")
     inputs = _packed_inputs(batch) if packed else {name: batch[name] for name in _INPUTS}
     token_ids = inputs.pop("token_ids")
     if count == 1:

@@ -95,7 +95,8 @@ class WeightTable:
 
         Args:
             tensors: of the checkpoint.
-            shapes: of the parameters, by path; those of the first layers if not all are wanted.
+            shapes: expected parameter shapes by path. To load only the first layers, pass the
+                shapes of those layers.
             num_layers: layers that the checkpoint should have.
             ignore: keys of `HEADS` whose tensors are left out, if there are any.
 

@@ -109,8 +109,8 @@ def attention(
         segments: int32 [B, T]; a token attends only to keys of its own segment. `None`: to all.
         seeds: uint32 [2] from `dropout_seeds`, or `None` when `rate` is 0.
         rate: probability of dropping a probability, `0 <= rate < 1`.
-        window: a token attends to keys at most so many places before and after its own (local
-            attention); `None`: to all. The tokens of a segment stand next to each other.
+        window: local attention: a token attends only to keys within this many positions on either
+            side. `None` means no limit. The tokens of a segment stand next to each other.
         implementation: a name in the module's table. The device is that of the arrays' mesh, which
             may be a remote one, else JAX's default.
         recompute: recompute the probabilities in the backward pass instead of storing them, as

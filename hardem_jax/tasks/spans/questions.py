@@ -9,7 +9,7 @@ import numpy as np
 
 from hardem_jax.data.batching.padding import Inputs, Subset
 from hardem_jax.data.prepared.spans import FORMAT, PreparedSplit, Question, all_windows
-from hardem_jax.data.tokenizer import Tokenizer
+from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.tasks.base import Questions
 
@@ -105,6 +105,27 @@ def check_tokenizer(data: ReadingQuestions, tokenizer: Tokenizer, other: str) ->
     """Raises `InputError` if data were cut with another tokenizer than this one, of ``other``."""
     if data.tokenizer.fingerprint != tokenizer.fingerprint:
         raise InputError(_prepared_with(_TOKENIZER, data.place, other))
+
+
+def check_encoder(data: ReadingQuestions, encoder: str) -> None:
+    """Raises `InputError` if an id of the data's tokens is another token for an encoder.
+
+    Fingerprints differ also between ``vocab.txt`` and ``tokenizer.json`` of the same model, so
+    vocabularies are compared. A checkpoint without a tokenizer fits any.
+
+    Args:
+        data: cut into windows.
+        encoder: Hugging Face name or folder of its checkpoint.
+    """
+    try:
+        tokenizer = load_tokenizer(encoder)
+    except InputError:  # it has none that can be read
+        return
+    if tokenizer.fingerprint == data.tokenizer.fingerprint:
+        return
+    own = {id: token for token, id in data.tokenizer.vocabulary.items()}
+    if any(own.get(id, token) != token for token, id in tokenizer.vocabulary.items()):
+        raise InputError(_prepared_with(_TOKENIZER, data.place, encoder))
 
 
 def check_choices(data: ReadingQuestions, expected: Sequence[str], other: str) -> None:

@@ -44,6 +44,7 @@ from hardem_jax.tasks.spans.loss import PER_WINDOW, make_span_loss
 from hardem_jax.tasks.spans.questions import (
     ReadingQuestions,
     check_choices,
+    check_encoder,
     check_tokenizer,
     golds_by_id,
 )
@@ -73,7 +74,7 @@ class WindowModel(EncoderModel):
 
     @staticmethod
     def tokenizer_for(config: Any, data: ReadingQuestions) -> Tokenizer:
-        del config
+        check_encoder(data, config.encoder)
         return data.tokenizer
 
     def inputs(self, data: ReadingQuestions) -> Inputs:
@@ -133,6 +134,7 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
     QUESTIONS = ReadingQuestions
     MODELS = {ReaderConfig: SpanModel}
     PACKS = True
+    WHOLE_Z = True
 
     inference: SpanInference
     latent: LatentConfig = PER_WINDOW
@@ -166,11 +168,13 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
 
     def decode(self, found: Reading, batch: Mapping[str, Array]) -> dict[str, Array]:
         whole_words = self.inference.whole_words
+        num_tokens, longest = batch["context"].shape[1], self.inference.max_answer_tokens
+        num_spans = num_tokens * min(longest, num_tokens)
         starts, ends = ("word_starts", "word_ends") if whole_words else ("context", "context")
         parts = batch["parts"]
         some = parts != NO_ANSWER
         spans, log_probs = found.spans.restrict_to(batch[starts] & some, batch[ends] & some).top(
-            self.inference.top, max_length=self.inference.max_answer_tokens, parts=parts
+            min(self.inference.top, num_spans), max_length=longest, parts=parts
         )
         none = found.spans.restrict_to(batch["word_starts"] & ~some, batch["word_ends"] & ~some)
         in_z = found.spans.log_prob(batch["solutions"])

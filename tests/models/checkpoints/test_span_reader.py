@@ -91,7 +91,7 @@ def assert_same_spans(reader, expected, batch=BATCH):
 def test_question_answering_of_transformers(torch_bert, tmp_path):
     torch, _ = torch_bert
     model = save_torch(torch_bert, "BertForQuestionAnswering", tmp_path)
-    with pytest.raises(InputError, match="expected qa_classifier.*found none; pass rngs"):
+    with pytest.raises(InputError, match="expected qa_classifier.*found none; load_reader"):
         load_reader(tmp_path)
     reader = load_reader(tmp_path, rngs=nnx.Rngs(0))
     assert (reader.softmax_over, reader.selector_input) == ("tokens", "max")
@@ -249,6 +249,31 @@ def test_an_unknown_option_in_the_config_is_named(saved):
     match = "hardem_jax.softmax_over: expected context or tokens, found 'everything'"
     with pytest.raises(InputError, match=match):
         load_reader(saved)
+
+
+@pytest.mark.parametrize("content", ["windows", ["windows"], None])
+def test_details_that_are_no_object_are_refused(saved, content):
+    config = json.loads((saved / "config.json").read_text()) | {"hardem_jax": content}
+    (saved / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="config.json: hardem_jax: expected an object, found"):
+        load_reader(saved)
+
+
+def test_a_stored_selector_can_be_left_out(saved):
+    with pytest.raises(InputError, match="expected qa_classifier.*found none"):
+        load_reader(saved, ignore=["qa_classifier"])
+    stored, fresh = (
+        load_reader(saved),
+        load_reader(saved, ignore=["qa_classifier"], rngs=nnx.Rngs(5)),
+    )
+    assert not np.array_equal(stored.selector.kernel[...], fresh.selector.kernel[...])
+    np.testing.assert_array_equal(stored.span_scores.kernel[...], fresh.span_scores.kernel[...])
+
+
+def test_a_reader_keeps_its_span_scores(saved):
+    message = "ignore: expected no qa_outputs, which a reader consists of, found it"
+    with pytest.raises(InputError, match=message):
+        load_reader(saved, ignore=["qa_outputs"])
 
 
 def test_an_encoder_of_a_saved_reader_needs_its_head_ignored(saved):

@@ -42,6 +42,34 @@ def test_pytorch_bin_in_half_precision(torch_bert, folder):
         load_encoder(folder)
 
 
+def test_pytorch_bin_of_a_training_run(torch_bert, folder):
+    """As Lightning and others save it: weights are one of several entries."""
+    torch, _ = torch_bert
+    (folder / "model.safetensors").unlink()
+    for content, found in (
+        ({"state_dict": {"x": torch.zeros(2)}, "epoch": 3}, "dict under 'state_dict'"),
+        ({"x": torch.zeros(2), "epoch": 3}, "int under 'epoch'"),
+    ):
+        torch.save(content, folder / "pytorch_model.bin")
+        message = f"pytorch_model.bin: expected a table of tensors, found {found}"
+        with pytest.raises(InputError, match=message):
+            load_encoder(folder)
+
+
+def test_safetensors_in_a_type_that_numpy_lacks(torch_bert, folder):
+    torch, _ = torch_bert
+    import safetensors.torch
+
+    file = folder / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    name = "encoder.layer.0.output.dense.weight"
+    tensors[name] = tensors[name].to(torch.float8_e4m3fn)
+    safetensors.torch.save_file(tensors, file)
+    message = f"model.safetensors: expected one of F64, .*, found F8_E4M3 in {name}"
+    with pytest.raises(InputError, match=message):
+        load_encoder(folder)
+
+
 def test_pytorch_bin_without_torch(folder, monkeypatch):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     monkeypatch.setitem(sys.modules, "torch", None)

@@ -23,7 +23,7 @@ from hardem_jax.tasks.spans.answers import window_reading
 from hardem_jax.tasks.spans.questions import ReadingQuestions
 from hardem_jax.tasks.spans.task import SpanTask, WindowInputs
 from hardem_jax.tasks.trained import Reader
-from tests.tasks.spans.windows import CHOICES, WINDOWS, arrays, choice_window
+from tests.tasks.spans.windows import CHOICES, WINDOWS, arrays, choice_window, window
 
 
 def task(**config):
@@ -255,6 +255,26 @@ def test_evaluation_counts_every_question(reader):
     # Two windows have an annotated mention, one of them with a choice to make.
     [(_, first)] = read(reader, WINDOWS[:1])
     assert scores["true z"] == scores["true z, not first"] == 100 * (first.best_solution == 1)
+
+
+def test_mentions_that_training_leaves_out_count_in_evaluation(reader):
+    graphdef, params = reader
+    mentions = [(3, 3), (6, 6), (8, 8), (9, 9)]
+    rng = np.random.default_rng(0)
+    many = [window("q1", rng.integers(4, 26, 7).tolist(), mentions) for _ in range(20)]
+    best = {i: found.best_solution for i, found in read(reader, many)}
+    assert {2, 3} <= set(best.values())
+    # The annotated mention is the likeliest, wherever it is.
+    windows = [dataclasses.replace(w, true_solution=best[i]) for i, w in enumerate(many)]
+    data = asked(windows, {"q1": Question("q1", "?", ("x",), 80)})
+    for limit in (None, 2):
+        batches = BatchConfig(buckets=(12,), max_solutions=limit)
+        few = Reader(task(), graphdef, pad, batches=batches)
+        scores, _ = few.evaluate(params, data, data.windows)
+        assert scores["true z"] == scores["true z, not first"] == 100
+        assert scores["first z"] == 100 * np.mean([z == 0 for z in best.values()])
+    [(_, found)] = few.read(params, WindowInputs(windows[:1]))
+    assert len(found.solutions) == 4 and np.all(np.isfinite(found.solutions))
 
 
 @pytest.mark.parametrize(("best", "expected"), [((0, 0), 100), ((0, 1), 50), ((1, 1), 0)])
