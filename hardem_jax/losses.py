@@ -39,8 +39,9 @@ to ``log_probs``: every loss then sees :math:`w_z P(z \mid x)` in place of :math
 :math:`w_k = 1 / (K q(z_k))` over K draws from q, repeated ones included, `mml_loss` is the
 importance-weighted bound (Burda et al., 2016). With :math:`\log P(y \mid x, z_k)` as log-probs of
 draws from the model itself and :math:`w_k = 1 / K` it is the bound of JEPO (Tang et al., 2025).
-Rewards and powers of a length are weights, too, and :math:`-\infty` leaves a solution out.
-`hardem_jax.sampled` has the losses that make a wrong draw less likely.
+Rewards and powers of a length are weights, too, and :math:`-\infty` leaves a solution out, as a
+mask does, whatever its log-prob. `hardem_jax.sampled` has the losses that make a wrong draw less
+likely.
 
 **Contract**, the same for all losses. Everything is computed in float32, whatever the
 input dtype. A mask may have any real dtype; nonzero means True. A row without a solution
@@ -73,6 +74,7 @@ Example:
      [-0.5  0.   0. ]]
 """
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Hashable
@@ -83,7 +85,7 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from hardem_jax.masked import Rows
+from hardem_jax.masked import Rows, replicate_last_axis
 
 Array = jax.Array
 ReduceFn = Callable[..., Array]
@@ -270,11 +272,10 @@ def hard_probability(
         raise ValueError(f"schedule must be one of {', '.join(names)}, got {schedule!r}")
     if tau is None:
         return jnp.float32(1.0)
-    tau = jnp.asarray(tau, jnp.float32)
-    ratio = jnp.asarray(step, jnp.float32) / jnp.where(tau > 0, tau, 1.0)
-    if schedule == "switch":
-        ratio = jnp.floor(ratio)
-    probability = jnp.minimum(ratio, cap)
+    step, tau = jnp.asarray(step, jnp.float32), jnp.asarray(tau, jnp.float32)
+    # Not left to the quotient: compiled code multiplies by 1 / tau, and 41 * (1 / 41) < 1.
+    share = jnp.zeros_like(step) if schedule == "switch" else step / jnp.where(tau > 0, tau, 1.0)
+    probability = jnp.minimum(jnp.where(step >= tau, 1.0, share), cap)
     if schedule == "as-printed":
         probability = 1.0 - probability
     return jnp.where(tau > 0, probability, 1.0)
@@ -396,6 +397,8 @@ def kept(
 ) -> Array:
     """Returns which rows count in `thresholded_loss`: bool, the batch shape. Same arguments.
 
+    A row with NaN counts, so that the loss shows it.
+
     Example:
         >>> print(kept(jnp.log(jnp.array([[0.6, 0.3], [0.2, 0.1]])), threshold=0.5))
         [ True False]
@@ -405,7 +408,8 @@ def kept(
 
 
 def _kept(z: Rows, threshold: Array | float, keep_single: Array | bool) -> Array:
-    confident = z.max(jax.lax.stop_gradient(z.scores)) > jnp.log(threshold)
+    # Not `>`: a row with NaN is kept, so that it shows.
+    confident = ~(z.max(jax.lax.stop_gradient(z.scores)) <= jnp.log(threshold))
     single = z.sum(z.where.astype(jnp.int32)) == 1
     return z.rows & (confident | (single & keep_single))
 
@@ -439,7 +443,9 @@ def count_weighted_mml_loss(
     """
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     counts = jnp.maximum(z.sum(z.where.astype(jnp.float32)), 1.0)
-    return reduce_rows(z, -z.logsumexp() * counts**-power, reduce_fn)
+    mml = -z.logsumexp()
+    # The weight may underflow to 0, and 0 times inf is NaN.
+    return reduce_rows(z, jnp.where(mml == jnp.inf, mml, mml * counts**-power), reduce_fn)
 
 
 def entropy_regularized_loss(
@@ -555,28 +561,31 @@ def distinct(
         >>> print(distinct(jnp.array([[7, 3, 7, 3, 5]])))
         [[ True  True False False  True]]
     """
-    ids = jnp.asarray(ids)
+    ids = replicate_last_axis(jnp.asarray(ids))
     rows = {"where": where, "segment_ids": segment_ids, "num_segments": num_segments}
-    z = Rows.of(jnp.zeros(ids.shape), **rows)
-    row = jnp.zeros(ids.shape, jnp.int32) if z.segment_ids is None else z.segment_ids
-    # Sorted by row, padding last, then by id; stable, so that the first comes first.
-    order = jnp.lexsort((ids, row, ~z.where))
-    ids, row = (jnp.take_along_axis(x, order, axis=-1) for x in (ids, row))
+    z = Rows.of(jnp.zeros_like(ids, jnp.float32), **rows)
+    row = jnp.zeros_like(ids, jnp.int32) if z.segment_ids is None else z.segment_ids
+    place = jnp.cumsum(jnp.ones_like(ids, jnp.int32), axis=-1)
+    # By row, padding last, then by id, then by place. `jnp.lexsort` knows no Explicit sharding;
+    # with scores of 0, what is possible is `where` in the sharding of the ids.
+    _, row, ids, place = jax.lax.sort((~z.possible, row, ids, place), num_keys=4)
     same = (ids[..., 1:] == ids[..., :-1]) & (row[..., 1:] == row[..., :-1])
-    is_first = jnp.concatenate([jnp.ones_like(z.where[..., :1]), ~same], axis=-1)
-    return jnp.take_along_axis(is_first, jnp.argsort(order), axis=-1) & z.where
+    is_first = jnp.concatenate([jnp.ones_like(ids[..., :1], bool), ~same], axis=-1)
+    return jax.lax.sort((place, is_first), num_keys=1)[1] & z.where
 
 
 def has_solution(
     log_probs: ArrayLike,
     *,
+    log_weights: ArrayLike | None = None,
     where: ArrayLike | None = None,
     segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
 ) -> Array:
     """Returns which rows have a solution and so count in a mean: bool, the batch shape.
 
-    Arguments as in `hard_em_loss`. Impossible solutions (-inf) count as solutions.
+    Arguments as in `hard_em_loss`. Impossible solutions (log-probs of -inf) count as solutions,
+    those that ``log_weights`` of -inf leave out do not.
 
     Example:
         >>> log_probs = jnp.log(jnp.array([[0.5, 0.5], [0.1, 0.1]]))
@@ -584,7 +593,7 @@ def has_solution(
         >>> print(has_solution(log_probs, where=where))
         [ True False]
     """
-    return Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments).rows
+    return _rows(log_probs, log_weights, where, segment_ids, num_segments).rows
 
 
 def check_log_probs(
@@ -659,7 +668,9 @@ def _rows(
     if log_weights is None:
         return z
     added = jax.lax.stop_gradient(z.aligned("log_weights", log_weights))
-    return z.with_scores(z.scores + added)
+    # A weight of 0 is a mask; NaN is not, so that it shows.
+    left = dataclasses.replace(z, where=z.where & (added != -jnp.inf))
+    return left.with_scores(z.scores + added)
 
 
 def _cross_entropy(z: Rows, weights: Array) -> Array:

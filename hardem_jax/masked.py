@@ -23,6 +23,7 @@ Example:
 
 import dataclasses
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -137,11 +138,11 @@ class Rows:
         scores = _real("log_probs", scores).astype(jnp.float32)
         if scores.ndim == 0:
             raise ValueError("log_probs must have at least one axis, the solutions")
-        mask = jnp.ones(scores.shape, bool) if where is None else as_mask(where)
+        mask = jnp.ones_like(scores, bool) if where is None else as_mask(where)
         if mask.shape != scores.shape:
             raise ValueError(f"where must have log_probs' shape {scores.shape}, got {mask.shape}")
         if segment_ids is None:
-            scores, mask = map(_replicate_last_axis, (scores, mask))
+            scores, mask = map(replicate_last_axis, (scores, mask))
             return cls(jnp.where(mask, scores, -jnp.inf), mask, None, None)
         ids, num_segments = jnp.asarray(segment_ids), _count("num_segments", num_segments)
         if not jnp.issubdtype(ids.dtype, jnp.integer) and ids.size:
@@ -152,7 +153,7 @@ class Rows:
             )
         if scores.ndim != 1:
             raise ValueError(f"ragged log_probs must be [N], got {scores.shape}")
-        scores, mask, ids = map(_replicate_last_axis, (scores, mask, ids.astype(jnp.int32)))
+        scores, mask, ids = map(replicate_last_axis, (scores, mask, ids.astype(jnp.int32)))
         mask &= (ids >= 0) & (ids < num_segments)
         return cls(jnp.where(mask, scores, -jnp.inf), mask, ids, num_segments)
 
@@ -178,7 +179,7 @@ class Rows:
             raise ValueError(
                 f"{name} must have log_probs' shape {self.scores.shape}, got {x.shape}"
             )
-        return jnp.where(self.where, _replicate_last_axis(x), 0.0)
+        return jnp.where(self.where, replicate_last_axis(x), 0.0)
 
     # Per-solution values -> per-row values, and back.
 
@@ -330,14 +331,23 @@ def _count(name: str, x: int | None) -> int:
     return count
 
 
-def _replicate_last_axis(x: Array) -> Array:
+def replicate_last_axis(x: Array) -> Array:
     """Replicates the last axis of ``x`` if it is sharded over an Explicit mesh axis.
 
     Explicit sharding has no rules for sort, scatter and cumsum along a sharded axis. With Auto
     axes the compiler handles them, and the array's type does not show its sharding.
     """
-    spec = jax.typeof(x).sharding.spec
-    if not len(spec) or spec[-1] is None:
+    return _resharded(x, tuple(jax.typeof(x).sharding.spec)[:-1])
+
+
+def replicate(x: Array) -> Array:
+    """`replicate_last_axis` for all axes, where rows are not computed apart from each other."""
+    return _resharded(x, ())
+
+
+def _resharded(x: Array, axes: Sequence[Any]) -> Array:
+    """Keeps the sharding of the first ``axes`` alone."""
+    sharding = jax.typeof(x).sharding
+    if all(axis is None for axis in tuple(sharding.spec)[len(axes) :]):
         return x
-    replicated = PartitionSpec(*spec[:-1])
-    return jax.sharding.reshard(x, NamedSharding(jax.typeof(x).sharding.mesh, replicated))
+    return jax.sharding.reshard(x, NamedSharding(sharding.mesh, PartitionSpec(*axes)))

@@ -180,7 +180,6 @@ class ThresholdedHardEM:
         loss = losses.thresholded_loss(log_probs, **rule, **rows)
         layout = {name: value for name, value in rows.items() if name != "reduce_fn"}
         kept = jnp.sum(losses.kept(log_probs, **rule, **layout), dtype=jnp.float32)
-        layout.pop("log_weights", None)
         return loss, {"kept": kept / jnp.maximum(losses.has_solution(log_probs, **layout).sum(), 1)}
 
 
@@ -297,6 +296,9 @@ class MutualInformation:
             weight, beta = jnp.where(guided, weight, 0.0), jnp.where(guided, beta, 1.0)
         options = {"weight": weight, "inverse_temperature": beta, "decided": self.hard}
         posterior = posteriors.guided(log_scores, **options)
+        if log_weights is not None:  # they guide the posterior and may leave solutions out
+            left_out = jnp.asarray(log_weights) == -jnp.inf
+            rows["log_weights"] = jnp.where(left_out, -jnp.inf, 0.0)
         return losses.em_loss(log_probs, posterior, **rows), {}
 
 
@@ -336,7 +338,8 @@ def weights(
 ) -> Array:
     r"""How much an objective trusts each solution: :math:`-\partial \text{loss} / \partial \log P`.
 
-    The solution it takes has the largest weight of its row; a row it leaves out has none.
+    In each row the most trusted solution has the largest weight; rows the objective skips have
+    weight 0. Weights are per row: they are not divided by the number of rows.
 
     Args:
         objective: any.
@@ -346,7 +349,7 @@ def weights(
         key: a PRNG key; None for one of the step's own.
 
     Returns:
-        float32, the shape of ``log_probs``: of one row each, that is, not divided by their number.
+        float32, the shape of ``log_probs``.
 
     Example:
         >>> log_probs = jnp.log(jnp.array([[0.1, 0.3], [0.4, 0.2]]))
@@ -382,8 +385,13 @@ def _options(value: Any) -> list[tuple[str, str]]:
 
 def _text(option: Any) -> str:
     if isinstance(option, float):
-        return f"{option:g}"
+        # Different numbers have different texts.
+        short = f"{option:g}"
+        return short if float(short) == option else repr(option).removesuffix(".0")
     if not dataclasses.is_dataclass(option):
         return getattr(option, "__name__", str(option))
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(option).__name__).lower()
-    return " ".join([name, *(text for _, text in _options(option))])
+    # The first option goes without its name: "top-k 5", "annealed 1000 start 2".
+    first = [field.name for field in dataclasses.fields(option)[:1]]
+    texts = [text if key in first else f"{key} {text}" for key, text in _options(option)]
+    return " ".join([name, *texts])

@@ -250,10 +250,10 @@ def guided(
 
     Args:
         log_scores: :math:`\log s_z` in the shape of ``log_probs``, up to a constant of each row;
-            -inf leaves a solution out, whatever the weight.
+            -inf leaves a solution out, whatever the weight; NaN makes the weights of its row NaN.
         inverse_temperature: beta, finite and at least 0; may be traced.
         weight: lambda, likewise.
-        decided: give all weight to the solution with the largest, the first among ties.
+        decided: put all weight on the highest-scoring solution; ties go to the first.
 
     Raises:
         ValueError: (when called) the shapes differ.
@@ -270,7 +270,11 @@ def guided(
         z = masked.Rows.of(log_probs, **rows)
         signals = z.with_scores(jax.lax.stop_gradient(z.aligned("log_scores", log_scores)))
         scores = _scaled(z, inverse_temperature) + _scaled(signals, weight)
-        return _most_likely(z, scores) if decided else z.with_scores(scores).softmax()
+        if not decided:
+            return z.with_scores(scores).softmax()
+        # NaN among the signals may stand at a solution whose log-prob is a number.
+        unknown = z.spread(z.any(jnp.isnan(signals.scores))) & z.where
+        return jnp.where(unknown, jnp.nan, _most_likely(z, scores))
 
     return posterior
 
@@ -282,8 +286,8 @@ class EqualSize:
     Equal-size hard EM (Wen et al., 2023): rows are assigned to positions (the first solution, the
     second, ...) so that each is chosen by at most ``ceil(rows / positions)`` rows and
     :math:`\sum \log P` is as large as possible. A remedy for collapse onto one position, such as
-    the first; use it where a position means the same in every row. Rows whose solutions all have
-    positions that are full choose their most likely one.
+    the first; use it where a position means the same in every row. If every position a row could
+    take is full, the row takes its most likely solution, and that position exceeds its share.
 
     The assignment is exact (`optax.assignment.hungarian_algorithm`) and takes time cubic in the
     rows; it needs optax.
@@ -307,6 +311,8 @@ class EqualSize:
         positions = range(max(1, min(self.max_positions, z.scores.shape[-1])))
         known = jnp.where(jnp.isnan(z.scores), -jnp.inf, z.scores)
         best = jnp.stack([z.max(jnp.where(position == n, known, -jnp.inf)) for n in positions], -1)
+        # Rows compete for positions, so every device needs all of them.
+        best = masked.replicate(best)
         chosen = _assigned(best.reshape(-1, best.shape[-1])).reshape(best.shape[:-1])
         allowed = (position == z.spread(chosen)) | (z.spread(chosen) < 0)
         return _most_likely(z, jnp.where(allowed, z.scores, -jnp.inf))

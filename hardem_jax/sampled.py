@@ -1,9 +1,9 @@
 r"""Losses over K solutions drawn from the model itself, for a Z that cannot be written down.
 
-`hardem_jax.losses` takes a Z that was found by sampling as it takes any other: draws that execute
-to the answer are ``where``, `losses.distinct` keeps one of equal ones, and ``log_weights`` make an
-importance-weighted bound. What those losses cannot say is that a draw should become *less* likely.
-The losses here can: each is
+`hardem_jax.losses` takes a Z that was found by sampling as it takes any other: pass ``where`` to
+mark the draws that execute to the answer, use `losses.distinct` to drop repeated draws, and pass
+``log_weights`` for an importance-weighted bound. What those losses cannot say is that a draw should
+become *less* likely. The losses here can: each is
 
 .. math:: -\sum_k A_k \log P(z_k \mid x)
 
@@ -130,11 +130,11 @@ def jensen_loss(
     alone = ~others.any(-1)
     rest = jnp.where(alone, 0.0, rest - jnp.log(jnp.maximum(others.sum(-1), 1)))
     advantages = z.spread(bound) - rest
-    known = jnp.isfinite(bound) & jnp.where(z.where, jnp.isfinite(rest), True).all(-1)
+    known = (bound != -jnp.inf) & ~z.any(z.where & (rest == -jnp.inf))
+    known |= jnp.isnan(bound)  # so that it shows
     advantages = jnp.where(z.spread(known), advantages, 0.0)
     surrogate = advantage_loss(log_probs, advantages, where=where, reduce_fn=None)
-    values = jnp.where(known, surrogate - jnp.where(known, bound, 0.0), 0.0)
-    return reduce_rows(z, values, reduce_fn)
+    return reduce_rows(z, surrogate - jnp.where(known, bound, 0.0), reduce_fn)
 
 
 def trice_loss(
@@ -163,7 +163,8 @@ def trice_loss(
         log_probs, where, reduce_fn: as in `advantage_loss`. A row without memory starts at its
             first right draw and, if it has none, contributes nothing.
         right: mask of the same shape: which draws execute to the answer.
-        memory_log_probs: ``[...]``, log P of each row's memory.
+        memory_log_probs: ``[...]``, log P of each row's memory; an impossible one (-inf) costs
+            nothing.
         has_memory: ``[...]`` mask of the rows that have one. Afterwards, the memory of a row is
             its last right draw, if there is one.
         control_variate: without it, :math:`\beta_k` = 0.
@@ -175,9 +176,10 @@ def trice_loss(
         [0.     0.6667 0.    ]
     """
     z = Rows.of(log_probs, where=where)
-    right = as_mask(right) & z.where
+    right = z.aligned("right", as_mask(right)) > 0
     known = as_mask(has_memory)
-    memory = jnp.where(known, jnp.asarray(memory_log_probs, jnp.float32), 0.0)
+    memory = jnp.asarray(memory_log_probs, jnp.float32)
+    memory = jnp.where(known & (memory != -jnp.inf), memory, 0.0)
     # The state after draw k is the last right one of the first k, which is -1 at the memory.
     place = jnp.broadcast_to(jnp.arange(z.scores.shape[-1]), z.scores.shape)
     state = jax.lax.cummax(jnp.where(right, place, -1), axis=right.ndim - 1)

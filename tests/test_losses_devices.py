@@ -13,9 +13,10 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax import HardEM
+from hardem_jax import HardEM, losses, objectives, posteriors, sampled
 from hardem_jax.losses import hard_em_loss, mean_over, mml_loss
 from tests.loss_cases import evaluate, over_all_losses, random_rows
+from tests.marks import slow
 
 DEVICES = 4
 ROWS, WIDTH, FEATURES = 12, 5, 3
@@ -187,6 +188,78 @@ def test_weights_of_ragged_rows_may_be_sharded_on_an_explicit_mesh():
     with jax.set_mesh(mesh):
         placed = [jax.device_put(x, sharded) for x in (log_probs.ravel(), weights, ids)]
         assert_allclose(value(*placed), expected, rtol=1e-6)
+
+
+KEY = jax.random.key(4)
+
+
+def equal_size(log_probs, ids, where, **rows):
+    pytest.importorskip("optax", reason="equal-size hard EM needs optax")
+    return posteriors.EqualSize()(log_probs, where=where, **rows)
+
+
+#: What is not a loss of one array: name -> function of log-probs, ids and mask.
+OTHERS = {
+    "distinct": lambda x, ids, where, **rows: losses.distinct(ids, where=where, **rows),
+    "distinct, no mask": lambda x, ids, where, **rows: losses.distinct(ids, **rows),
+    "kept": lambda x, ids, where, **rows: losses.kept(x, threshold=0.5, where=where, **rows),
+    "top-k": lambda x, ids, where, **rows: posteriors.TopK(2)(x, where=where, **rows),
+    "equal-size": equal_size,
+    "sampled": lambda x, ids, where, **rows: posteriors.Sampled().at(0, KEY)(
+        x, where=where, **rows
+    ),
+    "guided": lambda x, ids, where, **rows: posteriors.guided(0.3 * x, decided=True)(
+        x, where=where, **rows
+    ),
+    "weights": lambda x, ids, where, **rows: objectives.weights(
+        objectives.MutualInformation(), x, log_weights=0.3 * x, where=where, **rows
+    ),
+}
+PADDED_ONLY = {
+    "reinforce": lambda x, ids, where: sampled.reinforce_loss(x, 0.3 * x, where=where),
+    "jensen": lambda x, ids, where: sampled.jensen_loss(x, 0.3 * x, where=where),
+    "trice": lambda x, ids, where: sampled.trice_loss(
+        x, ids > 1, memory_log_probs=x.max(-1), has_memory=x.max(-1) < -0.1, where=where
+    ),
+}
+
+
+@needs_explicit_axes
+@pytest.mark.parametrize("jit", [True, False])
+@pytest.mark.parametrize("spec", [P("data"), *slow(P(None, "data"))], ids=str)
+@pytest.mark.parametrize("name", [*OTHERS, *PADDED_ONLY])
+def test_what_takes_rows_is_on_an_explicit_mesh_what_it_is_on_one_device(name, spec, jit):
+    call = (OTHERS | PADDED_ONLY)[name]
+    log_probs, where = random_rows(24, (ROWS, 8))
+    where[3:6] = False
+    arrays = log_probs, np.random.default_rng(24).integers(0, 3, where.shape), where
+    one = call(*map(jnp.asarray, arrays))
+    mesh = mesh_of(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        placed = [jax.device_put(x, NamedSharding(mesh, spec)) for x in arrays]
+        many = (jax.jit(call) if jit else call)(*placed)
+    assert_allclose(many, one, rtol=1e-6)
+
+
+@pytest.mark.slow
+@needs_explicit_axes
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_takes_ragged_rows_is_on_an_explicit_mesh_what_it_is_on_one_device(name):
+    log_probs, where = random_rows(25, (ROWS, 4))
+    rng = np.random.default_rng(25)
+    ids = rng.integers(0, 3, log_probs.size)
+    arrays = log_probs.ravel(), ids, where.ravel(), rng.integers(0, ROWS, ids.size)
+
+    def call(log_probs, ids, where, rows):
+        ragged = {"segment_ids": rows, "num_segments": ROWS}
+        return OTHERS[name](log_probs, ids, where, **ragged)
+
+    one = call(*map(jnp.asarray, arrays))
+    mesh = mesh_of(AxisType.Explicit)
+    with jax.set_mesh(mesh):
+        placed = [jax.device_put(x, NamedSharding(mesh, P("data"))) for x in arrays]
+        many = jax.jit(call)(*placed)
+    assert_allclose(many, one, rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -18,11 +18,13 @@ from hardem_jax.losses import (
     has_solution,
     kept,
     mml_loss,
+    posterior_entropy,
     released_mml_loss,
     thresholded_loss,
 )
 from hardem_jax.posteriors import soft
-from tests.loss_cases import random_rows
+from tests.loss_cases import ALL_LOSSES, Loss, hard_em, random_rows
+from tests.loss_cases import options as with_options
 
 LOG_PROBS, WHERE = random_rows(0, (8, 5))
 WHERE[3] = False
@@ -86,6 +88,31 @@ def test_thresholded_loss_in_the_ragged_layout():
         assert_array_equal(same, kept(LOG_PROBS, where=WHERE, **options))
 
 
+@pytest.mark.parametrize("keep_single", [False, True])
+def test_a_threshold_does_not_hide_nan(keep_single):
+    log_probs = np.array([[math.nan, -1.0], [-0.1, -3.0], [-2.0, math.nan], [-2.0, -3.0]])
+    rows = {"threshold": 0.5, "keep_single": keep_single}
+    assert_array_equal(kept(log_probs, **rows), [True, True, True, False])
+    values = thresholded_loss(log_probs, reduce_fn=None, **rows)
+    assert_allclose(values, [math.nan, 0.1, math.nan, 0.0], rtol=1e-6)
+    ragged = {"segment_ids": np.repeat(np.arange(4), 2), "num_segments": 4}
+    assert_allclose(thresholded_loss(log_probs.ravel(), reduce_fn=None, **rows, **ragged), values)
+    assert np.isnan(thresholded_loss(log_probs, **rows))
+    empty = thresholded_loss(np.full((1, 2), math.nan), where=np.zeros((1, 2)), **rows)
+    assert empty == 0.0  # NaN at padding is no solution
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0, 30.0])
+def test_impossible_solutions_cost_infinity_however_many_they_are(power):
+    log_probs = np.full((2, 32), -np.inf, np.float32)
+    log_probs[1, 0] = -1.0
+    loss = jax.jit(lambda x: count_weighted_mml_loss(x, power=power, reduce_fn=jnp.sum))
+    values = count_weighted_mml_loss(log_probs, power=power, reduce_fn=None)
+    assert values[0] == np.inf and np.isfinite(values[1])  # 32 ** -30 is 0 in float32
+    slope = np.asarray(jax.grad(loss)(log_probs))
+    assert np.isfinite(slope).all() and not slope[0].any()
+
+
 # Weights of solutions.
 
 
@@ -111,16 +138,72 @@ def test_weights_multiply_probabilities_in_every_loss():
         )
 
 
-def test_weights_get_no_gradient_and_can_leave_solutions_out():
+def test_weights_get_no_gradient():
     weights = jnp.zeros(LOG_PROBS.shape)
     slope = jax.grad(lambda w: mml_loss(LOG_PROBS, log_weights=w, where=WHERE))(weights)
     assert_array_equal(slope, 0.0)
-    without = weights.at[:, 2].set(-jnp.inf)
-    others = WHERE & (np.arange(5) != 2)
-    got = mml_loss(LOG_PROBS, log_weights=without, where=WHERE, reduce_fn=None)
-    rows = has_solution(LOG_PROBS, where=others)
-    expected = mml_loss(LOG_PROBS, where=others, reduce_fn=None)
-    assert_allclose(got[rows], expected[rows], rtol=1e-6)
+
+
+def left_out():
+    """Log-probs, a mask, and which of its solutions remain: none, the last or one, and others.
+
+    What is left out is no number, which nothing may see.
+    """
+    log_probs, where = random_rows(2, (8, 5))
+    remain = np.random.default_rng(3).random((8, 5)) < 0.5
+    where[0], remain[0] = True, False
+    where[1], remain[1] = True, np.arange(5) == 4
+    where[2], remain[2] = True, np.arange(5) > 0
+    where[3] = False
+    return np.where(remain, log_probs, math.nan).astype(np.float32), where, remain
+
+
+THRESHOLDED = {"threshold": 0.3, "keep_single": True}
+WEIGHTED = [
+    *ALL_LOSSES,
+    Loss("released", released_mml_loss, hard_em),
+    Loss("thresholded", with_options(thresholded_loss, **THRESHOLDED), hard_em),
+]
+
+
+@pytest.mark.parametrize("loss", WEIGHTED, ids=str)
+def test_a_weight_of_zero_is_a_mask(loss):
+    log_probs, where, remain = left_out()
+    log_weights = np.where(remain, 0.0, -np.inf)
+    masked = loss(log_probs, where=where & remain, reduce_fn=None)
+    got = loss(log_probs, where=where, log_weights=log_weights, reduce_fn=None)
+    assert masked[0] == 0.0 and np.isfinite(masked).all()
+    assert_array_equal(got, masked)
+    slopes = [
+        jax.value_and_grad(loss)(log_probs, where=where, log_weights=log_weights),
+        jax.value_and_grad(loss)(log_probs, where=where & remain),
+    ]
+    jax.tree.map(assert_array_equal, *slopes)
+    ragged = {"segment_ids": np.nonzero(where)[0], "num_segments": 8, "reduce_fn": None}
+    got = loss(log_probs[where], log_weights=log_weights[where], **ragged)
+    assert_allclose(got, masked, rtol=1e-6)
+
+
+def test_what_says_which_rows_count_sees_weights_of_zero():
+    log_probs, where, remain = left_out()
+    weighted = {"where": where, "log_weights": np.where(remain, 0.0, -np.inf)}
+    masked = {"where": where & remain}
+    rows = has_solution(log_probs, **weighted)
+    assert_array_equal(rows, (where & remain).any(-1))
+    got = kept(log_probs, **weighted, **THRESHOLDED)
+    assert_array_equal(got, kept(log_probs, **masked, **THRESHOLDED))
+    assert got[1]  # one of its five solutions remains
+    assert_array_equal(
+        posterior_entropy(log_probs, **weighted), posterior_entropy(log_probs, **masked)
+    )
+
+
+@pytest.mark.parametrize("loss", WEIGHTED, ids=str)
+def test_a_weight_that_is_no_number_shows(loss):
+    log_weights = np.zeros((2, 3), np.float32)
+    log_weights[1, 0] = math.nan
+    got = loss(np.full((2, 3), -1.0, np.float32), log_weights=log_weights, reduce_fn=None)
+    assert_array_equal(np.isnan(got), [False, True])
 
 
 def test_weights_of_another_shape_are_refused():

@@ -63,6 +63,17 @@ def test_probability_of_a_hard_step(options, expected):
     assert_allclose(at_50, expected[2], rtol=1e-6)
 
 
+@pytest.mark.parametrize("schedule, before", [("switch", 0.0), ("linear", 40 / 41)])
+def test_the_last_step_of_annealing_is_the_same_compiled_or_not(schedule, before):
+    """A compiler multiplies by 1 / 41, and 41 times that is less than 1."""
+    call = jax.jit(lambda step: hard_probability(step, tau=41, schedule=schedule))
+    got = [call(step) for step in (40, 41)]
+    assert_allclose(got, [before, 1.0], rtol=1e-6)
+    assert got[1] == 1.0
+    of_every_tau = jax.jit(jax.vmap(lambda tau: hard_probability(tau, tau=tau, schedule=schedule)))
+    assert_array_equal(of_every_tau(np.arange(1, 2000)), 1.0)
+
+
 def test_a_traced_tau_of_zero_is_plain_hard_em():
     got = jax.jit(lambda tau: hard_probability(5, tau=tau))(0)
     assert got == 1.0
@@ -188,6 +199,52 @@ def test_an_objective_is_its_loss_in_both_layouts(objective, loss, metrics):
     assert_allclose(objective(LOG_PROBS[0], **rows, **at)[0], loss(LOG_PROBS[0], **rows))
 
 
+#: Every objective that commands offer, and those with other code for other options.
+OBJECTIVES = [
+    *(kind() for kind in get_args(AnyObjective)),
+    HardEM(tau=8, schedule="switch"),
+    EM(posteriors.first),  # type: ignore[arg-type]
+    EM(Sampled()),
+    EM(TopK(2)),
+    ThresholdedHardEM(epoch=7),
+    MutualInformation(hard=True),
+    MutualInformation(hard=True, until=7),
+]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+def test_a_weight_of_zero_is_a_mask(objective):
+    """One question is left without a solution, one with its last, one with two of three."""
+    log_probs = np.log(np.array([[0.2, 0.3, 0.1], [0.3, 0.4, 0.1], [0.4, 0.2, 0.3]], np.float32))
+    remain = np.array([[False] * 3, [False, False, True], [False, True, True]])
+    log_weights = np.where(remain, 0.0, -np.inf)
+    log_probs[2, 0] = np.nan  # nothing may see it
+    at = {"step": 7, "key": jax.random.key(3)}
+    for reduction in {}, ROWS:
+        masked, expected = objective(log_probs, where=remain, **at, **reduction)
+        got, metrics = objective(log_probs, log_weights=log_weights, **at, **reduction)
+        assert np.isfinite(masked).all()
+        assert_array_equal(got, masked)
+        assert metrics == expected
+    assert_array_equal(
+        weights(objective, log_probs, log_weights=log_weights, **at),
+        weights(objective, log_probs, where=remain, **at),
+    )
+    ragged = {"segment_ids": np.repeat(np.arange(3), 3), "num_segments": 3, **ROWS}
+    got, metrics = objective(log_probs.ravel(), log_weights=log_weights.ravel(), **at, **ragged)
+    assert_allclose(got, masked, rtol=1e-6)
+    assert metrics == expected
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+@pytest.mark.parametrize("where", ["log_probs", "log_weights"])
+def test_no_objective_hides_nan(objective, where):
+    given = {"log_probs": np.full((2, 3), -1.0, np.float32), "log_weights": np.zeros((2, 3))}
+    given[where][1, 0] = np.nan
+    loss = objective(given.pop("log_probs"), step=7, key=jax.random.key(3), **given, **ROWS)[0]
+    assert_array_equal(np.isnan(loss), [False, True])
+
+
 @pytest.mark.parametrize("kind", get_args(AnyObjective))
 def test_every_objective_that_commands_offer_has_defaults_and_a_label_of_its_own(kind):
     loss, metrics = kind()(LOG_PROBS, step=0, key=jax.random.key(0))
@@ -300,7 +357,7 @@ def test_mutual_information_bounds_what_mml_maximises_and_the_information():
 
 
 def test_scores_of_another_shape_are_refused():
-    with pytest.raises(ValueError, match=r"log_scores must have .* \(16, 3\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"log_weights must have .* \(16, 3\), got \(3,\)"):
         MutualInformation()(LOG_PROBS, step=0, key=jax.random.key(0), log_weights=np.zeros(3))
 
 
@@ -330,10 +387,34 @@ def test_a_label_names_what_is_not_default():
 
     assert label(EM(posteriors.uniform)) == "EM, posterior uniform"  # type: ignore[arg-type]
 
+    # Only the first option goes without its name.
+    start, end = Annealed(1000.0, start=2.0), Annealed(1000.0, end=2.0)
+    assert label(EM(start)) == "EM, posterior annealed 1000 start 2"
+    assert label(EM(end)) == "EM, posterior annealed 1000 end 2"
+    assert label(EM(dataclasses.replace(start, end=4.0))).endswith("1000 start 2 end 4")
+    assert label(EM(Sampled(0.5))) == "EM, posterior sampled 0.5"
+
     class OwnObjective(MML):
         title = "mine"
 
     assert label(OwnObjective()) == "mine"
+
+
+@pytest.mark.parametrize(
+    "tau, text",
+    [
+        (4000, "4000"),
+        (4000.0, "4000"),
+        (0.1, "0.1"),
+        (1e6, "1e+06"),
+        (1000001.0, "1000001"),
+        (1 / 3, "0.3333333333333333"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_a_number_in_a_label_is_exact(tau, text):
+    assert label(HardEM(tau=tau)) == f"Hard EM, tau {text}"
+    assert float(text) == tau
 
 
 def test_objectives_are_immutable_values():

@@ -17,6 +17,7 @@ from hardem_jax.posteriors import (
     TopK,
     at,
     first,
+    guided,
     hard,
     soft,
     uniform,
@@ -279,6 +280,20 @@ def test_posteriors_that_choose_choose_nan(make, place):
     got = at(make(), 0, jax.random.key(0))(log_probs)
     assert_array_equal(got[1], np.arange(3) == place)
     assert_array_equal(got.sum(-1), 1)
+
+
+@pytest.mark.parametrize("decided", [False, True])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_signal_that_is_no_number_shows(decided, place):
+    """Not as weight on another solution, and not at padding."""
+    log_probs, log_scores = np.log(np.full((3, 4), 0.2, np.float32)), np.zeros((3, 4), np.float32)
+    log_scores[1, place] = log_scores[2, 3] = math.nan
+    where = np.arange(4) < np.full((3, 1), 3)
+    got = guided(log_scores, decided=decided)(log_probs, where=where)
+    assert_array_equal(np.isnan(got), [[False] * 4, [True] * 3 + [False], [False] * 4])
+    rows = {"segment_ids": np.nonzero(where)[0], "num_segments": 3}
+    ragged = guided(log_scores[where], decided=decided)(log_probs[where], **rows)
+    assert_array_equal(np.isnan(ragged), np.isnan(got)[where])
 
 
 def test_at_gives_the_posterior_of_a_step():

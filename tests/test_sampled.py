@@ -175,6 +175,45 @@ def test_a_single_draw_that_is_impossible_contributes_nothing():
     assert value == 0 and gradient == 0
 
 
+@pytest.mark.parametrize("other", [-1.0, -math.inf, math.nan])
+@pytest.mark.parametrize("place", ["log_probs", "log_likelihoods"])
+def test_the_bound_does_not_hide_nan(place, other):
+    """Also where the other draw is impossible, so that there is no bound without it."""
+    given = {"log_probs": np.full((2, 2), -1.0), "log_likelihoods": np.full((2, 2), -0.5)}
+    given[place][0] = math.nan, other
+    if place == "log_probs":
+        given["log_likelihoods"][0, 1] = other
+    given = {name: jnp.asarray(x) for name, x in given.items()}
+
+    def loss(given):
+        return sampled.jensen_loss(**given, reduce_fn=None)
+
+    values, gradients = loss(given), jax.jacobian(lambda x: jnp.sum(loss(x)))(given)
+    np.testing.assert_array_equal(np.isnan(values), [True, False])
+    assert np.isfinite(gradients["log_probs"][1]).all()
+
+
+def test_a_memory_that_is_impossible_costs_nothing():
+    """Whether the chain stays there or leaves at once, and without NaN in gradients."""
+    rights = jnp.array([[True, False], [False, True], [False, False]])
+    log_probs = jnp.broadcast_to(jnp.array([-1.0, -2.0]), rights.shape)
+
+    def loss(log_probs, memory):
+        known = {"memory_log_probs": memory, "has_memory": jnp.ones(3, bool)}
+        return sampled.trice_loss(log_probs, rights, **known, reduce_fn=jnp.sum)
+
+    grad = jax.value_and_grad(loss, argnums=(0, 1))
+    value, (draws, memory) = grad(log_probs, jnp.full(3, -jnp.inf))
+    expected, (same, _) = grad(log_probs, jnp.zeros(3))
+    assert np.isfinite(value) and not np.any(memory)
+    np.testing.assert_array_equal(value, expected)
+    np.testing.assert_array_equal(draws, same)
+    assert np.isnan(loss(log_probs, jnp.full(3, jnp.nan)))
+
+
 def test_shapes_must_agree():
     with pytest.raises(ValueError, match=r"rewards must have log_probs' shape \(3,\), got \(2,\)"):
         sampled.reinforce_loss(jnp.zeros(3), jnp.zeros(2))
+    memory = {"memory_log_probs": jnp.zeros(3), "has_memory": jnp.ones(3)}
+    with pytest.raises(ValueError, match=r"right must have log_probs' shape \(3, 2\), got \(2,\)"):
+        sampled.trice_loss(jnp.zeros((3, 2)), jnp.zeros(2), **memory)

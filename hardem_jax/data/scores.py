@@ -2,7 +2,8 @@
 
 Whatever tells something about a solution may write one: a reconstructor's log q(x | z), the log of
 `solutions.agreement`, the log-probabilities of another model. Training adds them to log P(z | x) as
-``log_weights`` (`hardem_jax.losses`, "Samples and weights").
+``log_weights`` (`hardem_jax.losses`, "Samples and weights"). A score of -inf leaves a solution out;
+a question whose scores are all -inf counts as one without a solution.
 """
 
 from __future__ import annotations

@@ -180,9 +180,11 @@ class TagDistribution:
         """``[B, Z]``, what each equation's operands add to `_untagged`."""
         operands = equations.reshape(*equations.shape[:2], 2, 2)
         slots, tags = operands[..., 0], operands[..., 1]
-        # A missing operand (slot -1) has tag NONE, whose gain is 0 in every slot.
+        # A missing operand (slot -1) has tag NONE, whose gain is 0 in every slot. Tags beyond
+        # those of a slot are the next one's, which are not meant.
+        known = jnp.where(slots < 0, tags == NONE, (tags >= NONE) & (tags <= COUNT))
         flat = jnp.maximum(slots, 0) * (NUM_TAGS + 1) + tags
-        gains = _look_up(self._gains(), flat, fill=-jnp.inf)
+        gains = _look_up(self._gains(), jnp.where(known, flat, -1), fill=-jnp.inf)
         return gains[..., 0] + gains[..., 1]
 
     def _untagged(self) -> Array:
@@ -368,13 +370,7 @@ class AbilityDistribution:
             outside the model's range.
         """
         is_count = equations[..., 1] == COUNT
-        counts = jnp.take_along_axis(
-            self.counts,
-            jnp.where(is_count, equations[..., 0], 0),
-            axis=-1,
-            mode="fill",
-            fill_value=-jnp.inf,
-        )
+        counts = _look_up(self.counts, jnp.where(is_count, equations[..., 0], 0), fill=-jnp.inf)
         return jnp.where(
             is_count,
             self.ability[:, 1:] + counts,

@@ -121,18 +121,20 @@ class ProgramDistribution:
                 slots, that is, log P(s = 0).
 
         Returns:
-            ``[B, Z]`` float32; -inf for a program without mass.
+            ``[B, Z]`` float32; -inf for a program without mass, also one that leaves a slot of its
+            shape empty or fills one that its shape lacks.
         """
         shape = jnp.maximum(programs[..., 0], 0).astype(jnp.int32)
         total = gather(self.shape, shape)
         kinds = jnp.array(self.kinds, jnp.int32)[shape]  # [B, Z, 4]
+        fits = jnp.all((kinds >= 0) == (programs[..., 1:] >= 0), axis=-1) | (programs[..., 0] < 0)
         for place, name in enumerate(SLOTS):
             table, entry = getattr(self, name), programs[..., place + 1].astype(jnp.int32)
             used, (_, num_kinds, size) = entry >= 0, table.shape
             # Beyond its kind's entries are those of the next, which are not meant.
             flat = jnp.where(entry < size, kinds[..., place] * size + entry, num_kinds * size)
             total += jnp.where(used, gather(table, jnp.where(used, flat, 0)), 0.0)
-        return total
+        return jnp.where(fits, total, -jnp.inf)
 
     def log_mass(self, *, within: Support | None = None) -> Array:
         """Log of the total probability of the programs that are allowed, exactly.

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from hardem_jax import masked
+from hardem_jax.distributions import tables
 
 Array = jax.Array
 
@@ -34,8 +35,8 @@ class SpanDistribution:
         start: ``[B, T]`` float32 log-probabilities of the first token; -inf outside ``where``.
         end: ``[B, T]`` float32, the same for the last token.
         where: ``[B, T]`` bool, the positions where a span may start or end.
-        log_partitions: ``[B, 2]`` float32, log-partitions of start and end; -inf in a row
-            without any position.
+        log_partitions: ``[B, 2]`` float32, log-partitions of start and end: of the row or, after
+            `normalize_over_groups`, of its group, in each of its rows; -inf without any position.
 
     Example:
         >>> logits = jnp.log(jnp.array([[8.0, 1.0, 3.0]]))
@@ -65,6 +66,8 @@ class SpanDistribution:
 
         Each window's distribution is scaled by the window's share of the group's partition:
         log P(i | group) = log P(i | window) + log (partition of window / partition of group).
+        Call it once, on distributions over windows: those over groups no longer know the windows'
+        partitions.
 
         Args:
             group_size: G, static; divides B. Rows 0 to G - 1 are the first group.
@@ -95,11 +98,9 @@ class SpanDistribution:
             spans: ``[B, Z, 2]`` int, positions of first and last token, both inclusive.
 
         Returns:
-            ``[B, Z]`` float32; -inf where an end lies outside ``where``.
+            ``[B, Z]`` float32; -inf where an end lies outside ``where`` or the row.
         """
-        start = jnp.take_along_axis(self.start, spans[..., 0], axis=-1)
-        end = jnp.take_along_axis(self.end, spans[..., 1], axis=-1)
-        return start + end
+        return tables.gather(self.start, spans[..., 0]) + tables.gather(self.end, spans[..., 1])
 
     def restrict_to(self, starts: Array, ends: Array | None = None) -> "SpanDistribution":
         """Sets log-probabilities of other starts and ends to -inf, unnormalised.
@@ -122,10 +123,10 @@ class SpanDistribution:
         """The ``k`` most likely spans of at most ``max_length`` tokens, best first.
 
         Ties go to the earlier start, then to the shorter span. Every span appears once.
-        If there are fewer than ``k`` spans, the rest have log-probability -inf.
+        If there are fewer than ``k`` spans, the rest mean nothing and have log-probability -inf.
 
         Args:
-            k: number of spans, static; at most T * max_length.
+            k: number of spans, static.
             max_length: tokens, static.
             parts: ``[B, T]`` int, the part of the input that each token belongs to; a span begins
                 and ends in the same one. None for one part.
@@ -152,7 +153,7 @@ class SpanDistribution:
         scores = self.start[..., None] + following(self.end, -jnp.inf)
         if parts is not None:
             scores = jnp.where(following(parts, 0) == parts[..., None], scores, -jnp.inf)
-        log_probs, flat = jax.lax.top_k(scores.reshape(scores.shape[0], -1), k)
+        log_probs, flat = tables.top(scores.reshape(scores.shape[0], -1), k)
         first = flat // max_length
         return jnp.stack([first, first + flat % max_length], axis=-1), log_probs
 

@@ -143,11 +143,10 @@ class QueryDistribution:
             jnp.where(used, parts[..., field], 0) for field in range(FIELDS)
         )
         num_aggregators = self.aggregator.shape[-1]
-        head = (
-            gather(self.select, select)
-            + gather(self.aggregator, select * num_aggregators + aggregator)
-            + gather(self.number, number)
-        )
+        # Aggregators beyond the last one are those of the next column.
+        cell = jnp.where(aggregator < num_aggregators, select * num_aggregators + aggregator, -1)
+        head = gather(self.select, select) + gather(self.aggregator, cell)
+        head += gather(self.number, number)
         has_one = self.column[..., 1] - self.column[..., 0]
         spans = self._operators_and_spans(column, operator, first, last)
         spans = jnp.sum(spans, axis=-1, where=used)
@@ -309,13 +308,16 @@ class QueryDistribution:
         self, column: Array, operator: Array, first: Array, last: Array
     ) -> Array:
         """``[B, ...]`` each -> ``[B, ...]``, what conditions add without their columns."""
-        cell, num_words = column * self.operator.shape[-1] + operator, self.first.shape[-1]
-        # Words beyond the last one are those of another cell.
+        num_operators, num_words = self.first.shape[-2:]
+        cell = column * num_operators + operator
         spans = gather(self.first, cell * num_words + first) + gather(
             self.last, cell * num_words + last
         )
-        spans = jnp.where((first < num_words) & (last < num_words), spans, -jnp.inf)
-        return gather(self.operator, cell) + spans
+        # Operators and words that there are not would be those of another cell.
+        real = (operator >= 0) & (operator < num_operators)
+        for word in first, last:
+            real &= (word >= 0) & (word < num_words)
+        return jnp.where(real, gather(self.operator, cell) + spans, -jnp.inf)
 
     def _no_conditions(self) -> Array:
         """``[B]``, log-probability that no column has a condition."""

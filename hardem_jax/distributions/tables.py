@@ -7,7 +7,7 @@ Array = jax.Array
 
 
 def gather(table: Array, indices: Array) -> Array:
-    """Entries of each row's table; -inf beyond its end.
+    """Entries of each row's table; -inf before its start and beyond its end.
 
     Args:
         table: ``[B, ...]`` float.
@@ -17,11 +17,13 @@ def gather(table: Array, indices: Array) -> Array:
         In the shape of ``indices``.
 
     Example:
-        >>> gather(jnp.array([[[1.0, 2.0], [3.0, 4.0]]]), jnp.array([[2, 9]])).tolist()
-        [[3.0, -inf]]
+        >>> gather(jnp.array([[[1.0, 2.0], [3.0, 4.0]]]), jnp.array([[2, 9, -1]])).tolist()
+        [[3.0, -inf, -inf]]
     """
-    flat = (x.reshape(len(table), -1) for x in (table, indices))
-    found = jnp.take_along_axis(*flat, axis=1, mode="fill", fill_value=-jnp.inf)
+    flat, places = (x.reshape(len(table), -1) for x in (table, indices.astype(jnp.int32)))
+    # Negative ones would count from the end.
+    places = jnp.where(places < 0, flat.shape[1], places)
+    found = jnp.take_along_axis(flat, places, axis=1, mode="fill", fill_value=-jnp.inf)
     return found.reshape(indices.shape)
 
 
@@ -39,7 +41,10 @@ def top(scores: Array, k: int) -> tuple[Array, Array]:
 
 
 def draw(key: Array, logits: Array) -> Array:
-    """``[..., N]`` -> ``[...]`` int32, an index for each row of logits; any if none is possible."""
+    """``[..., N]`` -> ``[...]`` int32, one index per row of logits.
+
+    The index is arbitrary if no entry of the row is possible.
+    """
     return jax.random.categorical(key, logits, axis=-1).astype(jnp.int32)
 
 

@@ -83,15 +83,10 @@ def best(solutions: Array, log_probs: Array, where: Array, count: int) -> Array:
         >>> best(solutions, jnp.log(jnp.array([[0.1, 0.5, 0.2]])), yes, 3).tolist()
         [[[3, 4], [3, 1], [-1, -1]]]
     """
-    missing = max(0, count - solutions.shape[1])
-    padding = ((0, 0), (0, missing))
-    solutions = jnp.pad(solutions, (*padding, (0, 0)), constant_values=-1)
-    where = jnp.pad(where, padding)
     # Below every possible log-probability, but above candidates that are not asked for.
-    ranked = jnp.where(where, jnp.maximum(jnp.pad(log_probs, padding), -1e30), -jnp.inf)
-    _, places = jax.lax.top_k(ranked, count)
-    kept = jnp.take_along_axis(solutions, places[..., None], axis=1)
-    return jnp.where(jnp.take_along_axis(where, places, axis=1)[..., None], kept, -1)
+    ranked = jnp.where(where, jnp.maximum(log_probs, -1e30), -jnp.inf)
+    _, places = jax.lax.top_k(ranked, min(count, solutions.shape[1]))
+    return _taken(solutions, where, places, count)
 
 
 def first(solutions: Array, where: Array, count: int) -> Array:
@@ -103,8 +98,15 @@ def first(solutions: Array, where: Array, count: int) -> Array:
         [[[3, 2]]]
     """
     order = jnp.argsort(~where, axis=-1, stable=True)[:, :count]
-    taken = jnp.take_along_axis(solutions, order[..., None], axis=1)
-    return jnp.where(jnp.take_along_axis(where, order, axis=1)[..., None], taken, -1)
+    return _taken(solutions, where, order, count)
+
+
+def _taken(solutions: Array, where: Array, places: Array, count: int) -> Array:
+    """The candidates in ``where`` among those at ``[B, n]`` places, and padding up to ``count``."""
+    taken = jnp.take_along_axis(solutions, places[..., None], axis=1)
+    taken = jnp.where(jnp.take_along_axis(where, places, axis=1)[..., None], taken, -1)
+    missing = ((0, 0), (0, count - places.shape[1]), (0, 0))
+    return jnp.pad(taken, missing, constant_values=-1)
 
 
 def fingerprints(solutions: Array) -> Array:

@@ -1,4 +1,4 @@
-r"""Meta Reward Learning: weigh what was found by a reward that held-out questions teach.
+r"""Meta Reward Learning: weight the solutions found by a reward learned from held-out questions.
 
 Several solutions of a question lead to its answer, and some only by chance. MeRL (Agarwal et al.,
 2019) weighs those found by an auxiliary reward :math:`R_\phi(x, z)`,

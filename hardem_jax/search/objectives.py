@@ -17,8 +17,8 @@ of those with a reward:
 
 The likelihoods use P(z | x) as the objectives over a given Z do, so that both differ in Z alone.
 Expected rewards use P'(z | x), normalised over what can be drawn (`Space.log_mass`): otherwise
-gradients of samples were biased. A question none of whose candidates has a reward contributes no
-gradient to any of them.
+gradients estimated from samples would be biased. Under every objective here, a question whose
+candidates all have reward 0 contributes no gradient.
 """
 
 from __future__ import annotations
@@ -107,8 +107,8 @@ class Found(NamedTuple):
 class _OverFound(abc.ABC):
     """A loss over the candidates that have a reward, each once; those remembered among them.
 
-    A beam in which nothing has a reward stays as it is, apart from what other questions teach;
-    samples find what it does not hold.
+    If nothing in a question's beam is rewarded, the question itself cannot change that beam; only
+    training on other questions can. Samples reach solutions outside the beam.
     """
 
     beam: int = 10
@@ -277,14 +277,21 @@ class MAPO:
         - (1 - w) E_{z \sim P', z \notin B}[R(z) \nabla \log P'(z)], \quad
         w = \max(P'(B), \alpha)
 
-    The memory B holds solutions with a reward, so that its part is exact, and the rest is estimated
-    from ``samples`` drawn from P', those in B rejected. Clipping w from below keeps what was found
-    from being forgotten while the model is poor; without a memory w is 0. With :math:`\alpha` = 0
-    the estimate is unbiased.
+    The memory B holds solutions with a reward, so that its part is exact. The rest is estimated
+    from K = ``samples`` drawn from P', of which those in B add 0:
+
+    .. math:: -\frac{1 - w}{1 - P'(B)} \cdot \frac{1}{K}
+        \sum_{k=1, z_k \notin B}^{K} R(z_k) \nabla \log P'(z_k)
+
+    Given the memory, this is unbiased for the expression above, also if all samples are in B. With
+    :math:`\alpha` = 0 that is the gradient of the expected reward. A larger :math:`\alpha` keeps
+    what was found from being forgotten while the model is poor, and biases the gradient towards
+    the memory wherever P'(B) is below it. Without a memory w is 0.
 
     Besides, ``explore`` solutions that were never tried for this question are tried at every visit
-    (systematic exploration), drawn from P' without those seen: of four times as many samples the
-    first new ones are taken.
+    (systematic exploration), drawn from P' without those seen: it draws four times as many samples
+    and keeps the first unseen ones. They serve the memory, hence later visits, and never enter the
+    estimate, which takes its own samples as they are, tried before or not.
 
     Example:
         >>> MAPO(alpha=0.5)
@@ -364,11 +371,16 @@ class MAPO:
         log_probs = _log_policy(space, known)
         fixed = jax.lax.stop_gradient(log_probs)
         mass = jnp.sum(jnp.exp(fixed), axis=-1, where=where)
-        weight = jnp.where(jnp.any(where, axis=-1), jnp.clip(mass, self.alpha, 1.0), 0.0)
+        has_memory = jnp.any(where, axis=-1)
+        weight = jnp.where(has_memory, jnp.clip(mass, self.alpha, 1.0), 0.0)
         inside = jnp.sum(posteriors.soft(fixed, where=where) * log_probs, axis=-1)
+        # Divided by all K samples, not by those outside: if none is, the sum is 0 whatever it is
+        # divided by, and the mean over those outside would be too small on average.
         rewarded = jnp.sum(rewards * _log_policy(space, drawn), axis=-1, where=outside)
-        count = jnp.maximum(jnp.sum(outside, axis=-1), 1)
-        return -weight * inside - (1.0 - weight) * rewarded / count
+        # (1 - w) / (1 - P'(B)) without a division by 0: it is 1 unless w is clipped.
+        most = jnp.where(has_memory, 1.0 - self.alpha, 1.0)
+        scale = most / jnp.maximum(1.0 - mass, most)
+        return -weight * inside - scale * rewarded / self.samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -417,8 +429,8 @@ class MERL(IterativeML):
     the model and follows the gradient of the MML loss of held-out questions after a step on this
     one, see `hardem_jax.search.learned_rewards`. It begins with 0, which is iterative ML.
 
-    The questions of a batch take turns: one of every ``held_out`` is held out of a step and its
-    parameters learn from the others. The original holds out the development questions; here a run
+    The questions of a batch take turns: in each step, one in ``held_out`` questions is held out,
+    and the model trains on the rest. The original holds out the development questions; here a run
     is scored on those, and training questions that are always held out would teach the model
     nothing. So a held-out question may have been trained on in an earlier step.
 

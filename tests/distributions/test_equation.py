@@ -106,6 +106,8 @@ def test_probabilities_of_all_taggings_add_up_to_that_of_the_rest(numbers):
 def test_what_the_table_does_not_hold_is_impossible():
     tags = tag_distribution(np.zeros((1, 3, 4)), where=np.ones((1, 3), bool))
     rows = [(0, COUNT, -1, NONE), (2, COUNT, -1, NONE), (3, PLUS, -1, NONE), (0, PLUS, 9, MINUS)]
+    # An operator without a number; a tag that there is not, which is no other slot's.
+    rows += [(-1, PLUS, -1, NONE), (0, PLUS, -1, MINUS), (0, 5, -1, NONE), (1, -1, -1, NONE)]
     assert np.all(np.asarray(log_prob_of(tags, jnp.array([rows]))) == -np.inf)
 
 
@@ -277,9 +279,10 @@ def test_probabilities_of_both_abilities_add_up_to_one(abilities):
 def test_a_count_the_model_does_not_have_is_impossible(abilities):
     *_, distribution = abilities
     rows = [(10, COUNT, -1, NONE), (1, COUNT, -1, NONE), (1, PERCENT, -1, NONE)]
+    rows += [(-1, COUNT, -1, NONE), (-10, COUNT, -1, NONE)]  # not the last one, nor the first
     assert (
         np.isfinite(log_prob_of(distribution, jnp.array([rows] * 3))).tolist()
-        == [[False, True, False]] * 3
+        == [[False, True, False, False, False]] * 3
     )
 
 

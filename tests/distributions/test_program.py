@@ -132,6 +132,21 @@ def test_a_link_beyond_the_table_has_no_mass():
     assert np.isfinite(distribution(values).log_prob(z)).tolist() == [[False, True]] * B
 
 
+def test_a_program_fills_the_slots_of_its_shape_and_no_others():
+    complete = [[1, 0, -1, 1, -1], [2, 0, 1, 1, -1], [3, 0, 1, 1, 2]]
+    lacking = [[1, 0, -1, -1, -1], [1, -1, -1, 1, -1], [2, 0, -1, 1, -1], [3, 0, 1, -1, 2]]
+    too_many = [[0, 0, 1, -1, -1], [0, 0, -1, 1, -1], [1, 0, -1, 1, 2], [1, 0, 0, 1, -1]]
+    z = jnp.array([[*complete, *lacking, *too_many, [S, 0, 1, 1, 2], [-1] * 5]] * B)
+    log_probs = distribution(logits(1)).log_prob(z)
+    assert np.isfinite(log_probs).tolist() == [[True] * 3 + [False] * 9 + [True]] * B
+
+    def total(values):
+        return jnp.sum(distribution(values).log_prob(z)[:, 3:-2])  # -inf, all of them
+
+    for grad in jax.grad(total)(logits(1)).values():
+        assert not np.any(grad)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_search_yields_every_combination_in_order(seed):
     tables = distribution(logits(seed))

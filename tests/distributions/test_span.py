@@ -38,6 +38,33 @@ def test_log_prob_is_the_product_of_two_softmaxes_over_the_allowed_positions(exa
     assert np.all(log_probs[2] == -np.inf)
 
 
+def test_positions_beyond_the_text_have_no_mass_and_no_gradient():
+    spans = span_distribution(np.zeros((1, 3)), np.zeros((1, 3)), where=np.ones((1, 3), bool))
+    beyond = jnp.array([[[0, 3], [3, 0], [-1, -1], [0, -1], [-2, 2], [0, 2]]])
+    log_probs = spans.log_prob(beyond)
+    assert np.all(np.asarray(log_probs[0, :5]) == -np.inf)
+    np.testing.assert_allclose(np.exp(log_probs[0, 5]), 1 / 9, rtol=1e-6)
+
+    def total(logits):
+        found = SpanDistribution.from_logits(logits, logits, where=jnp.ones((1, 3), bool))
+        log_probs = found.log_prob(beyond)
+        return jnp.sum(jnp.where(jnp.isfinite(log_probs), log_probs, 0.0))
+
+    expected = [[1 - 2 / 3, -2 / 3, 1 - 2 / 3]]  # of one span, from the first token to the last
+    np.testing.assert_allclose(jax.grad(total)(jnp.zeros((1, 3))), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("max_length, count", [(1, 3), (2, 5), (3, 6), (30, 6)])
+def test_top_may_be_asked_for_more_spans_than_there_are(max_length, count):
+    logits = np.random.default_rng(1).normal(size=(1, 3))
+    spans = span_distribution(logits, logits, where=np.ones((1, 3), bool))
+    found, log_probs = top_of(spans, 100, max_length)
+    assert found.shape == (1, 100, 2) and log_probs.shape == (1, 100)
+    assert np.isfinite(log_probs[0]).tolist() == [True] * count + [False] * (100 - count)
+    possible = {tuple(span) for span in found[0, :count].tolist()}
+    assert len(possible) == count and all(0 <= j - i < max_length for i, j in possible)
+
+
 def test_a_span_lies_in_one_part(example):
     *_, spans = example
     parts = np.array([[0, 0, 1, 1, 1, 2, 0, 0, 0]] * 3)

@@ -120,6 +120,18 @@ def test_the_mean_of_conditions_is_the_released_score():
     np.testing.assert_allclose(difference[0, 0], conditions / 2, rtol=1e-5)
 
 
+def test_what_the_tables_do_not_hold_has_no_mass():
+    """It is not another cell's: an aggregator, an operator, a word too far, or none."""
+    rest = [-1] * 4
+    real = [[0, 1, 1, 1, 1, 0, 1, *rest], [0, 1, 0, *rest, *rest]]
+    bad = [[0, A, 0, *rest, *rest], [C, 0, 0, *rest, *rest], [0, 1, K + 1, *rest, *rest]]
+    bad += [[0, 1, 1, *condition, *rest] for condition in ([1, OPS, 0, 1], [1, -1, 0, 1])]
+    bad += [[0, 1, 1, *condition, *rest] for condition in ([1, 1, -1, 1], [1, 1, 0, W])]
+    bad += [[0, 1, 1, *condition, *rest] for condition in ([-1, 1, 0, 1], [C, 0, 0, 1], rest)]
+    found = log_prob_of(distribution(), jnp.array([[*real, *bad]] * B))
+    assert np.isfinite(found[0]).tolist() == [True] * 2 + [False] * len(bad)
+
+
 @pytest.mark.parametrize("limit", [1, *slow(None, 0)])
 @pytest.mark.parametrize("seed", [0, *slow(1, 2)])
 def test_top_is_exhaustive_search(seed, limit):

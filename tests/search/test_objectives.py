@@ -1,6 +1,7 @@
 """Objectives that search, against exact expectations and against losses over the whole of Z."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -151,6 +152,74 @@ def test_mapo_estimates_its_clipped_gradient(alpha):
     within_three_standard_errors(estimate, jax.jit(jax.grad(expected))(logits()))
 
 
+@dataclasses.dataclass(frozen=True)
+class FourSolutions:
+    """A softmax over the solutions 0 to 3, of which the first two are right, and given samples."""
+
+    logits: jax.Array
+    drawn: jax.Array
+
+    def sample(self, key, count):
+        del key
+        explored = jnp.arange(count) % 4  # every one, right or wrong, in memory or not
+        samples = self.drawn if count == len(self.drawn) else explored
+        return samples[None, :, None]
+
+    def log_prob(self, solutions):
+        return jax.nn.log_softmax(self.logits)[solutions[..., 0]]
+
+    def log_mass(self):
+        return jnp.zeros(1)
+
+    def reward(self, solutions, where):
+        return ((solutions[..., 0] < 2) & where).astype(jnp.float32)
+
+
+LIKELY = np.log(np.array([0.6, 0.1, 0.2, 0.1], np.float32))
+
+
+def mapo_over_four(logits, known, alpha):
+    """The cost of one question with some of the four solutions in memory, exactly."""
+    inside, right = np.isin(np.arange(4), known), np.arange(4) < 2
+    log_probs = jax.nn.log_softmax(logits)
+    probs = jax.lax.stop_gradient(jnp.exp(log_probs))
+    mass = jnp.sum(probs, where=inside)
+    weight = jnp.maximum(mass, alpha) if known else 0.0
+    own = jnp.sum(probs * log_probs, where=inside) / jnp.maximum(mass, 1e-30)
+    rest = jnp.sum(probs * log_probs, where=right & ~inside) / jnp.maximum(1 - mass, 1e-30)
+    return -weight * own - (1 - weight) * rest
+
+
+@pytest.mark.parametrize("explore", [0, *slow(2)])
+@pytest.mark.parametrize("known", [[0], [1], [], *slow([0, 1])], ids=str)
+@pytest.mark.parametrize("alpha", [0.0, 0.8])
+@pytest.mark.parametrize("samples", [1, 2, *slow(4)])
+def test_mapo_is_unbiased_however_often_samples_are_in_memory(samples, alpha, known, explore):
+    """Over all 4 ** K draws: also those whose samples are all in memory, so that none is left.
+
+    The solutions that are explored do not enter the estimate.
+    """
+    objective = MAPO(samples=samples, explore=explore, memory=2, alpha=alpha, seen=4)
+    solutions = jnp.array([*known, -1, -1][:2]).reshape(1, 2, 1)
+    memory = first_memory(objective, 1) | {"solutions": solutions}
+    outcomes = np.array(list(itertools.product(range(4), repeat=samples)))
+
+    def gradient(drawn):
+        def loss(logits):
+            space = FourSolutions(logits, drawn)
+            return objective(space, memory, step=0, key=KEY, rows=jnp.ones(1, bool))[0]
+
+        return jax.grad(loss)(LIKELY)
+
+    gradients = np.asarray(jax.jit(jax.vmap(gradient))(outcomes), float)
+    got = np.exp(LIKELY)[outcomes].prod(axis=1) @ gradients
+    exact = jax.grad(mapo_over_four)(LIKELY, known, alpha)
+    np.testing.assert_allclose(got, exact, atol=1e-6)
+    if alpha == 0:  # then it is the gradient of the expected reward
+        reward = jax.grad(lambda x: -jnp.sum(jax.nn.softmax(x)[:2]))(LIKELY)
+        np.testing.assert_allclose(got, reward, atol=1e-6)
+
+
 def uniform_loss(log_probs, **rows):
     return losses.em_loss(log_probs, posteriors.uniform, **rows)
 
@@ -228,6 +297,13 @@ def test_what_was_found_stays_known_without_being_drawn_again():
     beam = np.asarray(jax.jit(lambda v: space_of(v).beam(1))(values))
     assert not right_of(RIGHT, beam).any()
     np.testing.assert_allclose(jax.jit(loss)(values), -jnp.mean(jnp.max(log_probs, -1)), rtol=1e-5)
+
+
+def test_the_first_of_fewer_candidates_than_asked_for_are_padded():
+    solutions, where = jnp.array([[[3, 1], [3, 2], [3, 4]]]), jnp.array([[True, False, True]])
+    expected = [[[3, 1], [3, 4], [-1, -1], [-1, -1], [-1, -1]]]
+    assert candidates.first(solutions, where, 5).tolist() == expected
+    assert candidates.first(solutions[:, :0], where[:, :0], 1).tolist() == [[[-1, -1]]]
 
 
 @pytest.mark.slow
