@@ -264,11 +264,12 @@ def _of_folder(folder: Path) -> FinishedRun:
 
 
 def _portable(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings without the folders of a machine; a flag that is a path is in quotes."""
-    return {
-        n: Path(text.strip('"')).name if os.path.isabs(text.strip('"')) else text
-        for n, text in settings.items()
-    }
+    """Settings without the folders of a machine."""
+    portable = {}
+    for name, text in settings.items():
+        path = text.strip('"')  # a flag that is a path is in quotes
+        portable[name] = text.replace(path, Path(path).name) if os.path.isabs(path) else text
+    return portable
 
 
 def _of_line(line: str, where: str) -> FinishedRun:

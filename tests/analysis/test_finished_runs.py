@@ -110,10 +110,11 @@ def test_runs_scored_on_other_questions_are_not_compared():
 
 
 def test_a_flag_that_is_a_path_does_not_part_runs_of_two_machines():
-    runs = [finished(seed=i, gold=json.dumps(f"/home/{who}/wikisql")) for i, who in enumerate("ab")]
-    assert "/home" not in runs[0].line()
+    folders = ("/models/ada/wikisql", "/models/bob/wikisql", "wikisql")
+    runs = [finished(seed=seed, gold=json.dumps(gold)) for seed, gold in enumerate(folders)]
+    assert "/models" not in runs[0].line()
     read = [dataclasses.replace(run, settings=json.loads(run.line())["settings"]) for run in runs]
-    assert {name: list(seeds) for name, seeds in rows(read).items()} == {"MML": [0, 1]}
+    assert {name: list(seeds) for name, seeds in rows(read).items()} == {"MML": [0, 1, 2]}
 
 
 def test_rows_need_not_have_the_same_metrics():
