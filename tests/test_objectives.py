@@ -212,7 +212,7 @@ OBJECTIVES = [
 ]
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=label)
 def test_a_weight_of_zero_is_a_mask(objective):
     """One question is left without a solution, one with its last, one with two of three."""
     log_probs = np.log(np.array([[0.2, 0.3, 0.1], [0.3, 0.4, 0.1], [0.4, 0.2, 0.3]], np.float32))
@@ -236,7 +236,7 @@ def test_a_weight_of_zero_is_a_mask(objective):
     assert metrics == expected
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES, ids=str)
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=label)
 @pytest.mark.parametrize("where", ["log_probs", "log_weights"])
 def test_no_objective_hides_nan(objective, where):
     given = {"log_probs": np.full((2, 3), -1.0, np.float32), "log_weights": np.zeros((2, 3))}

@@ -109,6 +109,17 @@ def test_runs_scored_on_other_questions_are_not_compared():
         table(rows(runs), ["em"], against="MML")
 
 
+def test_the_same_questions_under_other_rules_are_compared():
+    dev = "contents of dev"
+    first = finished(**{dev: '{"content": "a", "rules": {"cap": 4}}'})
+    second = finished(**{dev: '{"content": "b", "rules": {"cap": 8}}'})
+    runs = rows([first, second, dataclasses.replace(first, seed=1), finished("Hard EM")])
+    [line] = [x for x in table(runs, ["em"], against="MML").splitlines() if "rules.cap 8" in x]
+    assert "| - |" not in line
+    with pytest.raises(InputError, match="dev_questions, found 9 and 5"):
+        table(rows([finished(dev_questions="5"), finished("A", dev_questions="9")]), (), "MML")
+
+
 def test_a_flag_that_is_a_path_does_not_part_runs_of_two_machines():
     folders = ("/models/ada/wikisql", "/models/bob/wikisql", "wikisql")
     runs = [finished(seed=seed, gold=json.dumps(gold)) for seed, gold in enumerate(folders)]
