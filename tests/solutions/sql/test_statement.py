@@ -75,6 +75,8 @@ def test_sqlite_takes_the_names_of_any_header():
         connection = sqlite3.connect(":memory:")
         columns = ", ".join(f'"{name}" text' for name in names)
         connection.execute(f"CREATE TABLE t ({columns})")
+        stored_names = [name for name, *_ in connection.execute("SELECT * FROM t").description]
+        assert stored_names == names
         connection.close()
 
 
