@@ -268,6 +268,7 @@ class CompareCommand(Setting):
             return
         began, folder = time.monotonic(), run.train.out
         run.train.run()  # refuses a folder with other settings
+        run.questions.unlink(missing_ok=True)  # from when the run had stopped early
         scores = last_evaluation(folder) | dict(self.more_scores(folder))
         scores["minutes"] = (time.monotonic() - began) / 60
         # A list keeps the order of the scores.

@@ -205,7 +205,7 @@ def train(
             restored = checkpoints.restore(state, batches)
         if restored is not None:
             state, progress = restored[0], RunProgress.from_json(restored[1])
-            progress.be_patient(config.patience)  # which may have changed
+            progress.apply_patience(config.patience)  # which may have changed
         elif on_new_run is not None and is_primary():
             on_new_run()
         cost = _token_cost(params_per_token, mesh)

@@ -104,11 +104,11 @@ class RunProgress:
             self.best_metric, self.best_step, self.evaluations_without_gain = value, step, 0
         else:
             self.evaluations_without_gain += 1
-        self.be_patient(patience)
+        self.apply_patience(patience)
         return gained
 
-    def be_patient(self, patience: int | None) -> None:
-        """Decides whether the run has stopped early; None for a patience without end."""
+    def apply_patience(self, patience: int | None) -> None:
+        """Decides whether the run has stopped early; with None it never does."""
         self.stopped_early = patience is not None and self.evaluations_without_gain >= patience
 
     def evaluated(self, step: int) -> bool:

@@ -5,12 +5,17 @@ import json
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from experiments import triviaqa
 from hardem_jax.cli.command import run_command
+from hardem_jax.cli.compare import CompareCommand, _Run
 from hardem_jax.locks import LOCK_FILE
+from hardem_jax.objectives import MML
+from hardem_jax.training.config import LoopConfig
 from tests.commands import call, fails
 from tests.tiny import write_checkpoint, write_triviaqa
 
@@ -188,3 +193,22 @@ def test_an_output_folder_that_is_a_file_is_named(flags, capsys, tmp_path):
     (tmp_path / "file").write_text("")
     line = fails(triviaqa, capsys, *arguments, "--out", tmp_path / "file")
     assert line.endswith("file: expected a folder to write to, found a file")
+
+
+def test_a_run_that_goes_on_with_more_patience_is_scored_again(tmp_path):
+    """Its settings are those of before, so that its old scores would pass for new ones."""
+
+    def train():
+        line = {"kind": "eval", "step": 8, "em": 50.0}
+        (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+
+    loop = LoopConfig(num_steps=8, monitor="em", patience=None)
+    of_train = SimpleNamespace(out=tmp_path, loop=loop, objective=MML(), run=train)
+    run = _Run("MML", cast(Any, of_train), {"loop.seed": "0"})
+    stopped = {"settings": dict(run.settings), "scores": [["step", 4], ["em", 20.0]]}
+    run.final.write_text(json.dumps(stopped))
+    run.questions.write_text(json.dumps(stopped | {"scores": {"em": [0.0]}}))
+    assert not run.ended()
+    CompareCommand._score(cast(Any, SimpleNamespace(more_scores=lambda folder: {})), run)
+    assert (run.scores() or {})["em"] == 50.0
+    assert run.by_question() is None
