@@ -21,7 +21,7 @@ from hardem_jax.notebook.page import element
 from hardem_jax.notebook.tables import to_cell, to_table
 from hardem_jax.solutions.arguments import check_choice, check_text
 from hardem_jax.solutions.sql.columns import mask_rows
-from hardem_jax.solutions.sql.engine import column_names, rows_of_conditions
+from hardem_jax.solutions.sql.engine import rows_of_conditions
 from hardem_jax.solutions.sql.enumeration import SqlRules
 from hardem_jax.solutions.sql.types import AGGREGATORS, Cell, Condition, Query, Table, plain_cell
 
@@ -214,7 +214,6 @@ def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queri
         rules: that Z follows.
     """
     question, words = found.question, found.words
-    names = tuple(column_names(table.header))
 
     @functools.cache
     def rows_of(conditions: tuple[Condition, ...]) -> tuple[int, ...]:
@@ -227,7 +226,7 @@ def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queri
         used = [numbers[3 + 4 * i : 7 + 4 * i] for i in range(numbers[2])]
         solutions.append(
             TableQuery(
-                query.text(names),
+                query.text(table.header),
                 query,
                 AGGREGATORS[query.aggregator],
                 table.header[query.select],

@@ -105,6 +105,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hardem_jax.solutions.sql.types import column_names
+
 TEXT_PARTS = ("text", "item", "first", "second")
 """Parts whose keys are texts, see `parts`."""
 
@@ -200,11 +202,18 @@ class Field(NamedTuple):
         return self.part < len(TEXT_PARTS)
 
     def text(self, header: Sequence[str]) -> str:
-        """The field for people, "column.part"; only the column's name for whole cells."""
+        """The field for people, "column.part"; only the column's name for whole cells.
+
+        See `hardem_jax.solutions.sql.types.column_names` for repeated names.
+
+        Example:
+            >>> Field(1, PARTS.index("year")).text(("date", "date"))
+            'date_2.year'
+        """
         if self.column == len(header):
             return ROW_NUMBER
         part = PARTS[self.part]
-        return header[self.column] + (f".{part}" if part != "text" else "")
+        return column_names(header)[self.column] + (f".{part}" if part != "text" else "")
 
 
 class Shape(NamedTuple):

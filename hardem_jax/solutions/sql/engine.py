@@ -18,7 +18,15 @@ from pathlib import Path
 
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.columns import Semantics, mask_rows, typed_table
-from hardem_jax.solutions.sql.types import AGGREGATORS, OPERATORS, Cell, Condition, Query, Table
+from hardem_jax.solutions.sql.types import (
+    AGGREGATORS,
+    OPERATORS,
+    Cell,
+    Condition,
+    Query,
+    Table,
+    column_names,
+)
 from hardem_jax.solutions.sql.values import (
     SQLITE_ERRORS,
     ExecutionError,
@@ -245,28 +253,6 @@ def statement(table: Table, query: Query) -> str:
         selected = f"{AGGREGATORS[query.aggregator].upper()}({selected})"
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
     return f"SELECT {selected} FROM {_quoted(table.id)}{where}"
-
-
-def column_names(header: Sequence[str]) -> list[str]:
-    """Distinct names, regardless of case, as SQLite compares them.
-
-    The first column of a name keeps it. Others, and those without a name, get their number at the
-    end, more than once if the table has that name, too.
-
-    Example:
-        >>> column_names(["City", "Year", "city", ""])
-        ['City', 'Year', 'city_3', '_4']
-    """
-    names, seen = [], {""}
-    taken = {name.lower() for name in header}
-    for number, name in enumerate(header, start=1):
-        if (repeated := name.lower()) in seen:
-            while name.lower() in taken:
-                name = f"{name}_{number}"
-            taken.add(name.lower())
-        seen.add(repeated)
-        names.append(name)
-    return names
 
 
 def _quoted(name: str) -> str:

@@ -162,18 +162,46 @@ class Query:
             )
         return cls(select, aggregator, tuple(conditions))
 
-    def text(self, header: tuple[str, ...]) -> str:
-        """The query as readable SQL, for display only."""
-        column = header[self.select]
+    def text(self, header: Sequence[str]) -> str:
+        """The query as readable SQL, for display only; see `column_names` for repeated names.
+
+        Example:
+            >>> Query(1, 3, (Condition(0, 0, "oslo"),)).text(("city", "city"))
+            "SELECT COUNT(city_2) WHERE city = 'oslo'"
+        """
+        names = column_names(header)
+        column = names[self.select]
         selected = (
             f"{AGGREGATORS[self.aggregator].upper()}({column})" if self.aggregator else column
         )
         shown = [
-            f"{header[c.column]} {OPERATORS[c.operator]} "
+            f"{names[c.column]} {OPERATORS[c.operator]} "
             + (f"'{c.value}'" if isinstance(c.value, str) else f"{c.value}")
             for c in self.conditions
         ]
         return f"SELECT {selected}" + (f" WHERE {' AND '.join(shown)}" if shown else "")
+
+
+def column_names(header: Sequence[str]) -> list[str]:
+    """Distinct names, regardless of case, as SQLite compares them.
+
+    The first column of a name keeps it. Others, and those without a name, get their number at the
+    end, more than once if the table has that name, too.
+
+    Example:
+        >>> column_names(["City", "Year", "city", ""])
+        ['City', 'Year', 'city_3', '_4']
+    """
+    names, seen = [], {""}
+    taken = {name.lower() for name in header}
+    for number, name in enumerate(header, start=1):
+        if (repeated := name.lower()) in seen:
+            while name.lower() in taken:
+                name = f"{name}_{number}"
+            taken.add(name.lower())
+        seen.add(repeated)
+        names.append(name)
+    return names
 
 
 def split_words(question: str) -> np.ndarray:

@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from hardem_jax.solutions.sql.engine import column_names, execute_sql, statement
-from hardem_jax.solutions.sql.types import Condition, Query, Table
+from hardem_jax.solutions.sql.engine import execute_sql, statement
+from hardem_jax.solutions.sql.types import Condition, Query, Table, column_names
 from hardem_jax.solutions.sql.values import ExecutionError
 
 NAMES = ("player", 'so-called "no."', "Player", "", "select", "it's; --")
