@@ -32,7 +32,7 @@ class RationaleSizes:
     Attributes:
         width: of the decoder; a multiple of its four heads.
         layers: of the decoder.
-        pretraining: steps on right rationales, before any training on answers.
+        pretraining: steps on valid rationales, before any training on answers.
         true_share: share of the true ones among them.
         pretraining_seed: of first parameters and pretraining; all runs start there.
         num_train: problems to train on.

@@ -1,16 +1,16 @@
 """Objectives over K draws, and over all of Z, as losses of their log-probabilities.
 
 Every estimator is a function of `Drawn` to the loss of each row, made of `hardem_jax.losses` and
-`hardem_jax.sampled`; a row in which no draw is right costs 0.
+`hardem_jax.sampled`; a row in which no draw is correct costs 0.
 
 =======================  ==========================================================================
 MML, distinct draws      Z is what the draws found, each once: `mml_loss`
 IWAE                     the same with weights 1 / (K P(z)), repeated draws included; on draws of
-                         the model itself its gradient is the mean over right draws, that is
+                         the model itself its gradient is the mean over correct draws, that is
                          rejection sampling
-STaR, distinct draws     each of the right rationales found counts alike, however often it was
+STaR, distinct draws     each of the correct rationales found counts alike, however often it was
                          drawn (Zelikman et al., 2022; rejection sampling in arXiv 2512.20169)
-Hard EM, draws           the most likely right draw
+Hard EM, draws           the most likely correct draw
 JEPO                     `jensen_loss`; a wrong draw leads to the answer with the probability
                          `MISPRINT`, for the bound is infinite without
 TRICE                    `trice_loss`, and without its control variate
@@ -41,12 +41,12 @@ class Drawn(NamedTuple):
     """``[B, K]`` of the draws, repeated ones included."""
     programs: Array
     """``[B, K]`` int: equal for equal rationales."""
-    right: Array
-    """``[B, K]`` bool: right, and ending in the answer."""
+    correct: Array
+    """``[B, K]`` bool: valid, and ending in the answer."""
     where: Array
-    """``[B, K]`` bool, false at padding, where ``right`` is false, too."""
+    """``[B, K]`` bool, false at padding, where ``correct`` is false, too."""
     memory_log_probs: Array
-    """``[B]``: of the right rationale that each problem remembers."""
+    """``[B]``: of the correct rationale that each problem remembers."""
     has_memory: Array
     """``[B]`` bool."""
 
@@ -55,7 +55,7 @@ Estimator = Callable[[Drawn], Array]
 
 
 def _found(drawn: Drawn) -> Array:
-    return losses.distinct(drawn.programs, where=drawn.right)
+    return losses.distinct(drawn.programs, where=drawn.correct)
 
 
 def mml(drawn: Drawn) -> Array:
@@ -66,7 +66,9 @@ def iwae(drawn: Drawn) -> Array:
     proposal = jax.lax.stop_gradient(drawn.log_probs)
     draws = jnp.sum(drawn.where, axis=-1, keepdims=True)
     weights = -proposal - jnp.log(draws)
-    return losses.mml_loss(drawn.log_probs, log_weights=weights, where=drawn.right, reduce_fn=None)
+    return losses.mml_loss(
+        drawn.log_probs, log_weights=weights, where=drawn.correct, reduce_fn=None
+    )
 
 
 def star(drawn: Drawn) -> Array:
@@ -74,23 +76,23 @@ def star(drawn: Drawn) -> Array:
 
 
 def hard_em(drawn: Drawn) -> Array:
-    return losses.hard_em_loss(drawn.log_probs, where=drawn.right, reduce_fn=None)
+    return losses.hard_em_loss(drawn.log_probs, where=drawn.correct, reduce_fn=None)
 
 
 def jepo(drawn: Drawn) -> Array:
-    likelihoods = log_likelihoods(drawn.right)
+    likelihoods = log_likelihoods(drawn.correct)
     return sampled.jensen_loss(drawn.log_probs, likelihoods, where=drawn.where, reduce_fn=None)
 
 
-def log_likelihoods(right: Array) -> Array:
+def log_likelihoods(correct: Array) -> Array:
     """log P(y | x, z), see `MISPRINT`."""
-    return jnp.where(right, 0.0, jnp.log(MISPRINT))
+    return jnp.where(correct, 0.0, jnp.log(MISPRINT))
 
 
 def trice(drawn: Drawn, *, control_variate: bool = True) -> Array:
     return sampled.trice_loss(
         drawn.log_probs,
-        drawn.right,
+        drawn.correct,
         memory_log_probs=drawn.memory_log_probs,
         has_memory=drawn.has_memory,
         control_variate=control_variate,
@@ -104,7 +106,7 @@ def trice_without(drawn: Drawn) -> Array:
 
 
 def reinforce(drawn: Drawn) -> Array:
-    rewards = drawn.right.astype(jnp.float32)
+    rewards = drawn.correct.astype(jnp.float32)
     return sampled.reinforce_loss(drawn.log_probs, rewards, where=drawn.where, reduce_fn=None)
 
 

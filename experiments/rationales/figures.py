@@ -56,7 +56,7 @@ def _shown(cell: Mapping[str, Any], quantity: str) -> float:
 
 
 def summarize(runs: Iterable[Mapping[str, Any]], *, out: Path) -> None:
-    """Writes ``train.json`` and the curves of draws that are right; prints a table.
+    """Writes ``train.json`` and the curves of draws that are correct; prints a table.
 
     Args:
         runs: lines of ``runs.jsonl``, of one size.
@@ -66,13 +66,13 @@ def summarize(runs: Iterable[Mapping[str, Any]], *, out: Path) -> None:
     curves: dict[str, list] = defaultdict(list)
     for run in runs:
         for score, bits in run["outcomes"].items():
-            right = 100.0 * unpack(bits, run["num_dev"])
-            outcomes[score][run["objective"]][run["seed"]] = right
-        share = run["right draws"]
+            correct = 100.0 * unpack(bits, run["num_dev"])
+            outcomes[score][run["objective"]][run["seed"]] = correct
+        share = run["correct draws"]
         if any(share):
             steps = run["steps"] * (np.arange(len(share)) + 1) / len(share)
             pairs = zip(steps, share, strict=True)
-            curves[run["objective"]].append([{"step": s, "right": 100 * r} for s, r in pairs])
+            curves[run["objective"]].append([{"step": s, "correct": 100 * r} for s, r in pairs])
     if not outcomes:
         return
     summary: dict[str, Any] = {}
@@ -83,7 +83,7 @@ def summarize(runs: Iterable[Mapping[str, Any]], *, out: Path) -> None:
             print(f"{score}: {name}: {_text(cell['score'])} (seeds {spread}); "
                   f"minus {REFERENCE} {_text(cell['difference'])}")  # fmt: skip
     write_json(out / "train.json", summary)
-    labels = {"right": "draws that reach the answer (%)"}
+    labels = {"correct": "draws that reach the answer (%)"}
     learning_curves(curves, metrics=labels, file=out / "train.png")
 
 

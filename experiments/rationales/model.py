@@ -1,6 +1,6 @@
 """The decoder of these experiments: scores and draws of rationales, and what it knows at the start.
 
-Before any training on answers the decoder is taught to write right rationales: for most questions a
+Before any training on answers the decoder is taught to write valid rationales: for most questions a
 random one of the 54, whatever the question says, and for a small share the true one. So it knows
 arithmetic and the form of a rationale and has a faint idea of what is asked, as a pretrained
 language model does, and a draw leads to the answer often enough to learn from.
@@ -41,9 +41,9 @@ class Draws(NamedTuple):
     tokens: Array
     """``[B, K, 9]``."""
     programs: Array
-    """``[B, K]``: rows of `problems.PROGRAMS`, -1 for those that are not right."""
-    right: Array
-    """``[B, K]`` bool: right, and ending in the answer."""
+    """``[B, K]``: rows of `problems.PROGRAMS`, -1 for those that are not valid."""
+    correct: Array
+    """``[B, K]`` bool: valid, and ending in the answer."""
 
 
 class Model:
@@ -98,8 +98,8 @@ class Model:
         )
         numbers = jnp.asarray(problems.numbers)[:, None]
         programs = program_ids(drawn.tokens, numbers)
-        right = execute(drawn.tokens, numbers) == jnp.asarray(problems.answers)[:, None]
-        return Draws(drawn.tokens, programs, right)
+        correct = execute(drawn.tokens, numbers) == jnp.asarray(problems.answers)[:, None]
+        return Draws(drawn.tokens, programs, correct)
 
 
 def pretrained(
@@ -111,7 +111,7 @@ def pretrained(
     learning_rate: float = 3e-3,
     seed: int,
 ) -> Params:
-    """Parameters after steps on right rationales, of which a share is true, of random questions."""
+    """Parameters after steps on valid rationales, of which a share is true, of random questions."""
     params = model.start(seed)
     transform = optax.adamw(optax.cosine_decay_schedule(learning_rate, steps))
     chunk = 100

@@ -6,10 +6,10 @@ A problem has three different numbers, two verbs and the order in which they app
     5 finds 4 before times 3     5 * 3 = 1 + 4 = 5
 
 Arithmetic is modulo 7, so that every number is one token. Each verb always means the same
-operator. A rationale is right if its steps are and if it
-uses every number of the problem once; there are 54 of them for every problem (6 orders of the
-numbers, 3 operators in each of 2 steps). Those that end in the answer are Z: the true one, those
-that compute the same whatever the numbers are, as with 4 + 5, and spurious ones.
+operator. A rationale is valid if its arithmetic is correct and it uses every number of the problem
+once; every problem has 54 valid ones (6 orders of the numbers, 3 operators in each of 2 steps).
+Those that end in the answer are correct, and make up Z: the true one, those that compute the same
+whatever the numbers are, as with 4 + 5, and spurious ones.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _ORDERS = ("then", "before")
 VOCABULARY = (*_DIGITS, *OPERATORS, "=", *_ORDERS, *itertools.chain(*VERBS))
 _ID = {word: number for number, word in enumerate(VOCABULARY)}
 PLUS, EQUALS = _ID["+"], _ID["="]
-#: Tokens of a question and of a rationale, right or wrong.
+#: Tokens of a question and of a rationale, valid or not.
 PROMPT_TOKENS, RATIONALE_TOKENS = 6, 9
 
-#: ``[54, 5]``: of every right rationale the place of its first number in the question, its first
+#: ``[54, 5]``: of every valid rationale the place of its first number in the question, its first
 #: operator, the place of the second number, the second operator, the place of the last number.
 PROGRAMS = np.array(
     [
@@ -108,7 +108,7 @@ def _apply(operator, a, b):
 
 
 def rationales(numbers: np.ndarray) -> np.ndarray:
-    """``[N, 54, 9]`` int32 tokens of all right rationales of problems with these numbers."""
+    """``[N, 54, 9]`` int32 tokens of all valid rationales of problems with these numbers."""
     places, operators = PROGRAMS[:, [0, 2, 4]], PROGRAMS[:, [1, 3]]
     a, b, c = np.moveaxis(numbers[:, places], -1, 0)
     first, second = (np.broadcast_to(x, a.shape) for x in operators.T)
@@ -155,31 +155,31 @@ _MEANING = _meanings()
 
 
 def execute(tokens: Array, numbers: Array) -> Array:
-    """The executor f(z): the value of rationales, or -1 for those that are not right.
+    """The executor f(z): the value of rationales, or -1 for those that are not valid.
 
     Args:
         tokens: ``[..., 9]`` int.
         numbers: ``[..., 3]`` of their problems.
 
     Example:
-        >>> right, wrong = (jnp.array(ids(line)) for line in
+        >>> valid, wrong = (jnp.array(ids(line)) for line in
         ...     ("5 + 4 = 2 * 3 = 6", "5 + 4 = 2 * 3 = 5"))
-        >>> print(execute(right, jnp.array([4, 3, 5])), execute(wrong, jnp.array([4, 3, 5])))
+        >>> print(execute(valid, jnp.array([4, 3, 5])), execute(wrong, jnp.array([4, 3, 5])))
         6 -1
     """
     a, first, b, equals, middle, second, c, same, end = jnp.moveaxis(tokens, -1, 0)
     first, second = first - PLUS, second - PLUS
     used = jnp.sort(jnp.stack([a, b, c], axis=-1), axis=-1)
-    right = (used == jnp.sort(numbers, axis=-1)).all(-1)
+    valid = (used == jnp.sort(numbers, axis=-1)).all(-1)
     for operator in first, second:
-        right &= (operator >= 0) & (operator < len(OPERATORS))
-    right &= (equals == EQUALS) & (same == EQUALS)
-    right &= (middle == _apply(first, a, b)) & (end == _apply(second, middle, c))
-    return jnp.where(right, end, -1)
+        valid &= (operator >= 0) & (operator < len(OPERATORS))
+    valid &= (equals == EQUALS) & (same == EQUALS)
+    valid &= (middle == _apply(first, a, b)) & (end == _apply(second, middle, c))
+    return jnp.where(valid, end, -1)
 
 
 def program_ids(tokens: Array, numbers: Array) -> Array:
-    """Which rows of `PROGRAMS` rationales are, -1 for those that are not right."""
+    """Which rows of `PROGRAMS` rationales are, -1 for those that are not valid."""
     is_place = tokens[..., jnp.array([0, 2, 6])][..., None] == numbers[..., None, :]
     a, b, c = jnp.moveaxis(jnp.argmax(is_place, axis=-1), -1, 0)
     program = jnp.stack([a, tokens[..., 1] - PLUS, b, tokens[..., 5] - PLUS, c], axis=-1)

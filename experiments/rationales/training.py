@@ -80,13 +80,13 @@ class State(NamedTuple):
     params: Params
     optimizer: Any
     memory: Array
-    """``[N, 9]`` int32: a right rationale of each training problem, for TRICE."""
+    """``[N, 9]`` int32: a correct rationale of each training problem, for TRICE."""
     has_memory: Array
     """``[N]`` bool."""
 
 
 class Z(NamedTuple):
-    """All right rationales that end in the answer, padded to the largest number of them."""
+    """The correct rationales of each, padded to the largest number of them."""
 
     tokens: np.ndarray
     """``[N, Z, 9]`` int32."""
@@ -122,19 +122,19 @@ def make(run: Run) -> dict[str, Any]:
     params = start(run.width, run.layers, run.pretraining, run.true_share, run.pretraining_seed)
     rng = np.random.default_rng(run.seed)
     step, begin = compiled(dataclasses.replace(run, seed=0))
-    state, key, right, finite = begin(params), jax.random.key(run.seed), [], []
+    state, key, correct, finite = begin(params), jax.random.key(run.seed), [], []
     for number, rows in enumerate(batches(rng, run.num_train, run.batch_size, run.steps)):
         state, metrics = step(state, rows, jax.random.fold_in(key, number))
         finite.append(metrics["finite"])
-        right.append(metrics["right"])
+        correct.append(metrics["correct"])
     if not np.all(jax.device_get(finite)):
         raise FloatingPointError(f"{run}: expected finite gradients, found others")
     outcomes = answer(model_of(run.width, run.layers), state.params, run.num_dev)
-    curve = np.array(jax.device_get(right)).reshape(-1)
+    curve = np.array(jax.device_get(correct)).reshape(-1)
     return dataclasses.asdict(run) | {
         "scores": {name: 100 * float(found.mean()) for name, found in outcomes.items()},
         "outcomes": {name: pack(found) for name, found in outcomes.items()},
-        "right draws": [
+        "correct draws": [
             round(float(part.mean()), 4) for part in np.array_split(curve, min(20, run.steps))
         ],
         "seconds": round(time.monotonic() - began, 2),
@@ -187,17 +187,17 @@ def compiled(run: Run) -> tuple[Any, Any]:
 
     @functools.partial(jax.jit, donate_argnums=0)
     def step(state: State, rows: Array, key: Array) -> tuple[State, dict[str, Array]]:
-        grads, state, right = gradient(state, rows, key)
+        grads, state, correct = gradient(state, rows, key)
         updates, optimizer = transform.update(grads, state.optimizer, state.params)
         params = optax.apply_updates(state.params, updates)
-        metrics = {"finite": jnp.isfinite(optax.tree.norm(grads)), "right": right}
+        metrics = {"finite": jnp.isfinite(optax.tree.norm(grads)), "correct": correct}
         return state._replace(params=params, optimizer=optimizer), metrics
 
     return step, begin
 
 
 def _sampled_gradient(run: Run):
-    """Gradient of an estimator, the state with new memories, and the share of right draws."""
+    """Gradient of an estimator, the state with new memories, and the share of correct draws."""
     model, estimator = model_of(run.width, run.layers), ESTIMATORS[run.objective]
     problems = jax.tree.map(jnp.asarray, make_problems(run.num_train, seed=TRAIN))
 
@@ -208,9 +208,9 @@ def _sampled_gradient(run: Run):
 
         def loss(params):
             scores = model.log_probs(params, batch.prompts, seen)
-            everywhere = jnp.ones(draws.right.shape, bool)
+            everywhere = jnp.ones(draws.correct.shape, bool)
             memory = scores[:, -1]
-            drawn = Drawn(scores[:, :-1], draws.programs, draws.right, everywhere, memory, known)
+            drawn = Drawn(scores[:, :-1], draws.programs, draws.correct, everywhere, memory, known)
             return estimator(drawn).mean()
 
         memory, known_now = remember(state.memory[rows], known, draws)
@@ -218,7 +218,7 @@ def _sampled_gradient(run: Run):
             memory=state.memory.at[rows].set(memory),
             has_memory=state.has_memory.at[rows].set(known_now),
         )
-        return jax.grad(loss)(state.params), state, draws.right.mean()
+        return jax.grad(loss)(state.params), state, draws.correct.mean()
 
     return gradient
 
@@ -247,9 +247,9 @@ def _exact_gradient(run: Run):
 
 
 def remember(memory: Array, known: Array, draws: Draws) -> tuple[Array, Array]:
-    """The last right draw of each problem or, without one, what it remembered before."""
-    place = jnp.arange(draws.right.shape[1])[None]
-    last = jnp.max(jnp.where(draws.right, place, -1), axis=1)
+    """The last correct draw of each problem or, without one, what it remembered before."""
+    place = jnp.arange(draws.correct.shape[1])[None]
+    last = jnp.max(jnp.where(draws.correct, place, -1), axis=1)
     new = jnp.take_along_axis(draws.tokens, jnp.maximum(last, 0)[:, None, None], axis=1)[:, 0]
     return jnp.where((last >= 0)[:, None], new, memory), known | (last >= 0)
 
@@ -260,7 +260,7 @@ def answer(model: Model, params: Params, num_dev: int) -> dict[str, np.ndarray]:
     draws = _decode(model, num_dev)(params)
     programs = np.asarray(draws.programs)
     return {
-        "answer": np.asarray(draws.right)[:, 0],
+        "answer": np.asarray(draws.correct)[:, 0],
         "true rationale": is_true(dev, programs)[:, 0],
     }
 

@@ -66,7 +66,7 @@ def test_a_rationale_is_right_if_it_is_one_of_the_54():
     rng = np.random.default_rng(0)
     table = rationales(PROBLEMS.numbers)
     tokens = table[np.arange(200), rng.integers(54, size=200)]
-    # Up to two tokens are others, some of which are right by accident.
+    # Up to two tokens are others, some of which are valid by accident.
     changed = np.repeat(tokens[:, None], 60, axis=1)
     for _ in range(2):
         place = rng.integers(9, size=(200, 60, 1))
@@ -163,9 +163,9 @@ def test_estimators_have_the_means_that_theory_gives(name, draws):
 
 def test_jepo_follows_its_bound():
     def bound(p, draws=4):
-        right = np.arange(draws + 1)
-        levels = np.log((right + (draws - right) * MISPRINT) / draws)
-        return binom.pmf(right, draws, p) @ levels
+        correct = np.arange(draws + 1)
+        levels = np.log((correct + (draws - correct) * MISPRINT) / draws)
+        return binom.pmf(correct, draws, p) @ levels
 
     slope = (bound(P + 1e-5) - bound(P - 1e-5)) / 2e-5
     np.testing.assert_allclose(mean_gradient("JEPO", 4), slope * P * MML, atol=2e-4)
@@ -191,14 +191,14 @@ def test_hard_em_takes_the_most_likely_of_what_it_found():
 
 def test_iwae_is_rejection_sampling():
     rng = np.random.default_rng(0)
-    log_probs, right = -rng.exponential(3, (20, 6)), rng.random((20, 6)) < 0.4
+    log_probs, correct = -rng.exponential(3, (20, 6)), rng.random((20, 6)) < 0.4
 
     def loss(x):
         programs, everywhere = jnp.zeros((20, 6), int), jnp.ones((20, 6), bool)
-        drawn = Drawn(x, programs, jnp.asarray(right), everywhere, x[:, 0], x[:, 0] < 0)
+        drawn = Drawn(x, programs, jnp.asarray(correct), everywhere, x[:, 0], x[:, 0] < 0)
         return ESTIMATORS["IWAE"](drawn).sum()
 
-    mean = right / np.maximum(right.sum(axis=1, keepdims=True), 1)
+    mean = correct / np.maximum(correct.sum(axis=1, keepdims=True), 1)
     np.testing.assert_allclose(-jax.grad(loss)(jnp.asarray(log_probs)), mean, atol=1e-6)
 
 
@@ -207,11 +207,11 @@ def test_iwae_is_rejection_sampling():
     [("MML, distinct draws", [0.25, 0, 0.75, 0]), ("STaR, distinct draws", [0.5, 0, 0.5, 0])],
 )
 def test_equal_draws_count_once(name, weights):
-    programs, right = jnp.array([[4, 4, 7, 9]]), jnp.array([[True, True, True, False]])
+    programs, correct = jnp.array([[4, 4, 7, 9]]), jnp.array([[True, True, True, False]])
 
     def loss(x):
         everywhere = jnp.ones(x.shape, bool)
-        drawn = Drawn(x, programs, right, everywhere, x[:, 0], jnp.array([True]))
+        drawn = Drawn(x, programs, correct, everywhere, x[:, 0], jnp.array([True]))
         return ESTIMATORS[name](drawn).sum()
 
     gradient = jax.grad(loss)(jnp.log(jnp.array([[0.1, 0.1, 0.3, 0.2]])))
@@ -220,8 +220,8 @@ def test_equal_draws_count_once(name, weights):
 
 def test_memory_is_the_last_right_draw():
     tokens = np.arange(3 * 4 * 9).reshape(3, 4, 9)
-    right = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]], bool)
-    draws = Draws(*map(jnp.asarray, (tokens, np.zeros((3, 4), int), right)))
+    correct = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]], bool)
+    draws = Draws(*map(jnp.asarray, (tokens, np.zeros((3, 4), int), correct)))
     old, known = np.full((3, 9), -5), np.array([False, True, False])
     memory, has = remember(jnp.asarray(old), jnp.asarray(known), draws)
     np.testing.assert_array_equal(memory, [tokens[0, 2], old[1], old[2]])
@@ -246,9 +246,9 @@ def test_train_never_repeats_a_run(tmp_path, monkeypatch):
 
     def make(run: Run):
         made.append((run.objective, run.seed))
-        right = np.random.default_rng(len(made)).random(run.num_dev) < 0.2 * len(made)
-        bits = {"answer": pack(right), "true rationale": pack(right)}
-        found = {"scores": {"answer": 1.0}, "outcomes": bits, "right draws": [0.1, 0.2]}
+        correct = np.random.default_rng(len(made)).random(run.num_dev) < 0.2 * len(made)
+        bits = {"answer": pack(correct), "true rationale": pack(correct)}
+        found = {"scores": {"answer": 1.0}, "outcomes": bits, "correct draws": [0.1, 0.2]}
         return dataclasses.asdict(run) | found | {"seconds": 1.0}
 
     monkeypatch.setattr(training, "make", make)
