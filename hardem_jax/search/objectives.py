@@ -143,8 +143,8 @@ class _OverFound(abc.ABC):
         known = [memory["solutions"]] if self.memory else []
         solutions = jnp.concatenate([*known, tried], axis=1)
         # What is remembered has a reward and is not executed again.
-        right = jnp.concatenate([*map(candidates.exist, known), rewards > 0], axis=1)
-        where = candidates.distinct(solutions, right & rows[:, None])
+        correct = jnp.concatenate([*map(candidates.exist, known), rewards > 0], axis=1)
+        where = candidates.distinct(solutions, correct & rows[:, None])
         log_probs = space.log_prob(solutions)
         if self.memory:
             memory = {"solutions": candidates.best(solutions, log_probs, where, self.memory)}
@@ -260,7 +260,7 @@ class Reinforce:
         del step
         drawn = space.sample(key, self.samples)
         rewards = space.reward(drawn, rows[:, None] & candidates.exist(drawn))
-        log_policy = _log_policy(space, drawn)
+        log_policy, _ = _log_policy(space, drawn)
         if self.baseline == "leave-one-out":
             values = sampled.reinforce_loss(log_policy, rewards, reduce_fn=None)
         else:
@@ -349,11 +349,11 @@ class MAPO:
         unseen = candidates.distinct(drawn, ~candidates.is_seen(seen, drawn))
         return candidates.first(drawn, unseen, self.explore)
 
-    def _remember(self, space: Space, known: Array, tried: Array, right: Array) -> Array:
+    def _remember(self, space: Space, known: Array, tried: Array, correct: Array) -> Array:
         solutions = jnp.concatenate([known, tried], axis=1)
-        right = jnp.concatenate([candidates.exist(known), right], axis=1)
+        correct = jnp.concatenate([candidates.exist(known), correct], axis=1)
         log_probs = jax.lax.stop_gradient(space.log_prob(solutions))
-        where = candidates.distinct(solutions, right)
+        where = candidates.distinct(solutions, correct)
         return candidates.best(solutions, log_probs, where, self.memory)
 
     def _loss(
@@ -367,8 +367,7 @@ class MAPO:
     ) -> Array:
         """``[B]``, the cost of each question."""
         del step
-        where = candidates.exist(known)
-        log_probs = _log_policy(space, known)
+        log_probs, where = _log_policy(space, known)
         fixed = jax.lax.stop_gradient(log_probs)
         mass = jnp.sum(jnp.exp(fixed), axis=-1, where=where)
         has_memory = jnp.any(where, axis=-1)
@@ -376,7 +375,7 @@ class MAPO:
         inside = jnp.sum(posteriors.soft(fixed, where=where) * log_probs, axis=-1)
         # Divided by all K samples, not by those outside: if none is, the sum is 0 whatever it is
         # divided by, and the mean over those outside would be too small on average.
-        rewarded = jnp.sum(rewards * _log_policy(space, drawn), axis=-1, where=outside)
+        rewarded = jnp.sum(rewards * _log_policy(space, drawn)[0], axis=-1, where=outside)
         # (1 - w) / (1 - P'(B)) without a division by 0: it is 1 unless w is clipped.
         most = jnp.where(has_memory, 1.0 - self.alpha, 1.0)
         scale = most / jnp.maximum(1.0 - mass, most)
@@ -411,9 +410,10 @@ class MAPOX(MAPO):
     ) -> Array:
         mapo = super()._loss(step, space, known, drawn, outside, rewards)
         solutions = jnp.concatenate([known, drawn], axis=1)
-        right = jnp.concatenate([candidates.exist(known), outside & (rewards > 0)], axis=1)
-        where = candidates.distinct(solutions, right)
-        spread = jnp.where(where, _log_policy(space, solutions), 0.0)
+        correct = jnp.concatenate([candidates.exist(known), outside & (rewards > 0)], axis=1)
+        log_probs, possible = _log_policy(space, solutions)
+        where = candidates.distinct(solutions, correct) & possible
+        spread = jnp.where(where, log_probs, 0.0)
         count = jnp.maximum(jnp.sum(where, axis=-1), 1)
         return jnp.where(step < self.warmup, -jnp.sum(spread, axis=-1) / count, mapo)
 
@@ -481,11 +481,11 @@ def _nothing(count: int, width: int) -> np.ndarray:
     return np.full((count, width), -1, np.int32)
 
 
-def _log_policy(space: Space, solutions: Array) -> Array:
-    """log P' of solutions; 0 for padding and for what has no mass, so that 0 times it is 0."""
+def _log_policy(space: Space, solutions: Array) -> tuple[Array, Array]:
+    """log P' of solutions and where they have one; 0 elsewhere, so that 0 times it is 0."""
     log_probs, mass = space.log_prob(solutions), space.log_mass()[:, None]
     where = candidates.exist(solutions) & jnp.isfinite(log_probs) & jnp.isfinite(mass)
-    return jnp.where(where, log_probs - jnp.where(jnp.isfinite(mass), mass, 0.0), 0.0)
+    return jnp.where(where, log_probs - jnp.where(jnp.isfinite(mass), mass, 0.0), 0.0), where
 
 
 def _mean(values: Array, rows: Array) -> Array:

@@ -220,6 +220,21 @@ def test_mapo_is_unbiased_however_often_samples_are_in_memory(samples, alpha, kn
         np.testing.assert_allclose(got, reward, atol=1e-6)
 
 
+@pytest.mark.parametrize("known", [[], [0]], ids=str)
+def test_mapo_gives_no_weight_to_a_remembered_solution_without_mass(known):
+    logits = jnp.asarray(LIKELY).at[3].set(-jnp.inf)
+
+    def loss(solutions):
+        objective = MAPO(samples=2, explore=0, memory=2, alpha=0.5, seen=4)
+        memory = first_memory(objective, 1) | {"solutions": solutions.reshape(1, 2, 1)}
+        space = FourSolutions(logits, jnp.array([1, 2]))
+        return objective(space, memory, step=0, key=KEY, rows=jnp.ones(1, bool))[0]
+
+    np.testing.assert_allclose(
+        loss(jnp.array([*known, 3, -1][:2])), loss(jnp.array([*known, -1, -1][:2])), rtol=1e-6
+    )
+
+
 def uniform_loss(log_probs, **rows):
     return losses.em_loss(log_probs, posteriors.uniform, **rows)
 
