@@ -220,7 +220,8 @@ class Evaluate(EvaluateCommand):
             the source, and ``start`` and ``end``, its characters there; null for a choice.
         top: answers of each question in ``nbest``.
         scope: what spans compete in, see `SpanInference`; None for that of the run.
-        joint: with scope "window", rank by P(window has the answer) * P(span), see `SpanInference`.
+        joint: with scope "window", rank by P(window has the answer) * P(span), see `SpanInference`;
+            without the flag, as the run does.
         max_answer_tokens: longest answer; None for that of the run.
         no_answer_threshold: where "unknown" is a choice, answer "" if the probability that there is
             no answer is above this; None for that of the run.
@@ -265,8 +266,12 @@ class Evaluate(EvaluateCommand):
 
     def changes(self) -> dict[str, Any]:
         changes: dict[str, Any] = {"num_documents": self.num_documents, "sweep": self.sweep}
-        if self.scope is not None or self.joint:
-            changes |= {"scope": self.scope or "window", "joint": self.joint}
+        if self.joint:
+            changes |= {"scope": self.scope or "window", "joint": True}
+        elif self.scope is not None:
+            changes["scope"] = self.scope
+            if self.scope != "window":  # the others have no joint ranking
+                changes["joint"] = False
         if self.max_answer_tokens is not None:
             changes["max_answer_tokens"] = self.max_answer_tokens
         if self.no_answer_threshold is not None:

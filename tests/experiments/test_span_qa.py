@@ -15,9 +15,10 @@ from experiments import squad_layout, triviaqa
 from hardem_jax import HardEM
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.command import parse
-from hardem_jax.cli.spans import Train
+from hardem_jax.cli.spans import Evaluate, Train
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import triviaqa as official
+from hardem_jax.tasks.config import SpanInference
 from hardem_jax.tasks.spans.task import SpanTask
 from hardem_jax.tasks.trained import Trained
 from tests.commands import OBEYED, SHOWN, call, evaluation, fails, stopped_at
@@ -213,6 +214,18 @@ def test_the_longest_answer_and_the_ranking_can_be_changed_at_test(root, tmp_pat
         found.append(json.loads((tmp_path / "answers.json").read_text()))
     assert all(len(text.split()) == 1 for text in found[1].values())
     assert any(len(text.split()) > 1 for text in found[0].values()) and found[0] != found[2]
+
+
+def test_a_scope_that_has_no_joint_ranking_drops_that_of_the_run_and_window_keeps_it(tmp_path):
+    def changed(**flags):
+        options = Evaluate(run_dir=tmp_path, data=tmp_path, **flags).changes()
+        of_run = SpanInference(joint=True)
+        names = ("scope", "joint")
+        read = dataclasses.replace(of_run, **{n: options[n] for n in names if n in options})
+        return read.scope, read.joint
+
+    assert changed() == changed(scope="window") == changed(joint=True) == ("window", True)
+    assert changed(scope="document") == ("document", False)
 
 
 def test_predict_shows_a_document_as_it_is_and_harmlessly(root, capsys, tmp_path):
