@@ -21,7 +21,6 @@ import dataclasses
 import json
 import re
 import shlex
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -266,11 +265,11 @@ class CompareCommand(Setting):
         """Writes the scores of one run, trained unless it has ended with the same settings."""
         if run.scores() is not None:
             return
-        began, folder = time.monotonic(), run.train.out
+        folder = run.train.out
         run.train.run()  # refuses a folder with other settings
         run.questions.unlink(missing_ok=True)  # from when the run had stopped early
         scores = last_evaluation(folder) | dict(self.more_scores(folder))
-        scores["minutes"] = (time.monotonic() - began) / 60
+        scores["minutes"] = training_minutes(folder)
         # A list keeps the order of the scores.
         content = {"objective": label(run.train.objective), "settings": run.settings}
         write_json(run.final, content | {"scores": list(scores.items())})
@@ -331,6 +330,19 @@ def last_evaluation(run_dir: Path) -> dict[str, float]:
     """The metrics of the last evaluation in a run's ``metrics.jsonl``."""
     evaluations = [line for line in history(run_dir) if line["kind"] == "eval"]
     return {name: value for name, value in evaluations[-1].items() if name != "kind"}
+
+
+def training_minutes(run_dir: Path) -> float:
+    """Minutes that the steps of a run took, those before it was stopped included.
+
+    Compilation, evaluations and checkpoints do not count.
+    """
+    seconds, last = 0.0, 0
+    for line in history(run_dir):
+        if line["kind"] == "train":
+            seconds += (line["step"] - last) / line["steps_per_second"]
+            last = line["step"]
+    return seconds / 60
 
 
 def history(run_dir: Path) -> list[dict[str, Any]]:

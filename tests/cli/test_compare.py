@@ -12,7 +12,7 @@ import pytest
 
 from experiments import triviaqa
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.compare import CompareCommand, _Run
+from hardem_jax.cli.compare import CompareCommand, _Run, training_minutes
 from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import MML
 from hardem_jax.training.config import LoopConfig
@@ -212,3 +212,15 @@ def test_a_run_that_goes_on_with_more_patience_is_scored_again(tmp_path):
     CompareCommand._score(cast(Any, SimpleNamespace(more_scores=lambda folder: {})), run)
     assert (run.scores() or {})["em"] == 50.0
     assert run.by_question() is None
+
+
+def test_minutes_are_those_of_all_steps_also_after_a_stop(tmp_path):
+    lines = [
+        {"step": 1, "kind": "start", "time_to_first_step": 30.0},
+        {"step": 120, "kind": "train", "steps_per_second": 2.0},
+        {"step": 120, "kind": "eval", "em": 1.0},
+        {"step": 121, "kind": "start", "time_to_first_step": 30.0},
+        {"step": 150, "kind": "train", "steps_per_second": 0.5},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert training_minutes(tmp_path) == 2.0
