@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
 
 from hardem_jax.analysis.views import View
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.compare import CompareCommand
+from hardem_jax.cli.tables import PredictOnTable
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.cli.watching import index_of
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.files import json_text
-from hardem_jax.data.readers.csv_tables import read_csv_table
 from hardem_jax.data.solve import program_question
-from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.metrics.wikitablequestions import official_lines, result_texts
 from hardem_jax.objectives import AnyObjective, HardEM
@@ -29,6 +26,7 @@ from hardem_jax.tasks.config import ProgramDecoding, ProgramInference, ProgramPa
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 
 if TYPE_CHECKING:
+    from hardem_jax.data.inputs.sqlova_layout import QueryInput
     from hardem_jax.tasks import trained as runs
     from hardem_jax.tasks.tables import programs as tasks
 else:  # imports jax, which help does not need
@@ -139,51 +137,26 @@ class Evaluate(EvaluateOnBuild):
 
 
 @dataclasses.dataclass(frozen=True)
-class Predict:
+class Predict(PredictOnTable):
     """Ask a trained parser a question about a table of your own.
 
-    Attributes:
-        run_dir: folder of the run.
-        table: CSV file with a header.
-        question: the question.
-        checkpoint: "best" or "last".
-        top: programs to print.
+    Prints the most likely programs with a result, best first, with probabilities.
     """
 
-    run_dir: Path
-    table: Path
-    question: str
-    checkpoint: Literal["best", "last"] = "best"
-    top: int = 5
+    def trained(self) -> runs.Trained:
+        options: dict[str, Any] = {"batch_size": 1, "top": self.top, "decoding": "program"}
+        return runs.Trained(tasks.ProgramTask, self.run_dir, self.checkpoint, **options)
 
-    def __post_init__(self) -> None:
-        require(self, "top", at_least=1)
-
-    def run(self) -> None:
-        if not self.question.strip():
-            raise InputError("--question: expected a question, found only blanks")
-        table = read_csv_table(self.table)
-        if not table.header:
-            raise InputError(f"{self.table}: expected columns to select from, found none")
-        options = {"batch_size": 1, "top": self.top, "decoding": "program"}
-        trained = runs.Trained(tasks.ProgramTask, self.run_dir, self.checkpoint, **options)
-        task = trained.task
-        question = program_question(TableQuestion("q", self.question, table, ()), task.rules)
-        data = tasks.ProgramQuestions(
-            questions=[question], tables={table.id: table}, rules=task.rules
+    def asked(self, task: Any, question: TableQuestion) -> tasks.ProgramQuestions:
+        return tasks.ProgramQuestions(
+            questions=[program_question(question, task.rules)],
+            tables={question.table.id: question.table},
+            rules=task.rules,
         )
-        inputs = trained.model.inputs(data)
-        if inputs.cut_columns:
-            print(f"note: only the first {len(inputs[0].layout.headers)} columns were read")
-        if inputs.cut_questions:
-            print(f"note: only the first {inputs[0].layout.num_question_tokens} tokens were read")
-        [(_, reading)] = trained.reader.read(trained.params, inputs)
-        console = Console(highlight=False, soft_wrap=True, emoji=False)
-        answers = task.answers(question, table, reading)
-        for rank, answer in enumerate(answers):
-            line = f"{np.exp(answer.log_prob):6.1%}  {printable(answer.program.text(table.header))}"
-            console.print(line, style="bold" if rank == 0 else None, markup=False)
-            shown = ", ".join(result_texts(answer.result))
-            console.print(f"        {printable(shown)}", markup=False)
-        if not answers:
-            print("no program with a result was found")
+
+    def layout(self, inputs: Any) -> QueryInput:
+        return inputs[0].layout
+
+    def texts(self, task: Any, question: TableQuestion, answer: Any) -> tuple[str, str]:
+        del task
+        return answer.program.text(question.table.header), ", ".join(result_texts(answer.result))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from rich.console import Console
 
 from hardem_jax import __version__
 from hardem_jax.analysis.query_differences import CorrectAnswer, differences_page
@@ -19,6 +18,7 @@ from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.command import flags
 from hardem_jax.cli.compare import CompareCommand
+from hardem_jax.cli.tables import PredictOnTable
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.cli.watching import index_of
 from hardem_jax.data.annotations import gold_in_solutions
@@ -26,9 +26,8 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.files import json_text, write_json, write_text
-from hardem_jax.data.readers.csv_tables import read_csv_table
 from hardem_jax.data.solve import query_question
-from hardem_jax.errors import InputError, printable, require
+from hardem_jax.errors import InputError
 from hardem_jax.lazy import LazyModule
 from hardem_jax.metrics.wikitablequestions import official_lines
 from hardem_jax.objectives import AnyObjective, HardEM
@@ -39,6 +38,7 @@ from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
+    from hardem_jax.data.inputs.sqlova_layout import QueryInput
     from hardem_jax.tasks import trained as runs
     from hardem_jax.tasks.tables import queries as tasks
 else:  # imports jax, which help does not need
@@ -222,58 +222,31 @@ class Evaluate(EvaluateOnBuild):
 
 
 @dataclasses.dataclass(frozen=True)
-class Predict:
+class Predict(PredictOnTable):
     """Ask a trained parser a question about a table of your own.
 
     Prints what the run decodes, best first, with probabilities; queries are statements for SQLite.
-
-    Attributes:
-        run_dir: folder of the run.
-        table: CSV file with a header.
-        question: the question.
-        checkpoint: "best" or "last".
-        top: queries to print.
     """
 
-    run_dir: Path
-    table: Path
-    question: str
-    checkpoint: Literal["best", "last"] = "best"
-    top: int = 5
+    def trained(self) -> runs.Trained:
+        options: dict[str, Any] = {"batch_size": 1, "top": self.top}
+        return runs.Trained(tasks.QueryTask, self.run_dir, self.checkpoint, **options)
 
-    def __post_init__(self) -> None:
-        require(self, "top", at_least=1)
+    def asked(self, task: Any, question: TableQuestion) -> tasks.TableQuestions:
+        del task
+        return tasks.TableQuestions(
+            questions=[query_question(question, SqlRules(max_conditions=0))],
+            tables={question.table.id: question.table},
+        )
 
-    def run(self) -> None:
-        if not self.question.strip():
-            raise InputError("--question: expected a question, found only blanks")
-        table = read_csv_table(self.table, id=self.table.stem)
-        if not table.header:
-            raise InputError(f"{self.table}: expected columns to select from, found none")
-        run_dir, checkpoint = self.run_dir, self.checkpoint
-        trained = runs.Trained(tasks.QueryTask, run_dir, checkpoint, batch_size=1, top=self.top)
-        task = trained.task
-        asked = TableQuestion("question", self.question, table, ())
-        # Z is not needed: no query is compared with an answer.
-        question = query_question(asked, SqlRules(max_conditions=0))
-        data = tasks.TableQuestions(questions=[question], tables={table.id: table})
-        inputs = trained.model.inputs(data)
-        if inputs.cut_columns:
-            print(f"note: only the first {len(inputs[0].headers)} columns were read")
-        if inputs.cut_questions:
-            print(f"note: only the first {inputs[0].num_question_tokens} tokens were read")
-        [(_, reading)] = trained.reader.read(trained.params, inputs)
-        console = Console(highlight=False, soft_wrap=True, emoji=False)
-        for rank, answer in enumerate(task.answers(question, table, reading)):
-            result = (
-                "no result"
-                if answer.result is None
-                else tasks.cells_text(task.written(table, answer))
-            )
-            share = f"{np.exp(answer.log_prob):6.1%}"
-            line = f"{share}  {printable(task.statement(table, answer))}"
-            console.print(line, style="bold" if rank == 0 else None, markup=False)
-            console.print(f"        {printable(result)}", markup=False)
+    def layout(self, inputs: Any) -> QueryInput:
+        return inputs[0]
+
+    def texts(self, task: Any, question: TableQuestion, answer: Any) -> tuple[str, str]:
+        result = "no result"
+        if answer.result is not None:
+            result = tasks.cells_text(task.written(question.table, answer))
+        return task.statement(question.table, answer), result
 
 
 @dataclasses.dataclass(frozen=True)
