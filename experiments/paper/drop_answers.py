@@ -1,0 +1,111 @@
+"""Where do objectives differ on DROP: on answers that a count would give?
+
+Many questions of DROP ask to count ("How many field goals were kicked?"). No equation means that;
+their answers are small, and equations reach a small number by accident, so that all of Z is
+spurious. This command splits the scores of finished runs by the answer::
+
+    python -m experiments.paper.drop_answers --data built/drop --runs runs/drop --against MML
+
+The first kind, whole numbers from 0 to 9, is what NAQANet counts to (Dua et al., 2019). It has
+differences of small numbers, too, which an equation does mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hardem_jax.analysis.finished_runs import FinishedRun, read_runs, rows, table
+from hardem_jax.cli.command import run_command
+from hardem_jax.errors import InputError
+from hardem_jax.lazy import LazyModule
+from hardem_jax.training.fingerprint import flatten
+
+if TYPE_CHECKING:
+    from hardem_jax.tasks import equation_models as tasks
+else:  # imports jax, which help does not need
+    tasks = LazyModule("hardem_jax.tasks.equation_models")
+
+KINDS = ("0 to 9", "10 and more", "not whole")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DropAnswers:
+    """Tabulate exact match on DROP by the kind of the answer.
+
+    Attributes:
+        data: folder of the build with the questions.
+        runs: folders of runs, folders that ``compare`` wrote, or files of ``experiments.tabulate``.
+        split: of ``data``, on which the runs were scored.
+        against: the row from which differences are taken.
+    """
+
+    data: Path
+    runs: tuple[Path, ...]
+    split: str = "dev"
+    against: str | None = None
+
+    def run(self) -> None:
+        data = tasks.NumericQuestions.open(self.data, self.split)
+        kinds = {question.id: kind_of(question.golds) for question in data.questions}
+        found = rows(
+            by_kind(_checked(run, data), [kinds.get(id) for id in data.scored_ids()])
+            for source in self.runs
+            for run in read_runs(source)
+        )
+        for kind in KINDS:
+            sizes = [len(q.equations) for q in data.questions if kinds[q.id] == kind]
+            middle = f", |Z| median {np.median(sizes):g}" if sizes else ""
+            print(f"{kind}: {len(sizes)} questions{middle}")
+        print(table(found, against=self.against), end="")
+
+
+def kind_of(golds: Sequence[Mapping[str, Any]]) -> str:
+    """The kind, one of `KINDS`, of the first official answer.
+
+    Example:
+        >>> [kind_of([{"number": text}]) for text in ("9", "1,200", "2.5")]
+        ['0 to 9', '10 and more', 'not whole']
+    """
+    number = float(golds[0]["number"].replace(",", ""))
+    if not number.is_integer():
+        return "not whole"
+    return "0 to 9" if 0 <= number <= 9 else "10 and more"
+
+
+def by_kind(run: FinishedRun, kinds: Sequence[str | None]) -> FinishedRun:
+    """The run with the exact match of each kind as a metric; questions of no kind are left out.
+
+    Example:
+        >>> run = FinishedRun("MML", 0, {}, {}, {"em": [100.0, 0.0, 0.0]})
+        >>> by_kind(run, ["0 to 9", "0 to 9", None]).by_question
+        {'0 to 9': [100.0, 0.0]}
+    """
+    scores = run.by_question["em"]
+    of_kinds = {
+        kind: [score for score, own in zip(scores, kinds, strict=True) if own == kind]
+        for kind in KINDS
+    }
+    return dataclasses.replace(run, by_question={kind: x for kind, x in of_kinds.items() if x})
+
+
+def _checked(run: FinishedRun, data: tasks.NumericQuestions) -> FinishedRun:
+    """The run.
+
+    Raises:
+        InputError: it was not scored on these questions.
+    """
+    setting = "contents of dev.content"
+    found, expected = flatten(run.settings).get(setting), data.meta["content"]
+    if found != expected or len(run.by_question.get("em", ())) != len(data.scored_ids()):
+        place = f"{run.objective}, seed {run.seed}"
+        raise InputError(f"{place}: expected scores of {expected} ({data.place}), found {found}")
+    return run
+
+
+if __name__ == "__main__":
+    run_command(DropAnswers, prog="python -m experiments.paper.drop_answers")
