@@ -14,9 +14,9 @@ answer right (``answer``)? ::
 Finished runs are lines of ``runs.jsonl`` (`experiments.regimes.grid`) and never made again. All of
 them are drawn, also those of earlier calls with other objectives or seeds.
 
-The grid has a map for each of these pairs of knobs, 64 regimes in all; with 4 objectives and 3
-seeds 768 runs. All other knobs are at their base: 3 mentions in Z, hidden size 64, and else nothing
-wrong.
+The grid has a map for each of these pairs of knobs, 76 regimes in all; with 4 objectives and 3
+seeds 912 runs. All other knobs are at their base: 3 mentions in Z, hidden size 64, a start from
+scratch, and else nothing wrong.
 
 ======================  =================  ======================  ===========
 map (rows-columns)      rows               columns                 new regimes
@@ -27,6 +27,7 @@ map (rows-columns)      rows               columns                 new regimes
 ``size-first``          2, 3, 4, 6         as it falls, 0.5,       12
                                            0.75, 1
 ``width-spurious``      16, 32, 64, 128    0, 0.5, 0.8, 1          12
+``size-warm``           2, 3, 4, 6         0, 10, 20, 30 steps     12
 ======================  =================  ======================  ===========
 
 Cells of a map are MML minus hard EM in ``true z``, with intervals of 95 % over seeds and questions
@@ -88,6 +89,7 @@ class Regimes:
         "size-noise",
         "size-first",
         "width-spurious",
+        "size-warm",
     )
     values: Values = Values()
     base: Knobs = Knobs()

@@ -37,6 +37,7 @@ LABELS = {
     "first": "true z is first of Z (probability)",
     "noise": "training questions with a wrong answer (share)",
     "width": "hidden size",
+    "warm": "steps on questions of one mention, before",
 }
 #: What tells one run from another.
 IDENTITY = ("knobs", "steps", "num_train", "num_dev", "objective", "seed")
@@ -44,12 +45,14 @@ IDENTITY = ("knobs", "steps", "num_train", "num_dev", "objective", "seed")
 
 @dataclasses.dataclass(frozen=True)
 class Knobs:
-    """A regime: a corpus and a size of the model.
+    """A regime: a corpus, a size of the model, and what it knows at the start.
 
     Attributes:
         size: |Z|, the mentions of every person.
         spurious, missing, first, noise: see `PlantedConfig`.
         width: hidden size of the encoder; even.
+        warm: steps of training on questions of one mention, which is the true one, before those of
+            the regime, so that the model does not start from scratch; 0 for none.
     """
 
     size: int = 3
@@ -58,9 +61,11 @@ class Knobs:
     first: float | None = None
     noise: float = 0.0
     width: int = 64
+    warm: int = 0
 
     def __post_init__(self) -> None:
         require(self, "size", at_least=1, at_most=LARGEST_SET)
+        require(self, "warm", at_least=0)
         require(self, "width", at_least=2)
         if self.width % 2:
             raise InputError(f"width: expected an even number, found {self.width}")
@@ -87,11 +92,13 @@ class Values:
     first: tuple[float | None, ...] = (None, 0.5, 0.75, 1.0)
     noise: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6)
     width: tuple[int, ...] = (16, 32, 64, 128)
+    warm: tuple[int, ...] = (0, 10, 20, 30)
 
     def __post_init__(self) -> None:
         require(self, "size", at_least=1, at_most=LARGEST_SET)
         require(self, "spurious", "missing", "first", "noise", at_least=0, at_most=1)
         require(self, "width", at_least=2)
+        require(self, "warm", at_least=0)
 
 
 def knobs_of_map(pair: str) -> tuple[str, str]:
@@ -133,8 +140,12 @@ def grid(maps: Sequence[str], values: Values, base: Knobs) -> list[Knobs]:
 
 
 def identity(run: Mapping[str, Any]) -> str:
-    """What tells a run from all others, whether it has ended or not."""
-    return json.dumps({name: run[name] for name in IDENTITY}, sort_keys=True)
+    """What tells a run from all others, whether it has ended or not.
+
+    Knobs that a line does not name are at their base: there were fewer once.
+    """
+    knobs = dataclasses.asdict(Knobs(**run["knobs"]))
+    return json.dumps({name: run[name] for name in IDENTITY} | {"knobs": knobs}, sort_keys=True)
 
 
 def pack(right: Iterable[bool]) -> str:

@@ -22,7 +22,7 @@ from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.planted.spans import PlantedConfig, planted_examples, planted_tokenizer
 from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
-from hardem_jax.objectives import Objective, label
+from hardem_jax.objectives import MML, Objective, label
 from hardem_jax.tasks.config import SpanInference
 from hardem_jax.tasks.spans.loss import make_span_loss
 from hardem_jax.tasks.spans.questions import ReadingQuestions
@@ -68,17 +68,9 @@ def make(run: Run) -> dict[str, Any]:
     began = time.monotonic()
     train, sizes, dev = _data(run.knobs.corpus(num_train=run.num_train, num_dev=run.num_dev))
     settings = Settings(steps=run.steps, width=run.knobs.width)
-    plan = TrainingPlan(sizes, _shapes(settings), num_steps=run.steps, seed=run.seed)
-    start, train_step = _compiled(settings, run.objective)
-    params = start_reader(dev.tokenizer.vocab_size, settings.width, seed=run.seed)[1]
-    state, finite = start(params, jax.random.key(run.seed)), []
-    for step in plan:
-        rows = step.items[:, 0]
-        state, metrics = train_step(state, {name: array[rows] for name, array in train.items()})
-        finite.append(metrics["finite"])
-    if not np.all(jax.device_get(finite)):
-        raise FloatingPointError(f"{run.named()}: expected finite losses, found others")
-    readings = list(_reader(settings).read(state.params, dev.windows))
+    params = _start(settings.width, run.knobs.warm, run.num_train, run.seed)
+    params = _train(settings, run.objective, params, train, sizes, run.seed)
+    readings = list(_reader(settings).read(params, dev.windows))
     true_z = np.zeros(run.num_dev, bool)
     for index, reading in readings:
         true_z[index] = reading.best_solution == reading.true_solution
@@ -89,6 +81,38 @@ def make(run: Run) -> dict[str, Any]:
         "outcomes": {name: pack(right) for name, right in outcomes.items()},
         "seconds": round(time.monotonic() - began, 2),
     }
+
+
+def _train(
+    settings: Settings, objective: Objective, params: Any, train: Arrays, sizes: Any, seed: int
+) -> Any:
+    """The parameters after all steps.
+
+    Raises:
+        FloatingPointError: a loss or a gradient is not finite.
+    """
+    plan = TrainingPlan(sizes, _shapes(settings), num_steps=settings.steps, seed=seed)
+    start, train_step = _compiled(settings, objective)
+    state, finite = start(params, jax.random.key(seed)), []
+    for step in plan:
+        rows = step.items[:, 0]
+        state, metrics = train_step(state, {name: array[rows] for name, array in train.items()})
+        finite.append(metrics["finite"])
+    if not np.all(jax.device_get(finite)):
+        raise FloatingPointError(f"{label(objective)}, seed {seed}: the loss is not finite")
+    return state.params
+
+
+# All objectives of a regime start from the same parameters.
+@functools.lru_cache(maxsize=16)
+def _start(width: int, warm: int, num_train: int, seed: int) -> Any:
+    """Parameters on the host, after ``warm`` steps on questions of one mention."""
+    params = start_reader(planted_tokenizer().vocab_size, width, seed=seed)[1]
+    if warm:
+        train, sizes, _ = _data(Knobs(size=1).corpus(num_train=num_train, num_dev=1))
+        settings = Settings(steps=warm, width=width)
+        params = _train(settings, MML(), params, train, sizes, seed)
+    return jax.device_get(params)
 
 
 # The seeds of a grid come one after the other, and all read the same corpora: about 5 MB each.

@@ -41,15 +41,15 @@ def made_up(knobs, objective, seed, right):
 def test_the_grid_is_the_one_that_its_table_describes():
     regimes = Regimes()
     found = grid(regimes.maps, regimes.values, regimes.base)
-    assert len(found) == len(set(found)) == 64
-    assert len(found) * len(regimes.objectives) * len(regimes.seeds) == 768 >= 500
+    assert len(found) == len(set(found)) == 76
+    assert len(found) * len(regimes.objectives) * len(regimes.seeds) == 912 >= 500
     seen, new = set(), []
     for pair in regimes.maps:
         table = {knobs for row in cells(pair, regimes.values, regimes.base) for knobs in row}
         new.append(len(table - seen))
         seen |= table
         assert f"``{pair}``" in command.__doc__
-    assert new == [16, 12, 12, 12, 12]
+    assert new == [16, 12, 12, 12, 12, 12]
 
 
 def test_runs_go_seed_by_seed_and_the_objectives_of_a_regime_together():
@@ -59,6 +59,14 @@ def test_runs_go_seed_by_seed_and_the_objectives_of_a_regime_together():
     assert [run.seed for run in runs] == [5] * 32 + [3] * 32
     assert all(a.knobs == b.knobs for a, b in zip(runs[::2], runs[1::2], strict=True))
     assert json.loads(json.dumps(runs[0].named())) == runs[0].named()
+
+
+def test_lines_from_before_a_knob_are_runs_at_its_base():
+    line = made_up(Knobs(size=2), "MML", 0, np.ones(20, bool))
+    older = line | {"knobs": {name: x for name, x in line["knobs"].items() if name != "warm"}}
+    assert identity(older) == identity(line)
+    warm = made_up(Knobs(size=2, warm=10), "MML", 0, np.ones(20, bool))
+    assert identity(warm) != identity(line)
 
 
 @pytest.mark.parametrize("count", [1, 8, 20])
@@ -182,3 +190,17 @@ def test_a_tiny_grid_from_end_to_end(tmp_path, capsys):
     again = recover_runs(tmp_path / "other" / command.RUNS_FILE)
     assert [identity(run) for run in again] == [identity(run) for run in runs]
     assert [run["outcomes"] for run in again] == [run["outcomes"] for run in runs]
+
+
+@pytest.mark.slow
+def test_a_warm_start_prefers_true_mentions_and_a_cold_one_does_not():
+    from experiments.regimes import training
+
+    dev = training._data(Knobs().corpus(num_train=2000, num_dev=100))[2]
+    reader = training._reader(training.Settings(steps=1))
+    share = {}
+    for warm in (0, 30):
+        params = training._start(64, warm, 2000, seed=1)
+        found = [r.best_solution == r.true_solution for _, r in reader.read(params, dev.windows)]
+        share[warm] = np.mean(found)
+    assert share[0] < 0.5 < share[30]  # a third is chance
