@@ -23,6 +23,9 @@ from hardem_jax.training.fingerprint import flatten
 
 #: Settings that do not name a row: the objective does already, or they follow from others.
 _UNNAMED = re.compile(r"loop\.seed|objective(\..*)?|contents of (?!.*\.(rules\.|supervised)).*")
+#: What runs of one row may differ in. The digest of the contents says whether data are the same,
+#: in whichever format they are stored.
+_IMMATERIAL = re.compile(r"loop\.seed|contents of .*\.format")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +126,7 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
         found.setdefault(row, {})[run.seed] = run
         of_first = first.setdefault(row, own)
         for name in own.keys() | of_first.keys():
-            if name != "loop.seed" and own.get(name) != of_first.get(name):
+            if not _IMMATERIAL.fullmatch(name) and own.get(name) != of_first.get(name):
                 values = f"{of_first.get(name)} and {own.get(name)}"
                 raise InputError(f"runs: {row}: expected one value of {name}, found {values}")
     return found

@@ -74,6 +74,14 @@ def test_rows_are_named_after_what_differs_beyond_objective_and_seed():
     assert found["MML"] == dict(enumerate(runs[:2]))
 
 
+def test_runs_on_the_same_data_in_another_format_are_seeds_of_one_row():
+    stored = [
+        finished(seed=seed, **{"contents of data": f'{{"content": "a", "format": "build {seed}"}}'})
+        for seed in (4, 5)
+    ]
+    assert list(rows(stored)["MML"]) == [4, 5]
+
+
 def test_runs_on_other_data_are_not_averaged():
     other = finished(seed=1, **{"contents of data": '{"content": "b", "supervised": false}'})
     with pytest.raises(InputError, match="MML: expected one value of contents of data.content"):
