@@ -26,7 +26,6 @@ from hardem_jax.tasks.config import ProgramDecoding, ProgramInference, ProgramPa
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 
 if TYPE_CHECKING:
-    from hardem_jax.data.inputs.sqlova_layout import QueryInput
     from hardem_jax.tasks import trained as runs
     from hardem_jax.tasks.tables import programs as tasks
 else:  # imports jax, which help does not need
@@ -154,7 +153,7 @@ class Predict(PredictOnTable):
             rules=task.rules,
         )
 
-    def layout(self, inputs: Any) -> QueryInput:
+    def layout(self, inputs: Any) -> Any:
         return inputs[0].layout
 
     def texts(self, task: Any, question: TableQuestion, answer: Any) -> tuple[str, str]:

@@ -38,7 +38,6 @@ from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
-    from hardem_jax.data.inputs.sqlova_layout import QueryInput
     from hardem_jax.tasks import trained as runs
     from hardem_jax.tasks.tables import queries as tasks
 else:  # imports jax, which help does not need
@@ -239,7 +238,7 @@ class Predict(PredictOnTable):
             tables={question.table.id: question.table},
         )
 
-    def layout(self, inputs: Any) -> QueryInput:
+    def layout(self, inputs: Any) -> Any:
         return inputs[0]
 
     def texts(self, task: Any, question: TableQuestion, answer: Any) -> tuple[str, str]:

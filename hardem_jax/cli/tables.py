@@ -15,7 +15,6 @@ from hardem_jax.data.readers.csv_tables import read_csv_table
 from hardem_jax.errors import InputError, printable, require
 
 if TYPE_CHECKING:
-    from hardem_jax.data.inputs.sqlova_layout import QueryInput
     from hardem_jax.tasks.base import Questions, Task
     from hardem_jax.tasks.trained import Trained
 
@@ -52,8 +51,8 @@ class PredictOnTable(abc.ABC):
         """The question with what the parser reads of it; its Z is not needed."""
 
     @abc.abstractmethod
-    def layout(self, inputs: Any) -> QueryInput:
-        """The only one of these inputs."""
+    def layout(self, inputs: Any) -> Any:
+        """The only one of these inputs, a `hardem_jax.data.inputs.sqlova_layout.QueryInput`."""
 
     @abc.abstractmethod
     def texts(self, task: Task, question: TableQuestion, answer: Any) -> tuple[str, str]:

@@ -33,12 +33,13 @@ MAY_BE_ZERO = {
     *("Everything.minutes", "Reproduce.minutes"),
     *("LatentScope.shown", "LatentScope.train_questions", "SetSizes.shown"),
     "SetSizes.subset_seed",
-    *("Knobs.spurious", "Knobs.missing", "Knobs.first", "Knobs.noise"),
+    *("Knobs.spurious", "Knobs.missing", "Knobs.first", "Knobs.noise", "Knobs.warm"),
     *(f"{kind}.{name}" for kind in ("BeamMML", "BeamHardEM") for name in ("samples", "memory")),
     *(f"{kind}.no_answer_threshold" for kind in ("SpanInference", "Evaluate", "Predict")),
     *("IterativeML.samples", "MAPO.explore", "MAPO.alpha"),
     *("MAPOX.explore", "MAPOX.alpha", "MAPOX.warmup", "MERL.samples", "MERL.warmup"),
     *("Values.spurious", "Values.missing", "Values.first", "Values.noise"),
+    "Values.warm",
 }
 RATE = ("dropout", "attention_dropout", "layer_dropout", "seed", "seeds")
 # Annealing that never ends is MML.
