@@ -63,7 +63,7 @@ class Exact(NamedTuple):
     """What enumeration gives for B problems."""
 
     log_probs: Array
-    """``[B, Z]`` of all right rationales, -inf at padding."""
+    """``[B, Z]`` of all correct rationales, -inf at padding."""
     scores: Array
     """``[B, Z, P]``: the gradient of each log-prob."""
     p: np.ndarray
@@ -178,13 +178,13 @@ def expected(name: str, count: int, exact: Exact) -> np.ndarray | None:
     return (factors[name] @ exact.mml) / len(p) if name in factors else None
 
 
-def _level(right: np.ndarray, count: int) -> np.ndarray:
-    """The bound of ``count`` draws of which some are right."""
-    return np.log((right + (count - right) * MISPRINT) / count)
+def _level(correct: np.ndarray, count: int) -> np.ndarray:
+    """The bound of ``count`` draws of which some are correct."""
+    return np.log((correct + (count - correct) * MISPRINT) / count)
 
 
 def _gain(count: int, p: float) -> float:
-    """By how much one more right draw raises the bound, on average over the others."""
+    """By how much one more correct draw raises the bound, on average over the others."""
     others = np.arange(count)
     gains = _level(others + 1, count) - _level(others, count)
     return float(binom.pmf(others, count - 1, p) @ gains)
@@ -192,8 +192,8 @@ def _gain(count: int, p: float) -> float:
 
 def _bound(values: list, p: np.ndarray, count: int) -> dict[str, float]:
     """The IWAE bound on the mean log p of K draws, measured and in theory."""
-    right = np.arange(count + 1)
-    theory = [binom.pmf(right, count, q) @ _level(right, count) for q in p]
+    correct = np.arange(count + 1)
+    theory = [binom.pmf(correct, count, q) @ _level(correct, count) for q in p]
     error = np.std(values, ddof=1) / np.sqrt(len(values))
     return {"mean": float(np.mean(values)), "standard error": float(error),
             "theory": float(np.mean(theory))}  # fmt: skip
@@ -233,7 +233,7 @@ def _drawer(model: Model, problems: Problems, largest: int):
     def sample(params, key):
         draws = model.draw(params, problems, key, count=largest)
         scores, log_probs = _scores(model)(params, jnp.asarray(problems.prompts), draws.tokens)
-        return scores, (log_probs, draws.programs, draws.right)
+        return scores, (log_probs, draws.programs, draws.correct)
 
     def draw(params, z_log_probs, z_scores, targets, key):
         sample_key, memory_key = jax.random.split(key)
@@ -257,7 +257,7 @@ def _weigh(drawn, z_log_probs: np.ndarray, memory: np.ndarray):
     """What the mean loss of B problems gives each log-prob, for samples of K draws.
 
     Args:
-        drawn: log-probs, programs and which are right, ``[B, largest]``.
+        drawn: log-probs, programs and which are correct, ``[B, largest]``.
         z_log_probs: ``[B, Z]``.
         memory: ``[n, B]`` int: what each of n samples remembers.
 
@@ -288,18 +288,18 @@ def _weigh(drawn, z_log_probs: np.ndarray, memory: np.ndarray):
 
 
 @jax.jit
-def _row_weights(log_probs, programs, right, where, memory):
+def _row_weights(log_probs, programs, correct, where, memory):
     """Of every estimator what each row's loss gives its log-probs and its memory; the bounds."""
     known = jnp.ones(memory.shape, bool)
 
     def loss(estimator, log_probs, memory):
-        return -estimator(Drawn(log_probs, programs, right, where, memory, known)).sum()
+        return -estimator(Drawn(log_probs, programs, correct, where, memory, known)).sum()
 
     found = {
         name: jax.grad(functools.partial(loss, estimator), argnums=(0, 1))(log_probs, memory)
         for name, estimator in ESTIMATORS.items()
     }
-    likelihoods = log_likelihoods(right)
+    likelihoods = log_likelihoods(correct)
     draws = jnp.broadcast_to(where.sum(axis=1, keepdims=True), where.shape)
     options = {"log_weights": -jnp.log(jnp.maximum(draws, 1)), "where": where, "reduce_fn": None}
     bound = -losses.mml_loss(likelihoods, **options)
