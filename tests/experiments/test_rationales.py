@@ -218,7 +218,7 @@ def test_equal_draws_count_once(name, weights):
     np.testing.assert_allclose(-gradient[0], weights, atol=1e-6)
 
 
-def test_memory_is_the_last_right_draw():
+def test_memory_is_the_last_correct_draw():
     tokens = np.arange(3 * 4 * 9).reshape(3, 4, 9)
     correct = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]], bool)
     draws = Draws(*map(jnp.asarray, (tokens, np.zeros((3, 4), int), correct)))
