@@ -84,7 +84,12 @@ def make(run: Run) -> dict[str, Any]:
 
 
 def _train(
-    settings: Settings, objective: Objective, params: Any, train: Arrays, sizes: Any, seed: int
+    settings: Settings,
+    objective: Objective,
+    params: Any,
+    train: Arrays,
+    sizes: np.ndarray,
+    seed: int,
 ) -> Any:
     """The parameters after all steps.
 

@@ -68,12 +68,11 @@ class PredictOnTable(abc.ABC):
         trained = self.trained()
         task, data = trained.task, self.asked(trained.task, question)
         inputs = trained.model.inputs(data)
+        layout = self.layout(inputs)
         if inputs.cut_columns:
-            print(f"note: only the first {len(self.layout(inputs).headers)} columns were read")
+            print(f"note: only the first {len(layout.headers)} columns were read")
         if inputs.cut_questions:
-            print(
-                f"note: only the first {self.layout(inputs).num_question_tokens} tokens were read"
-            )
+            print(f"note: only the first {layout.num_question_tokens} tokens were read")
         [(_, reading)] = trained.reader.read(trained.params, inputs)
         answers = task.answers(data.questions[0], table, reading)
         console = Console(highlight=False, soft_wrap=True, emoji=False)
