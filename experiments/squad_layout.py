@@ -1,7 +1,8 @@
 """SQuAD-layout files such as SQuAD 1.1 and Quoref, learned from answer texts only.
 
-The annotated place of an answer is never trained on; evaluation uses it to measure how often the
-most likely mention is the true one. Answers that need not be in the text are words in front of
+The annotated place of an answer is never trained on, but for the upper bound that ``prepare
+--supervised`` is for; evaluation uses it to measure how often the most likely mention is the true
+one. Answers that need not be in the text are words in front of
 every window: ``--windows.choices yes no``, and ``unknown`` for SQuAD 2.0's questions without an
 answer, which are then scored by its metric. The released qa-hard-em files are read as well
 (``--layout qa-hard-em``)::
@@ -12,6 +13,8 @@ answer, which are then scored by its metric. The released qa-hard-em files are r
         --split dev --answers-are "all required"
     python -m experiments.squad_layout prepare --file train-v2.0.json --out prepared/squad2 \
         --windows.choices unknown
+    python -m experiments.squad_layout prepare --file train-v1.1.json --out prepared/gold \
+        --supervised
     python -m experiments.squad_layout train --data prepared/train --dev prepared/dev \
         --out runs/hard-em objective:hard-em --objective.tau 4000
     python -m experiments.squad_layout evaluate --run-dir runs/hard-em --data prepared/dev \
@@ -29,11 +32,13 @@ from hardem_jax.cli.command import run_command
 from hardem_jax.cli.export.command import Export
 from hardem_jax.cli.preparing import determined_by
 from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train, prepare
+from hardem_jax.data.annotations import annotated_mentions
 from hardem_jax.data.examples import ReadingExample, is_unknown
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.readers.qa_hard_em import read_qa_hard_em
 from hardem_jax.data.readers.squad import read_squad_layout, read_squad_rows
+from hardem_jax.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +56,8 @@ class Prepare:
             of training, and scored by Quoref's metric, which counts the spans that are right.
         split: "train" leaves out questions without a mention, "dev" keeps them; "test" has no
             answers, so that ``evaluate`` writes predictions and no scores.
+        supervised: make the annotated mention all of Z: full supervision, to compare with. Only
+            for training.
         windows: sizes.
         processes: that cut windows; the outcome is the same.
         force: replace the split that is in ``out``.
@@ -62,19 +69,27 @@ class Prepare:
     layout: Literal["squad", "rows", "qa-hard-em"] = "squad"
     answers_are: Literal["alternatives", "all required"] = "alternatives"
     split: Literal["train", "dev", "test"] = "train"
+    supervised: bool = False
     windows: WindowConfig = WindowConfig()
     processes: int = 1
     force: bool = False
 
+    def __post_init__(self) -> None:
+        if self.supervised and self.split != "train":
+            raise InputError(f"--supervised: expected --split train, found {self.split}")
+
     def run(self) -> None:
         exclusions = ExclusionCounts()
+        sources = determined_by(self)
+        if not self.supervised:  # as in splits from before there was this flag
+            del sources["supervised"]
         prepare(
             self._examples(exclusions),
             self.out,
             tokenizer=self.tokenizer,
             windows=self.windows,
             metric=self._metric(),
-            sources=determined_by(self),
+            sources=sources,
             exclusions=exclusions,
             split=self.split,
             force=self.force,
@@ -87,6 +102,12 @@ class Prepare:
         return "squad2" if any(map(is_unknown, self.windows.choices)) else "squad"
 
     def _examples(self, exclusions: ExclusionCounts) -> Iterator[ReadingExample]:
+        examples = self._read(exclusions)
+        if not self.supervised:
+            return examples
+        return annotated_mentions(examples, skips=exclusions, choices=self.windows.choices)
+
+    def _read(self, exclusions: ExclusionCounts) -> Iterator[ReadingExample]:
         golds = self.split != "test"
         if self.layout == "qa-hard-em":
             return read_qa_hard_em(self.file, skips=exclusions, require_answers=golds)

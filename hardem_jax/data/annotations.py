@@ -1,4 +1,4 @@
-"""Annotated queries and Z: full supervision as an upper bound, and whether Z has them.
+"""Annotated solutions and Z: full supervision as an upper bound, and whether Z has them.
 
 Nothing here is part of learning from answers. Values of annotated queries are compared with spans
 of the question as text in lower case, as in `hardem_jax.metrics.wikisql.logical_form_match`.
@@ -6,16 +6,53 @@ of the question as text in lower case, as in `hardem_jax.metrics.wikisql.logical
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
-from hardem_jax.data.examples import QueryQuestion
+from hardem_jax.data.examples import QueryQuestion, ReadingExample
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.solutions.spans import split_words, trim_span
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Query, SqlRules
 
 # Reasons of `ExclusionCounts`, for questions left out:
 OUTSIDE_RULES = "annotated query with conditions that the rules exclude"
 NOT_A_SPAN = "value of the annotated query is no span of the question"
+NO_PLACE = "no annotated place of the answer"
+
+
+def annotated_mentions(
+    examples: Iterable[ReadingExample], *, skips: ExclusionCounts, choices: Collection[str] = ()
+) -> Iterator[ReadingExample]:
+    """The examples with their annotated mention, shrunk to whole words, as all of Z.
+
+    Args:
+        examples: from a reader.
+        skips: counts the examples left out, those without an annotated mention.
+        choices: see `hardem_jax.data.prepared.windows.WindowConfig`. An answer that is one of them
+            has no place in a document, and stays.
+
+    Example:
+        >>> from hardem_jax.data.examples import Document
+        >>> document = Document("Rome#0", "Rome, or Roma: Rome!")
+        >>> example = ReadingExample("q", "Which?", (document,), ("Rome",), ("Rome",), (0, 15, 20))
+        >>> [found.mentions for found in annotated_mentions([example], skips=ExclusionCounts())]
+        [((0, 15, 19),)]
+    """
+    offered = {choice.lower() for choice in choices}
+    for example in examples:
+        mention = None
+        if example.true_mention is not None:
+            document, *span = example.true_mention
+            mention = trim_span(split_words(example.documents[document].text), *span)
+        if mention is not None:
+            yield dataclasses.replace(example, mentions=((document, *mention),))
+        elif any(alias.strip().lower() in offered for alias in example.aliases):
+            yield dataclasses.replace(example, mentions=())
+        else:
+            skips.add(NO_PLACE, example.id)
 
 
 def annotated_row(question: QueryQuestion, query: Query, rules: SqlRules) -> np.ndarray | str:

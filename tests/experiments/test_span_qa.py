@@ -16,6 +16,8 @@ from hardem_jax import HardEM
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.command import parse
 from hardem_jax.cli.spans import Evaluate, Train
+from hardem_jax.data.annotations import NO_PLACE
+from hardem_jax.data.prepared.spans import PreparedSplit
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import triviaqa as official
 from hardem_jax.tasks.config import SpanInference
@@ -553,6 +555,27 @@ def test_squad_layout_runs_through_the_same_task(root, capsys, tmp_path):
     scores = json.loads(lines[-1])
     # The annotated mention is the second of three in every window.
     assert scores["true z"] == scores["true z, not first"]
+
+
+def test_a_supervised_split_has_the_annotated_mention_only(root, capsys, tmp_path):
+    file = write_squad_layout(tmp_path / "train.json")
+    content = json.loads(file.read_text())
+    content["data"][0]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] += 1
+    file.write_text(json.dumps(content))
+    prepare = ("prepare", "--file", file, "--tokenizer", root / "bert", *WINDOWS)
+    for flags in ([], ["--supervised"]):
+        call(squad_layout, *prepare, "--out", tmp_path / f"split{len(flags)}", *flags)
+    weak, supervised = (PreparedSplit(tmp_path / f"split{i}") for i in (0, 1))
+    assert supervised.meta["excluded"] == {NO_PLACE: 1}
+    assert supervised.meta["sources"]["supervised"] and "supervised" not in weak.meta["sources"]
+    true = {window.id: window.solutions[window.true_solution] for window in weak.positives}
+    assert len(supervised.positives) == len(true) - 1 == 23
+    for window in supervised.positives:
+        assert window.solutions.tolist() == [true[window.id].tolist()]
+        assert window.true_solution == 0
+    # Measured with the mentions that count there, so never made of a split to evaluate on.
+    flags = ("--out", tmp_path / "dev", "--split", "dev", "--supervised")
+    assert "--supervised: expected --split train" in fails(squad_layout, capsys, *prepare, *flags)
 
 
 @pytest.mark.parametrize(
