@@ -175,7 +175,7 @@ def _read_safetensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_torch(path: Path, *, key: str | None = None) -> dict[str, np.ndarray]:
-    """The tensors of a file that `torch.save` wrote, by name, in float32.
+    """The tensors of a file that `torch.save` wrote, by name, floats in float32.
 
     Args:
         path: the file.
@@ -207,4 +207,7 @@ def read_torch(path: Path, *, key: str | None = None) -> dict[str, np.ndarray]:
             found = f"{type(value).__name__} under {name!r}"
             raise InputError(f"{path}: expected a table of tensors{place}, found {found}")
     # Through float32, because numpy has no bfloat16 of its own.
-    return {name: np.asarray(tensor.float()) for name, tensor in tensors.items()}
+    return {
+        name: np.asarray(tensor.float() if tensor.is_floating_point() else tensor)
+        for name, tensor in tensors.items()
+    }

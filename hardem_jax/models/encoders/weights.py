@@ -101,13 +101,13 @@ class WeightTable:
             ignore: keys of `HEADS` whose tensors are left out, if there are any.
 
         Raises:
-            InputError: tensors are missing, doubled, of the wrong shape, unknown, or of a head that
-                is not ignored; one message lists them all.
+            InputError: tensors are missing, doubled, of the wrong shape, integers, unknown, or of a
+                head that is not ignored; one message lists them all.
 
         Example:
             >>> table = WeightTable(dense("qkv", "q", "k", bias=False), prefix="", ignored="")
             >>> shapes = {name: np.zeros((3, 1)) for name in ("q.kernel", "k.kernel")}
-            >>> table.read({"qkv.weight": np.arange(6).reshape(2, 3)}, shapes,
+            >>> table.read({"qkv.weight": np.arange(6.0).reshape(2, 3)}, shapes,
             ...     num_layers=0)["k.kernel"].tolist()
             [[3.0], [4.0], [5.0]]
             >>> table.read({"qkv.bias": np.zeros(2)}, shapes, num_layers=0)
@@ -142,6 +142,9 @@ not used: qkv.bias; missing: qkv.weight
             expected = (sum(part[0] for part in parts), *parts[0][1:])
             if value.shape != expected:
                 faults.append(f"misshapen: {name} expected {expected}, found {value.shape}")
+                continue
+            if value.dtype.kind in "iub":  # without its scale, a quantised weight is noise
+                faults.append(f"not floats: {name}, found {value.dtype}")
                 continue
             ends = np.cumsum([part[0] for part in parts])[:-1]
             for path, part in zip(target.paths, np.split(value, ends), strict=True):

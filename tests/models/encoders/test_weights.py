@@ -74,6 +74,14 @@ def test_a_wrong_fused_tensor_is_named_once():
     )
 
 
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int32", "bool"])
+def test_integers_are_no_weights(kind):
+    tensors = TABLE.write(PARAMS)
+    tensors["layers.1.mlp.Wi.weight"] = tensors["layers.1.mlp.Wi.weight"].astype(kind)
+    with pytest.raises(InputError, match=f"not floats: layers.1.mlp.Wi.weight, found {kind}$"):
+        TABLE.read(tensors, PARAMS, num_layers=2)
+
+
 def test_layers_are_stacked_in_the_order_of_their_numbers():
     params = {f"layers.{i}.x": np.full(1, i) for i in (10, 2, 0, 1, 9, 3, 4, 5, 6, 7, 8)}
     stacked = stack_layers(params | {"y": np.zeros(1)})
