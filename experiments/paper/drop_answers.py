@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 else:  # imports jax, which help does not need
     tasks = LazyModule("hardem_jax.tasks.equation_models")
 
-KINDS = ("0 to 9", "10 and more", "not whole")
+KINDS = ("0 to 9", "other whole", "not whole")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,10 @@ class DropAnswers:
             for source in self.runs
             for run in read_runs(source)
         )
+        set_sizes = {question.id: len(question.equations) for question in data.questions}
         for kind in KINDS:
-            sizes = [len(q.equations) for q in data.questions if kinds[q.id] == kind]
+            # As they are scored: a repeated question counts each time.
+            sizes = [set_sizes[id] for id in data.scored_ids() if kinds.get(id) == kind]
             middle = f", |Z| median {np.median(sizes):g}" if sizes else ""
             print(f"{kind}: {len(sizes)} questions{middle}")
         print(table(found, against=self.against), end="")
@@ -69,12 +71,12 @@ def kind_of(golds: Sequence[Mapping[str, Any]]) -> str:
 
     Example:
         >>> [kind_of([{"number": text}]) for text in ("9", "1,200", "2.5")]
-        ['0 to 9', '10 and more', 'not whole']
+        ['0 to 9', 'other whole', 'not whole']
     """
     number = float(golds[0]["number"].replace(",", ""))
     if not number.is_integer():
         return "not whole"
-    return "0 to 9" if 0 <= number <= 9 else "10 and more"
+    return "0 to 9" if 0 <= number <= 9 else "other whole"
 
 
 def by_kind(run: FinishedRun, kinds: Sequence[str | None]) -> FinishedRun:
@@ -99,11 +101,15 @@ def _checked(run: FinishedRun, data: tasks.NumericQuestions) -> FinishedRun:
     Raises:
         InputError: it was not scored on these questions.
     """
-    setting = "contents of dev.content"
-    found, expected = flatten(run.settings).get(setting), data.meta["content"]
-    if found != expected or len(run.by_question.get("em", ())) != len(data.scored_ids()):
-        place = f"{run.objective}, seed {run.seed}"
+    place = f"{run.objective}, seed {run.seed}"
+    found, expected = flatten(run.settings).get("contents of dev.content"), data.meta["content"]
+    if found != expected:
         raise InputError(f"{place}: expected scores of {expected} ({data.place}), found {found}")
+    if "em" not in run.by_question:
+        raise InputError(f"{place}: expected em of every question, found none")
+    count, expected = len(run.by_question["em"]), len(data.scored_ids())
+    if count != expected:
+        raise InputError(f"{place}: expected scores of {expected} questions, found {count}")
     return run
 
 

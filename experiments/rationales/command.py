@@ -173,6 +173,8 @@ class GradientVariance:
     sizes: RationaleSizes = RationaleSizes()
 
     def __post_init__(self) -> None:
+        if not self.stages:
+            raise InputError("stages: expected at least one value, found none")
         require(self, "stages", at_least=0)
         require(self, "largest", "problems", "batch_size", at_least=1, integer=True)
         require(self, "repeats", at_least=2, integer=True)

@@ -159,7 +159,8 @@ def table(summary: Summary, found: Mapping[str, Mapping[str, Interval]], num_see
     result.add_column("metric")
     for name in summary:
         result.add_column(name, justify="right")
-    for metric in next(iter(summary.values())):
+    # Some scores only some objectives have, such as a share of answers that are all wrong.
+    for metric in dict.fromkeys(metric for scores in summary.values() for metric in scores):
         if metric not in NOT_PERCENT:
             cells = [_cell(summary[name].get(metric), found[name].get(metric)) for name in summary]
             # One seed has no deviation, and 0.0 would look like one.
@@ -171,7 +172,9 @@ def _cell(over_seeds: tuple[float, float] | None, over_questions: Interval | Non
     if over_questions is not None:
         mean, low, high = over_questions
         return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
-    mean, spread = over_seeds or (np.nan, np.nan)
+    if over_seeds is None:
+        return "-"
+    mean, spread = over_seeds
     return f"{mean:.1f} ± {spread:.1f}"
 
 

@@ -26,6 +26,11 @@ _UNNAMED = re.compile(r"loop\.seed|objective(\..*)?|contents of (?!.*\.(rules\.|
 #: What runs of one row may differ in. The digest of the contents says whether data are the same,
 #: in whichever format they are stored.
 _IMMATERIAL = re.compile(r"loop\.seed|contents of .*\.format")
+#: What says which questions were scored, whatever the rules of their Z.
+_OF_QUESTIONS = re.compile(
+    r"dev_questions|contents of dev(\.\d+)?\.(data set|number|domain|tagged|documents|"
+    r"sources\.(file\..*|split)|counts\.(questions|examples) read)"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,16 +224,27 @@ def _compared(
 
 def _check_questions(names: str, run: FinishedRun, other: FinishedRun) -> None:
     """Raises InputError if the settings say that other questions were scored."""
-    ours, theirs = flatten(run.settings), flatten(other.settings)
+    ours, theirs = _with_counts(flatten(run.settings)), _with_counts(flatten(other.settings))
     differing = {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
     # The same questions have another Z under other rules, hence another content.
     same_rules = not any(re.match(r"contents of dev\b.*\.rules\.", name) for name in differing)
     for setting in sorted(differing):
         is_content = re.match(r"contents of dev\b.*\.content$", setting)
-        if setting == "dev_questions" or (is_content and same_rules):
+        if _OF_QUESTIONS.fullmatch(setting) or (is_content and same_rules):
             raise InputError(
                 f"{names}: expected the same {setting}, found {ours[setting]} and {theirs[setting]}"
             )
+
+
+def _with_counts(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings, with the counts of a build, which are pairs, under names of their own."""
+    counts = {
+        f"{name}.{key}": str(count)
+        for name, text in settings.items()
+        if name.endswith(".counts")
+        for key, count in json.loads(text)
+    }
+    return dict(settings) | counts
 
 
 def _by_question(runs: Mapping[int, FinishedRun], seeds: Sequence[int], metric: str) -> np.ndarray:

@@ -314,7 +314,9 @@ def logarithmic_curves(
                 panel.set_xlabel(label)
         place[0].set_ylabel(quantity)
         # Below it nothing can be told from 0, and one tiny value would flatten all others.
-        place[0].set_ylim(bottom=max(place[0].get_ylim()[0], LOWEST))
+        bottom, top = place[0].get_ylim()
+        if bottom < LOWEST < top:
+            place[0].set_ylim(bottom=LOWEST)
     _save(figure, grid[0][0], file)
 
 

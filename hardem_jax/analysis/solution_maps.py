@@ -65,12 +65,14 @@ def solution_maps(
         _draw(panel, steps, inside, others)
         panel.set_title(title, fontsize=10)
     first: Axes = grid[0][0]
-    first.set_yticks(range(len(labels)), [_short(text) for text in labels], fontsize=8)
+    # Texts of data: dollars in them are no formulas.
+    texts = [_short(text) for text in labels]
+    first.set_yticks(range(len(labels)), texts, fontsize=8, parse_math=False)
     for z, tick in zip(inside, first.get_yticklabels(), strict=False):
         tick.set_fontweight("bold" if z == shown.true else "normal")
     first.set_ylim(len(labels) - 0.5, -0.5)
     asked = "\n".join(textwrap.wrap(f"{shown.question} ({shown.answer})", 90))
-    figure.suptitle(asked, fontsize=10)
+    figure.suptitle(asked, fontsize=10, parse_math=False)
     true = "bold: the true one; " if shown.true >= 0 else ""
     figure.supxlabel(
         f"training step (P in %; {true}frame: the prediction; below the line: not in Z)",

@@ -73,11 +73,21 @@ class _Run:
         return self.train.out / "by_question.json"
 
     def scores(self) -> dict[str, float] | None:
-        """The scores after the last step, or where patience ran out; None before."""
+        """The scores after the last step, or where patience ran out; None before.
+
+        A run that stopped under less patience than there is now has not ended. One that was trained
+        under more has, and its later steps count.
+        """
         scores, loop = _recorded(self.final, self.settings), self.train.loop
-        if scores is not None and loop.patience is None and scores["step"] < loop.num_steps:
-            return None  # stopped early, when there was a patience
-        return scores
+        if scores is None or scores["step"] == loop.num_steps:
+            return scores
+        from hardem_jax.training.run_progress import RunProgress  # imports jax
+
+        progress = RunProgress()
+        for line in history(self.train.out):
+            if line["kind"] == "eval":
+                progress.record(line["step"], line, loop.monitor, loop.mode, loop.patience)
+        return scores if progress.stopped_early else None
 
     def by_question(self) -> dict[str, list[float]] | None:
         """The official scores of every question; None before they are written."""
@@ -120,7 +130,11 @@ class CompareCommand(Setting):
                 raise InputError(f"{name}: expected at least one value, found none")
         require(self, "seeds", at_least=0, below=2**32)
         require(self, "shown", at_least=0)
-        self.rows()  # refuses what no objective takes
+        # Refuses what no objective takes.
+        folders = [self._folder(name, self.seeds[0]) for name in self.rows()]
+        if len(set(folders)) < len(folders):
+            found = ", ".join(folder.name for folder in folders)
+            raise InputError(f"objectives: expected a folder of its own for each, found {found}")
 
     def trained(self, run_dir: Path) -> Trained:
         """The last parameters of a run."""
@@ -237,7 +251,8 @@ class CompareCommand(Setting):
             write_text(self.out / "predictions.md", self._predictions(list(runs)))
 
     def _folder(self, name: str, seed: int) -> Path:
-        return self.out / f"{re.sub(r'[^a-z0-9.]+', '-', name.lower())}-{seed}"
+        words = name.lower().replace(" -", " minus ")  # of a negative number
+        return self.out / f"{re.sub(r'[^a-z0-9.]+', '-', words)}-{seed}"
 
     def _predictions(self, names: Sequence[str]) -> str:
         """A Markdown table: questions, golds and the answers of each objective, correct in bold."""

@@ -128,6 +128,39 @@ def test_the_same_questions_under_other_rules_are_compared():
         table(rows([finished(dev_questions="5"), finished("A", dev_questions="9")]), (), "MML")
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "named"),
+    [
+        ({"number": 1}, {"number": 2}, "contents of dev.number, found 2 and 1"),
+        ({"data set": "a"}, {"data set": "b"}, "contents of dev.data set, found b and a"),
+        ({"documents": "4f"}, {"documents": "2a"}, "contents of dev.documents, found 2a and 4f"),
+        (
+            {"counts": [["questions read", 50], ["left out", 2]]},
+            {"counts": [["questions read", 60], ["left out", 2]]},
+            "contents of dev.counts.questions read, found 60 and 50",
+        ),
+        (
+            {"counts": {"examples read": 50}},
+            {"counts": {"examples read": 60}},
+            "contents of dev.counts.examples read, found 60 and 50",
+        ),
+        (
+            {"sources": {"file": {"dev.json": "4f"}}},
+            {"sources": {"file": {"dev.json": "2a"}}},
+            "contents of dev.sources.file.dev.json, found 2a and 4f",
+        ),
+    ],
+)
+def test_other_questions_are_not_compared_whatever_the_rules(ours, theirs, named):
+    """Of two random splits, say, the first of which are equally many."""
+    runs = []
+    for objective, cap, own in (("MML", 4, ours), ("Hard EM", 8, theirs)):
+        dev = {"content": str(cap), "rules": {"cap": cap}} | own
+        runs.append(finished(objective, **{"contents of dev": json.dumps(dev)}))
+    with pytest.raises(InputError, match=f"expected the same {named}"):
+        table(rows(runs), (), "MML")
+
+
 def test_a_flag_that_is_a_path_does_not_part_runs_of_two_machines():
     folders = ("/models/ada/wikisql", "/models/bob/wikisql", "wikisql")
     runs = [finished(seed=seed, gold=json.dumps(gold)) for seed, gold in enumerate(folders)]

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from experiments import triviaqa
-from hardem_jax.cli.command import run_command
+from hardem_jax.cli.command import parse, run_command
 from hardem_jax.cli.compare import CompareCommand, _Run, training_minutes
 from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import MML
@@ -188,11 +188,42 @@ def test_what_would_fail_later_is_refused_at_once(flags, capsys, tmp_path, wrong
     assert not list(tmp_path.glob("new/*/metrics.jsonl"))
 
 
+def test_objectives_that_differ_in_a_sign_have_folders_of_their_own(flags):
+    _, (_, *arguments) = flags
+    weights = [f"entropy-regularized-mml --weight {weight}" for weight in (0.5, -0.5)]
+    argv = [str(x) for x in arguments[: arguments.index("--objectives")]]
+    argv += ["--objectives", *weights]
+    command = parse(triviaqa.COMMANDS["compare"], prog="test", argv=argv)
+    folders = [command._folder(name, 0).name for name in command.rows()]
+    ours = "entropy-regularized-mml-weight"
+    assert folders == [f"{ours}-0.5-0", f"{ours}-minus-0.5-0"]
+
+
 def test_an_output_folder_that_is_a_file_is_named(flags, capsys, tmp_path):
     _, arguments = flags
     (tmp_path / "file").write_text("")
     line = fails(triviaqa, capsys, *arguments, "--out", tmp_path / "file")
     assert line.endswith("file: expected a folder to write to, found a file")
+
+
+def stopped_run(folder, patience, train=None):
+    """One of 8 steps that stopped after step 4, after two evaluations without a gain."""
+    lines = [
+        {"kind": "eval", "step": step, "em": em} for step, em in ((2, 30.0), (3, 20.0), (4, 20.0))
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    loop = LoopConfig(num_steps=8, monitor="em", patience=patience)
+    of_train = SimpleNamespace(out=folder, loop=loop, objective=MML(), run=train)
+    run = _Run("MML", cast(Any, of_train), {"loop.seed": "0"})
+    stopped = {"settings": dict(run.settings), "scores": [["step", 4], ["em", 20.0]]}
+    run.final.write_text(json.dumps(stopped))
+    run.questions.write_text(json.dumps(stopped | {"scores": {"em": [0.0]}}))
+    return run
+
+
+@pytest.mark.parametrize(("patience", "ended"), [(1, True), (2, True), (3, False), (None, False)])
+def test_a_run_has_ended_where_the_patience_of_now_has_run_out(tmp_path, patience, ended):
+    assert stopped_run(tmp_path, patience).ended() == ended
 
 
 def test_a_run_that_goes_on_with_more_patience_is_scored_again(tmp_path):
@@ -202,13 +233,7 @@ def test_a_run_that_goes_on_with_more_patience_is_scored_again(tmp_path):
         line = {"kind": "eval", "step": 8, "em": 50.0}
         (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n")
 
-    loop = LoopConfig(num_steps=8, monitor="em", patience=None)
-    of_train = SimpleNamespace(out=tmp_path, loop=loop, objective=MML(), run=train)
-    run = _Run("MML", cast(Any, of_train), {"loop.seed": "0"})
-    stopped = {"settings": dict(run.settings), "scores": [["step", 4], ["em", 20.0]]}
-    run.final.write_text(json.dumps(stopped))
-    run.questions.write_text(json.dumps(stopped | {"scores": {"em": [0.0]}}))
-    assert not run.ended()
+    run = stopped_run(tmp_path, 3, train)
     CompareCommand._score(cast(Any, SimpleNamespace(more_scores=lambda folder: {})), run)
     assert (run.scores() or {})["em"] == 50.0
     assert run.by_question() is None

@@ -3,12 +3,13 @@
 import dataclasses
 import json
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from flax import nnx
 
 from experiments import drop, triviaqa, wikisql
-from hardem_jax.analysis.solution_maps import _rows
+from hardem_jax.analysis.solution_maps import _rows, solution_maps
 from hardem_jax.analysis.views import View
 from hardem_jax.cli.watching import draw_watched, recorded_views, watched
 from hardem_jax.data.drawing import fitting
@@ -42,6 +43,18 @@ def test_rows_are_likely_predicted_or_true():
     views = [view([0.0, 0.3, 0.1, 0.2], 1, true=0), view([0.0, 0.1, 0.5, 0.2], -1, "other")]
     assert _rows(views, most=1, outside=2) == ([2, 1, 0], ["other"])
     assert _rows(views, most=4, outside=0) == ([2, 1, 3, 0], [])
+
+
+@pytest.mark.parametrize("text", ["$5 % of $6", "A$$AP", "from $135,000 to $900,000"])
+def test_dollars_are_drawn_as_they_are(tmp_path, monkeypatch, text):
+    drawn = []
+    monkeypatch.setattr(plt, "close", drawn.append)
+    asked = dataclasses.replace(view([0.1, 0.2], 0), question=text, solutions=[text, "z"])
+    solution_maps({"MML": {1: asked}}, file=tmp_path / "map.png")
+    [figure] = drawn
+    labels = [figure._suptitle, *figure.axes[0].get_yticklabels()]
+    shown = [label for label in labels if text in label.get_text()]
+    assert len(shown) == 2 and not any(label.get_parse_math() for label in shown)
 
 
 def test_an_unknown_question_is_named():

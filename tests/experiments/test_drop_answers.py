@@ -1,5 +1,6 @@
 """Scores of finished runs on DROP by the kind of the answer, on a tiny stand-in."""
 
+import dataclasses
 import json
 
 import pytest
@@ -43,7 +44,7 @@ def test_small_answers_have_a_column_of_their_own(built, tmp_path, capsys):
     printed = capsys.readouterr().out.splitlines()
     assert printed[:3] == [
         "0 to 9: 1 questions, |Z| median 1",
-        "10 and more: 5 questions, |Z| median 1",
+        "other whole: 5 questions, |Z| median 1",
         "not whole: 0 questions",
     ]
     cells = {line.split("|")[1].strip(): line.split("|")[3:] for line in printed[3:]}
@@ -52,7 +53,13 @@ def test_small_answers_have_a_column_of_their_own(built, tmp_path, capsys):
 
 
 def test_runs_of_other_questions_are_refused(built, tmp_path, capsys):
-    for run in (run_of(built, "MML", [0.0] * 6, "other"), run_of(built, "MML", [0.0] * 7)):
+    right = run_of(built, "MML", [0.0] * 6)
+    for run, says in [
+        (run_of(built, "MML", [0.0] * 6, "other"), "found other"),
+        (run_of(built, "MML", [0.0] * 7), "expected scores of 6 questions, found 7"),
+        (dataclasses.replace(right, by_question={}), "expected em of every question, found none"),
+    ]:
         with pytest.raises((InputError, SystemExit)):
             tabulate(built, tmp_path / "runs.jsonl", [run])
-        assert "MML, seed 0: expected scores of" in capsys.readouterr().err
+        line = capsys.readouterr().err
+        assert "MML, seed 0: expected" in line and says in line

@@ -302,6 +302,8 @@ def test_refuses_what_cannot_be(tmp_path):
     with pytest.raises(SystemExit) as stopped:
         call(RationaleTraining, "--out", tmp_path, "--objectives", "MLM")
     assert stopped.value.code == 2
+    with pytest.raises(InputError, match="stages: expected at least one value, found none"):
+        GradientVariance(stages=())
     with pytest.raises(InputError, match="power of 2"):
         GradientVariance(largest=48)
     with pytest.raises(InputError, match="multiple of 4"):
