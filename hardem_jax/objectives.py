@@ -130,6 +130,8 @@ class EM:
     """
 
     title: ClassVar[str] = "EM"
+    #: A posterior may draw for each row, see `hardem_jax.tasks.base.keys_of_part`.
+    draws_rows: ClassVar[bool] = True
 
     posterior: AnyPosterior = Tempered(1.0)
     """The E-step: one of these on the command line, in code any posterior or

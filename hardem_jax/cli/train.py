@@ -23,7 +23,7 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.locks import LOCK_FILE
-from hardem_jax.objectives import Objective
+from hardem_jax.objectives import Objective, ThresholdedHardEM
 from hardem_jax.training.config import METRICS_FILE, LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change, named_settings
 
@@ -123,6 +123,14 @@ class TrainCommand(Setting):
     """
 
     objective: Any
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.batches.accumulate > 1 and isinstance(self.objective, ThresholdedHardEM):
+            raise InputError(
+                "--batches.accumulate: expected 1 for thresholded hard EM, whose loss is the mean "
+                f"over the questions of the batch that it keeps, found {self.batches.accumulate}"
+            )
 
     def settings(self, data: Mapping[str, str]) -> dict[str, str]:
         """Everything that must be the same when the run is resumed, as text by dotted name.

@@ -15,10 +15,11 @@ of those with a reward:
 `MERL`                likelihood of those found, weighted by a reward that is learned (the same)
 ====================  ==========================================================================
 
-The likelihoods use P(z | x) as the objectives over a given Z do, so that both differ in Z alone.
-Expected rewards use P'(z | x), normalised over what can be drawn (`Space.log_mass`): otherwise
-gradients estimated from samples would be biased. Under every objective here, a question whose
-candidates all have reward 0 contributes no gradient.
+The likelihoods use P(z | x) as the objectives over a given Z do, so that both differ in Z alone,
+and are means over the questions with something found. Expected rewards, and MAPOX throughout, use
+P'(z | x), normalised over what can be drawn (`Space.log_mass`), and are means over all questions:
+otherwise gradients estimated from samples would be biased. Under every objective here, a question
+whose candidates all have reward 0 contributes no gradient.
 """
 
 from __future__ import annotations
@@ -387,7 +388,9 @@ class MAPOX(MAPO):
     r"""MAPO that begins as iterative ML (Agarwal et al., 2019).
 
     Iterative ML gives all solutions that were found the same weight, and so keeps the model spread
-    over many of them: its ``warmup`` steps fill the memory that MAPO then starts from.
+    over many of them: its ``warmup`` steps fill the memory that MAPO then starts from. As in MAPO,
+    the likelihood is that of P', the mean is over all questions, and what was explored counts from
+    the next visit on.
 
     Example:
         >>> MAPOX(warmup=500).alpha

@@ -300,6 +300,7 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
     """
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
+        key, dropout_key = keys_of_part(objective, key, dropout_key)
         model = nnx.merge(graphdef, params)
         distribution = model(batch, rngs=nnx.Rngs(dropout=dropout_key))
         where = batch["solutions_where"]
@@ -340,10 +341,31 @@ def z_metrics(log_probs: Array, where: Array) -> dict[str, Array]:
         >>> {name: round(float(value), 3) for name, value in found.items()}
         {'items': 2.0, 'z_size': 1.5, 'z_entropy': 0.347}
     """
-    items = jnp.maximum(jnp.sum(jnp.any(where, axis=-1)), 1).astype(jnp.float32)
+    items = jnp.sum(jnp.any(where, axis=-1), dtype=jnp.float32)
     entropy = losses.posterior_entropy(jax.lax.stop_gradient(log_probs), where=where)
     return {
         "items": items,
-        "z_size": jnp.sum(where) / items,
-        "z_entropy": jnp.sum(entropy) / items,
+        "z_size": jnp.sum(where) / jnp.maximum(items, 1),
+        "z_entropy": jnp.sum(entropy) / jnp.maximum(items, 1),
     }
+
+
+def keys_of_part(objective: Objective, key: Array, dropout_key: Array) -> tuple[Array, Array]:
+    """The keys that an objective and dropout draw from in a micro-batch.
+
+    Whether a step is hard is one draw for the whole batch, so that its micro-batches share ``key``.
+    An objective that draws for each row (`hardem_jax.objectives.EM`) gets a key of the micro-batch,
+    or rows at the same place of two of them would draw alike.
+
+    Example:
+        >>> from hardem_jax.objectives import EM, HardEM
+        >>> key, dropout_key = jax.random.split(jax.random.key(0))
+        >>> keys_of_part(HardEM(), key, dropout_key) == (key, dropout_key)
+        True
+        >>> bool(keys_of_part(EM(), key, dropout_key)[0] == key)
+        False
+    """
+    if not getattr(objective, "draws_rows", False):
+        return key, dropout_key
+    key, dropout_key = jax.random.split(dropout_key)
+    return key, dropout_key

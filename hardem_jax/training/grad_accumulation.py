@@ -49,8 +49,8 @@ class LossFn(Protocol):
     int32 `[]`, updates made before this one; `key`: PRNG key `[]` of this step, shared by its
     micro-batches, from which objectives draw; `dropout_key`: PRNG key `[]` of this micro-batch.
     Returns the scalar loss, averaged over items (excluding padded rows), and scalar metrics by
-    name, or `Mean`s. The metric `items`, the number of items (at least 1), is required for
-    gradient accumulation.
+    name, or `Mean`s. The metric `items`, the number of items that the loss is the mean over, is
+    required for gradient accumulation; without any, it is 0 and so is the loss.
 
     A loss may keep a memory of each training input. If the run has one (`TrainState.memory`), the
     batch's entry `memory` holds what it says about the input of each row, `[R, ...]` by name, as of
@@ -78,8 +78,10 @@ def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
     where micro-batch i has :math:`n_i` items: the mean over all items, as for a single batch.
     Metrics are averaged in the same way, `items`, `tokens` and the parts of a `Mean` are summed,
     and rows of `memory` are stacked, `[k, R, ...]`. Sums are float32; activations take the memory
-    of one micro-batch. The result differs from that of a single batch only in dropout, where each
-    micro-batch has its own key, and in the order of summation.
+    of one micro-batch; one without items adds nothing. The result differs from that of a single
+    batch only in what is drawn for each row, dropout above all, where each micro-batch has its own
+    key, in the order of summation, and under objectives that look at more than one row
+    (`hardem_jax.posteriors.EqualSize`), which see a micro-batch.
 
     Args:
         loss_fn: must report the metric `items`.
@@ -136,16 +138,15 @@ def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
         zeros = jax.tree.map(lambda x: jnp.zeros(jnp.shape(x), jnp.float32), params)
         sums, (stacked, rows) = jax.lax.scan(add, zeros, jnp.arange(parts))
         items = stacked.pop(ITEMS)
+        count = jnp.maximum(jnp.sum(items), 1)
 
         def of_all(name: str, x: Any) -> Any:
             if name == TOKENS or isinstance(x, Mean):
                 return jax.tree.map(jnp.sum, x)
-            return jnp.sum(items * x) / jnp.sum(items)
+            return jnp.sum(items * x) / count
 
         metrics = {name: of_all(name, x) for name, x in stacked.items()}
-        grads = jax.tree.map(
-            lambda s, x: (s / jnp.sum(items)).astype(jnp.result_type(x)), sums, params
-        )
+        grads = jax.tree.map(lambda s, x: (s / count).astype(jnp.result_type(x)), sums, params)
         loss = metrics.pop("loss")
         metrics[ITEMS] = jnp.sum(items)
         return (loss, metrics if rows is None else {**metrics, MEMORY: rows}), grads

@@ -107,7 +107,7 @@ def test_a_metric_that_no_run_has_gets_no_panel(tmp_path):
 def test_a_logarithmic_axis_leaves_out_what_is_as_good_as_0(tmp_path, monkeypatch, values, bottom):
     limits = []
     monkeypatch.setattr(plots, "_save", lambda figure, panel, file: limits.append(panel.get_ylim()))
-    rows = {"variance": {"": {"MML": dict(enumerate(values, start=1))}}}
+    rows = {"variance": {"": {"MML": {1.0: values[0], 2.0: values[1]}}}}
     logarithmic_curves(rows, label="draws", file=tmp_path / "unused.png")
     [(low, high)] = limits
     assert low < high and (bottom is None or low == bottom)

@@ -180,6 +180,10 @@ def test_two_workers_share_the_runs_and_one_takes_those_of_the_other_when_killed
             "found 'hard-em --tua 1' (Unrecognized options: --tua, 1 (perhaps you meant --tau))",
         ),
         (("--loop.monitor", "F1"), "loop.monitor: expected one of em,"),
+        (
+            ("--objectives", "mml", "thresholded-hard-em", "--batches.accumulate", 2),
+            "--batches.accumulate: expected 1 for thresholded hard EM",
+        ),
     ],
 )
 def test_what_would_fail_later_is_refused_at_once(flags, capsys, tmp_path, wrong, named):

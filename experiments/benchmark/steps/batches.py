@@ -142,6 +142,7 @@ def tagging_batch(setting: Setting) -> Batch:
         "mentions": np.stack([first, last], axis=-1).astype(np.int32),
         "solutions": solutions,
         "solutions_where": np.ones((rows, setting.solutions), bool),
+        "holds": np.ones(rows, bool),
         "row_where": np.ones(rows, bool),
     }
 

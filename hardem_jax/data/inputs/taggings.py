@@ -130,6 +130,7 @@ def pad_taggings(
     ``mentions``         ``[R, M, 2]`` int32  first and last word of each mention
     ``solutions``        ``[R, Z, M]`` bool   mentions that each tagging marks
     ``solutions_where``  ``[R, Z]`` bool      real taggings
+    ``holds``            ``[R]`` bool         the window has all texts, listed taggings or not
     ===================  ===================  ==============================================
 
     Args:
@@ -154,9 +155,10 @@ def pad_taggings(
         "mentions": np.zeros((rows, max_mentions, 2), np.int32),
         "solutions": np.zeros((rows, num_taggings, max_mentions), bool),
         "solutions_where": np.zeros((rows, num_taggings), bool),
+        "holds": np.array([window is not None and window.num_solutions > 0 for window in windows]),
     }
     for row, window in enumerate(windows):
-        if window is None or not window.num_solutions:
+        if window is None or not batch["holds"][row]:
             continue
         mentions, chosen = taggings_of(
             window,

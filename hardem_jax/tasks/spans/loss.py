@@ -13,7 +13,7 @@ from hardem_jax.distributions.span import SpanDistribution
 from hardem_jax.models.encoders.packing import token_metrics
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.objectives import Objective
-from hardem_jax.tasks.base import LossFn, z_metrics
+from hardem_jax.tasks.base import LossFn, keys_of_part, z_metrics
 from hardem_jax.tasks.config import LatentConfig
 from hardem_jax.tasks.z_visits import NOT_SEEN, visit_metrics
 
@@ -75,6 +75,7 @@ def make_span_loss(
     def loss(
         params: Any, batch: Mapping[str, Array], *, step: Array, key: Array, dropout_key: Array
     ):
+        key, dropout_key = keys_of_part(objective, key, dropout_key)
         reader: SpanReader = nnx.merge(graphdef, params)
         reading = reader(batch, rngs=nnx.Rngs(dropout=dropout_key))
         where = of_groups(batch["solutions_where"])
@@ -93,13 +94,14 @@ def make_span_loss(
             span_loss += loss_of_one
             about.append(z_metrics(log_probs, possible))
         num_items = about[0]["items"]
+        averaged = jnp.maximum(num_items, 1)
         selector_loss = selector_loss_sum(reading.selector_logits, _hold_answer(batch), batch)
-        selector_loss /= num_items
+        selector_loss /= averaged
         metrics |= {
             "span_loss": span_loss,
             "selector_loss": selector_loss,
             "items": num_items,
-            "z_size": jnp.sum(where) / num_items,
+            "z_size": jnp.sum(where) / averaged,
             "z_entropy": jnp.sum(jnp.stack([entry["z_entropy"] for entry in about])),
             **token_metrics(batch),
             **mention_metrics(spans, batch),

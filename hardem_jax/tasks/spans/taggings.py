@@ -27,7 +27,7 @@ from hardem_jax.models.encoders.packing import token_metrics
 from hardem_jax.models.tagged_reader import TaggedReader, TaggedReading
 from hardem_jax.objectives import Objective
 from hardem_jax.solutions.spans import split_words
-from hardem_jax.tasks.base import LossFn, ShownAnswer, Task, z_metrics
+from hardem_jax.tasks.base import LossFn, ShownAnswer, Task, keys_of_part, z_metrics
 from hardem_jax.tasks.config import TaggedReaderConfig, TaggingInference
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.spans.answers import METRICS, by_set_size, official
@@ -248,13 +248,14 @@ def make_tagging_loss(graphdef: nnx.GraphDef, objective: Objective) -> LossFn:
     """
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
+        key, dropout_key = keys_of_part(objective, key, dropout_key)
         reading = nnx.merge(graphdef, params)(batch, rngs=nnx.Rngs(dropout=dropout_key))
         where = batch["solutions_where"]
         log_probs = reading.taggings.log_prob(batch["mentions"], batch["solutions"])
         tag_loss, metrics = objective(log_probs, step=step, key=key, where=where)
         metrics |= z_metrics(log_probs, where)
-        holds = jnp.any(where, axis=-1)
-        selector_loss = selector_loss_sum(reading.selector_logits, holds, batch) / metrics["items"]
+        selector_loss = selector_loss_sum(reading.selector_logits, batch["holds"], batch)
+        selector_loss /= jnp.maximum(metrics["items"], 1)
         metrics |= {
             "tag_loss": tag_loss,
             "selector_loss": selector_loss,

@@ -60,7 +60,7 @@ def reported(counts: Metrics, memory: Memory, batch: Mapping[str, Any]) -> dict[
     """
     averaged, _ = counts["averaged"]
     means = {name: Mean(*map(_float, x)) for name, x in counts.items() if name != "averaged"}
-    metrics: dict[str, Any] = {**means, ITEMS: jnp.maximum(_float(averaged), 1.0)}
+    metrics: dict[str, Any] = {**means, ITEMS: _float(averaged)}
     if memory:
         metrics[MEMORY] = jax.lax.stop_gradient(memory)
     if "where" in batch:  # the encoder reads tokens

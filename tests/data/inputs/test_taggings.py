@@ -140,6 +140,16 @@ def test_a_batch_holds_words_mentions_and_taggings(roberta):
     assert batch["solutions_where"].sum(axis=1).tolist() == [3, 0]
 
 
+def test_a_window_has_its_texts_also_where_no_tagging_is_listed(roberta):
+    """Or a selector would learn that the answer is not there."""
+    overlapping = make_windows(example("New York won", "New York", "York"), roberta, WIDE)
+    absent = make_windows(example("Ada ran", "Ada", "Bo"), roberta, WIDE)
+    windows = [overlapping[0], absent[0], None]
+    batch = pad_taggings(windows, 24, num_taggings=4, max_mentions=5, pad_id=roberta.pad_id)
+    assert batch["solutions_where"].sum() == 0
+    assert batch["holds"].tolist() == [True, False, False]
+
+
 def test_counts_stop_before_they_overflow():
     assert count_taggings(np.zeros(400, int)) == MAX_COUNT
     assert count_taggings(np.zeros(0, int)) == 0

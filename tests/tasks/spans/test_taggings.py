@@ -82,6 +82,16 @@ def test_mml_is_the_mass_of_all_taggings(found, batch):
     assert mml["items"] == 1 and mml["z_size"] == 21
 
 
+def test_the_selector_learns_from_windows_whose_taggings_are_not_listed(reader, batch):
+    arrays = batch[0] | {"solutions_where": jnp.zeros_like(batch[0]["solutions_where"])}
+    graphdef, params = reader
+    reading = nnx.merge(graphdef, params)(arrays)
+    selector = np.asarray(jax.nn.log_softmax(reading.selector_logits))
+    cost, metrics = loss_of(graphdef, arrays, MML())(params)
+    assert metrics["items"] == 0 and metrics["tag_loss"] == 0
+    assert cost == pytest.approx(-float(selector[0, 1] + selector[1, 0]), rel=1e-5)
+
+
 def test_hard_em_takes_the_likeliest_tagging(found):
     _, out, _, _, _, hard_em = found
     best = out["solutions"][0, :21].max()
