@@ -157,6 +157,7 @@ class Retrieve:
             "index": {"passages": retriever.store.content},
             "source": {self.questions.name: file_digest(self.questions)},
             "questions": count,
+            "answered": results.answered,
             "left_out": skips.as_dict(),
             "warnings": skips.warnings_as_dict(),
             "without_common_term": results.unmatched,
@@ -209,27 +210,33 @@ class Join:
         run = read_run(self.ranking, top=self.top, provenance_id=self.provenance_id)
         skips = ExclusionCounts()
         asked = self._asked(run, skips)
-        named = {id: None for key in asked for id, _ in run[key]}
+        named = {id: None for key, _ in asked for id, _ in run[key]}
         texts = self._texts(named)
         _report(f"passages that {self.ranking.name} names", named, texts, self.passages)
         found = (
             (question, [Passage(id, *texts[id], score) for id, score in run[key] if id in texts])
-            for key, question in asked.items()
+            for key, question in asked
         )
         results = _Results(self.questions, self.top, skips)
-        count = write_contexts(self.out, results.rows(found), left_out=skips)
-        _show_recall(Console(highlight=False), skips, count, results.recall_table())
+        write_contexts(self.out, results.rows(found), left_out=skips)
+        _show_recall(Console(highlight=False), skips, results.answered, results.recall_table())
 
-    def _asked(self, run: Mapping[str, Ranking], skips: ExclusionCounts) -> dict[str, OpenQuestion]:
-        """The questions of the run by the id that it gives them; others are counted in `skips`."""
-        asked, absent = {}, []
+    def _asked(
+        self, run: Mapping[str, Ranking], skips: ExclusionCounts
+    ) -> list[tuple[str, OpenQuestion]]:
+        """The questions of the run, each after the id that it gives them; others are skipped.
+
+        An id that the file repeats stands for each of its questions.
+        """
+        asked: list[tuple[str, OpenQuestion]] = []
+        absent = []
         read = READERS[self.layout](self.questions, skips=skips, require_answers=self.answers)
         for count, question in enumerate(read):
             # Those left out have a place in the file, too.
             place = (self.lines_from or 0) + count + len(skips.left_out)
             key = question.id if self.lines_from is None else str(place)
             if key in run:
-                asked[key] = question
+                asked.append((key, question))
             else:
                 absent.append(question.id)
         if not asked:
@@ -238,7 +245,7 @@ class Join:
                 f"{next(iter(run))!r} and others (--lines-from 0 or 1 if they count its questions)"
             )
         if self.lines_from is None:
-            known = {*asked, *(id for id, _ in skips.left_out)}
+            known = {key for key, _ in asked} | {id for id, _ in skips.left_out}
         else:
             total = len(asked) + len(absent) + len(skips.left_out)
             known = {str(self.lines_from + place) for place in range(total)}
@@ -299,17 +306,23 @@ class _Results:
         if not self.questions:  # raised here, before the output file gets its name
             raise InputError(f"{self._file}: expected questions, found none that can be used")
 
+    @property
+    def answered(self) -> int:
+        """Questions whose answers are known, over which recall is."""
+        return self._recall.questions
+
     def recall_table(self) -> dict[int, float]:
         ranks = sorted({rank for rank in RANKS if rank <= self._depth} | {self._depth})
         return {rank: self._recall.at(rank) for rank in ranks} if self._recall.questions else {}
 
 
 def _show_recall(
-    console: Console, skips: ExclusionCounts, questions: int, recall: dict[int, float]
+    console: Console, skips: ExclusionCounts, answered: int, recall: dict[int, float]
 ) -> None:
     console.print(skips, markup=False)
     if recall:
-        table = Table(title=f"{questions} questions: share with an answer in the top n passages")
+        title = f"{answered} questions with known answers: share with one in the top n passages"
+        table = Table(title=title)
         for rank in recall:
             table.add_column(f"n = {rank}", justify="right")
         table.add_row(*(f"{100 * share:.1f} %" for share in recall.values()))
@@ -318,7 +331,7 @@ def _show_recall(
 
 def _show(content: dict[str, Any], skips: ExclusionCounts, passages: int) -> None:
     console = Console(highlight=False)
-    _show_recall(console, skips, content["questions"], content["recall"])
+    _show_recall(console, skips, content["answered"], content["recall"])
     if content["without_common_term"]:
         console.print(f"{content['without_common_term']} questions share no term with any passage")
     console.print(

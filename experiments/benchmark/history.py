@@ -53,6 +53,8 @@ class History:
     out: Path | None = None
 
     def __post_init__(self) -> None:
+        if not self.commits:
+            raise InputError("commits: expected at least one value, found none")
         require(self, "steps", "rounds", at_least=1)
         require(self, "tokens", at_least=MIN_TOKENS)
 

@@ -81,8 +81,8 @@ class Kit:
         train: a module of `experiments`, its command and flags, but for the encoder and ``--out``;
             paths are names in `data`.
         data: name=path of every file or folder that `train` needs.
-        correctness: flags of `experiments.benchmark.correctness`.
-        everything: flags of `experiments.benchmark.everything`.
+        correctness: flags of `experiments.benchmark.correctness`, in quotes and after "=".
+        everything: flags of `experiments.benchmark.everything`, in the same way.
         wheels: packages that the machine lacks; pip downloads them, without what they depend on.
         python: version of Python there.
         limit_mib: size that must not be exceeded.

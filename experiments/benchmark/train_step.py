@@ -69,6 +69,8 @@ Variant = Literal[
     "naqanet",
 ]
 VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
+#: Those whose texts fill their rows whatever `Setting.shortest` is.
+WHOLE_ROWS = ("queries", "programs", "taggings")
 COLUMNS = {
     "T": "tokens",
     "devices": "num_devices",
@@ -277,19 +279,27 @@ def summarize(
 
     Returns:
         Quartiles of seconds per step; examples and real tokens per second, utilisation and MFU,
-        from the median (the last three of one device; MFU is None in float32); and the
-        speed relative to the fastest PyTorch variant, within rounds (None without one).
+        from the median (the last three of one device; MFU is None in float32, and all three are
+        None for "naqanet", which has an encoder of its own and reads words); and the speed
+        relative to the fastest PyTorch variant, within rounds (None without one).
     """
     own = measured[variant]
     seconds = statistics.median(own["wall_s"])
-    flops = step_flops(setting) / seconds / setting.num_devices
+    tokens = utilisation = mfu = None
+    if variant != "naqanet":
+        read = dataclasses.replace(setting, shortest=1.0) if variant in WHOLE_ROWS else setting
+        tokens = int(step_tokens(read)) / seconds / setting.num_devices
+        flops = step_flops(setting) / seconds / setting.num_devices
+        utilisation = flops / peak
+        if data_sheet and setting.dtype == "bfloat16":
+            mfu = flops / data_sheet
     result: dict[str, Any] = {
         "rounds": own,
         "peak_mib": own["peak_mib"][-1],
         "examples_per_s": setting.examples / seconds,
-        "tokens_per_s": int(step_tokens(setting)) / seconds / setting.num_devices,
-        "utilisation": flops / peak,
-        "mfu": flops / data_sheet if data_sheet and setting.dtype == "bfloat16" else None,
+        "tokens_per_s": tokens,
+        "utilisation": utilisation,
+        "mfu": mfu,
     }
     for measure in ("wall_s", "cpu_s"):
         theirs = [t[measure] for name, t in measured.items() if name.startswith("pytorch")]

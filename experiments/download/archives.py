@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import tarfile
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from hardem_jax.errors import InputError
+
+_DAMAGED = (
+    tarfile.FilterError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
+)
 
 
 def unpack(archive: Path, folder: Path, *, strip: bool) -> None:
@@ -46,7 +57,14 @@ def _unpack(archive: Path, work: Path) -> None:
         else:
             with tarfile.open(archive) as members:
                 members.extractall(work, filter="data")
-    except (tarfile.FilterError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+                # A garbled header passes for the end. What checks itself is the compressed stream.
+                while members.fileobj is not None and members.fileobj.read(2**20):
+                    pass
+    except _DAMAGED as error:
+        raise InputError(f"{archive}: expected a sound archive, found {error}") from error
+    except OSError as error:
+        if error.errno is not None:  # of the disk
+            raise
         raise InputError(f"{archive}: expected a sound archive, found {error}") from error
 
 

@@ -92,7 +92,13 @@ class Download:
             write_json(record, done | {source.name: found})
             if source.unpack:
                 print(f"{source.name}: unpacking")
-                unpack(file, folder, strip=dataset.strip)
+                try:
+                    unpack(file, folder, strip=dataset.strip)
+                except InputError as error:
+                    # A sound file has another digest, and is downloaded by the next call.
+                    write_json(record, {name: x for name, x in done.items() if name != source.name})
+                    aside = file.replace(file.with_name(file.name + ".refused"))
+                    raise InputError(f"{error}; it is now {aside.name}") from error
                 found["unpacked"] = True
                 if not self.keep_archives:
                     file.unlink()

@@ -12,7 +12,7 @@ its commands does. Every command can be typed as the plan prints it.
 The full size takes accelerators. A smaller size of the same plan, here on a CPU::
 
     python -m experiments.reproduce table4 --tasks wikisql --out small --encoder MINILM \\
-        --seeds 0 --compare "--loop.num-steps 500 --model.dtype float32"
+        --seeds 0 --compare="--loop.num-steps 500 --model.dtype float32"
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from experiments.reproduce.plans import MACHINES, PLANS, UTILIZATION, Settings, Stage
+from experiments.reproduce.plans import (
+    MACHINES,
+    PLANS,
+    UTILIZATION,
+    Settings,
+    Stage,
+    outcome_of,
+)
 from hardem_jax.data.files import read_json, write_json
 from hardem_jax.errors import InputError, found_by, require
 from hardem_jax.locks import locked
@@ -47,7 +54,8 @@ class Reproduce:
         encoder: a hub name, or a folder.
         seeds: seeds of every comparison.
         processes: worker processes for ``prepare``.
-        compare: more flags for the trainings, in quotes; they override those of the plan.
+        compare: more flags for the trainings, in quotes and after "="; they override those of the
+            plan.
         minutes: stop after this time; None for no limit.
         dry_run: only print the plan.
     """
@@ -63,6 +71,9 @@ class Reproduce:
     dry_run: bool = False
 
     def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            found = " ".join(map(str, self.seeds)) or "none"
+            raise InputError(f"seeds: expected different values, at least one, found {found}")
         require(self, "seeds", at_least=0, below=2**32)
         require(self, "processes", at_least=1)
         require(self, "minutes", at_least=0)
@@ -144,8 +155,9 @@ def run_stages(stages: list[Stage], record: Path, until: float | None) -> None:
     ended: dict[str, Any] = read_json(record) if record.exists() else {}
     for number, stage in enumerate(stages, start=1):
         done = ended.setdefault(stage.name, [])
+        outcomes = [outcome_of(command) for command in done]
         about = f"{number} of {len(stages)}: {stage.name}"
-        if list(stage.command) in done and not stage.always:
+        if outcome_of(stage.command) in outcomes and not stage.always:
             print(f"{about}: has ended", flush=True)
             continue
         print(f"{about}\n$ {stage.shell}", flush=True)

@@ -50,6 +50,20 @@ class Stage:
         return flops / (MACHINES[machine] * 1e12 * UTILIZATION) / 3600
 
 
+def outcome_of(command: Sequence[str]) -> list[str]:
+    """A command without what does not change its outcome.
+
+    Example:
+        >>> outcome_of(("experiments.drop", "prepare", "--processes", "8", "--out", "x"))
+        ['experiments.drop', 'prepare', '--out', 'x']
+    """
+    words = list(command)
+    if "--processes" in words:
+        place = words.index("--processes")
+        del words[place : place + 2]
+    return words
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """What the plans have in common.
@@ -150,9 +164,20 @@ def _compare(
     if encoder:
         flags = ("--model.encoder", settings.encoder, "--model.dtype", "bfloat16", *flags)
     runs = len(objectives) * len(settings.seeds)
-    tokens = task.steps * task.batch * task.length * runs
+    steps = _overridden(settings.compare, "--loop.num-steps", task.steps)
+    batch = _overridden(settings.compare, "--batches.batch-size", task.batch)
+    tokens = steps * batch * task.length * runs
     command += (*flags, *settings.compare)
     return Stage(f"runs/{name}", command, tokens=tokens if encoder else 0)
+
+
+def _overridden(flags: Sequence[str], name: str, planned: int) -> int:
+    """The value of a flag that was given, or the planned one."""
+    words = [part for flag in flags for part in flag.split("=", 1)]
+    for word, value in zip(words, words[1:], strict=False):
+        if word == name:
+            planned = int(value)
+    return planned
 
 
 def _tabulate(settings: Settings, *names: str, against: str = "MML") -> Stage:

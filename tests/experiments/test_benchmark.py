@@ -242,6 +242,23 @@ def test_speed_is_relative_to_the_faster_pytorch_in_the_same_round():
     )
 
 
+def test_figures_are_those_of_what_the_variant_reads():
+    setting = Setting("bert-base", rows=4, tokens=64, solutions=1, shortest=0.5, dtype="bfloat16")
+    times = {"wall_s": [0.5], "cpu_s": [0.5], "peak_mib": [1.0]}
+    found = {
+        name: train_step.summarize(name, {name: times}, setting, 1e12, 1e15)
+        for name in ("equations", "queries", "programs", "taggings", "naqanet")
+    }
+    for name in ("queries", "programs", "taggings"):
+        where = TASKS[name].batch(setting)["where"]
+        assert where.all() and found[name]["tokens_per_s"] == where.sum() / 0.5
+    where = TASKS["equations"].batch(setting)["where"]
+    assert found["equations"]["tokens_per_s"] == where.sum() / 0.5 < 2 * 4 * 64
+    assert found["equations"]["mfu"] == pytest.approx(step_flops(setting) / 0.5 / 1e15)
+    own_encoder = [found["naqanet"][x] for x in ("tokens_per_s", "utilisation", "mfu")]
+    assert own_encoder == [None] * 3
+
+
 def test_every_round_runs_every_step_and_begins_with_another():
     order = []
 

@@ -66,6 +66,7 @@ def test_each_commit_is_measured_by_its_own_benchmark(repository, tmp_path, caps
     [
         (["--commits", "fast", "broken"], "broken: its benchmark failed: ValueError: no such step"),
         (["--commits", "never"], "never"),
+        (["--commits"], "commits: expected at least one value, found none"),
         (["--commits", "fast", "fast"], "expected distinct commits"),
         (["--commits", "fast", "--rounds", "0"], "--rounds: expected at least 1, found 0"),
     ],

@@ -8,6 +8,7 @@ import tarfile
 import threading
 import zipfile
 
+import numpy as np
 import pytest
 
 from experiments.download import catalog, transfer
@@ -165,6 +166,54 @@ def test_archives_that_write_elsewhere_or_are_none_are_refused(archive, tmp_path
         "folder",
         "folder/archive",
     ]
+
+
+def compressed(kind):
+    """A tar archive of three members, as long as it takes to damage any of them."""
+    rng, file = np.random.default_rng(0), io.BytesIO()
+    with tarfile.open(fileobj=file, mode=f"w:{kind}") as archive:
+        for name in ("dev", "test", "train"):
+            content = rng.bytes(30_000)
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["bz2", "gz", "xz"])
+def test_an_archive_that_is_damaged_anywhere_is_refused(kind, tmp_path):
+    sound = compressed(kind)
+    for place in np.linspace(100, len(sound) - 5, 12).astype(int):
+        damaged = bytearray(sound)
+        damaged[place] ^= 1
+        (tmp_path / "archive").write_bytes(bytes(damaged))
+        with pytest.raises(InputError, match="expected a sound archive"):
+            unpack(tmp_path / "archive", tmp_path, strip=False)
+        assert [path.name for path in tmp_path.iterdir()] == ["archive"]
+
+
+def test_a_zip_that_is_damaged_anywhere_is_refused(tmp_path):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("train", b"".join(b"%d, " % n for n in range(20_000)))
+    sound = file.getvalue()
+    for place in np.linspace(60, len(sound) - 1200, 12).astype(int):
+        damaged = bytearray(sound)
+        damaged[place : place + 1000] = np.random.default_rng(place).bytes(1000)
+        (tmp_path / "archive").write_bytes(bytes(damaged))
+        with pytest.raises(InputError, match="expected a sound archive"):
+            unpack(tmp_path / "archive", tmp_path, strip=False)
+
+
+def test_a_sound_archive_replaces_a_damaged_one(toy, tmp_path):
+    sound = toy.files["/toy.zip"]
+    toy.files["/toy.zip"] = sound[:-30]
+    command = Download(("toy",), tmp_path, mirror=toy.url)
+    with pytest.raises(InputError, match="expected a sound archive.*; it is now toy.zip.refused"):
+        command.run()
+    toy.files["/toy.zip"] = sound
+    command.run()
+    assert (tmp_path / "toy" / "train.json").read_text() == "{}"
 
 
 @pytest.fixture

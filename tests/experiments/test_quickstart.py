@@ -37,6 +37,7 @@ def test_prints_a_row_for_each_objective_and_saves_the_figure(tmp_path, capsys):
         (["--fast"], "--fast"),
         (["--spans.num-people", "1"], "--spans.num-people"),
         (["--spans-training.steps", "x"], "x"),
+        (["--out", __file__], "test_quickstart.py: expected a folder to write to, found a file"),
     ],
 )
 def test_what_a_person_got_wrong_is_one_line(flags, culprit, capsys):

@@ -1,6 +1,7 @@
 """The plans are commands that exist, and a runner that continues."""
 
 import json
+import shlex
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from experiments import drop, narrativeqa, nq_open, retrieve, triviaqa, triviaqa
 from experiments.download.catalog import DATASETS
 from experiments.download.command import Download
 from experiments.paper.set_sizes import SetSizes
+from experiments.reproduce import command as reproduce_command
 from experiments.reproduce.command import Reproduce, plan, run_stages
 from experiments.reproduce.plans import PLANS, Stage
 from experiments.tabulate import Tabulate
@@ -85,6 +87,30 @@ def test_flags_of_the_trainings_can_be_overridden(tmp_path):
     assert parse(wikisql.COMMANDS, prog="x", argv=compare.command[1:]).loop.num_steps == 5
 
 
+def test_hours_follow_what_is_overridden(tmp_path):
+    given = ("", "--loop.num-steps 500 --batches.batch-size=5")
+    whole, small = (
+        Reproduce(table="table4", tasks=("wikisql",), out=tmp_path, compare=flags).stages()
+        for flags in given
+    )
+    assert sum(stage.tokens for stage in whole) == 400 * sum(stage.tokens for stage in small) > 0
+
+
+def test_the_documented_command_is_one(tmp_path):
+    """A value that begins with two dashes has to follow an equals sign."""
+    text = (reproduce_command.__doc__ or "").partition("here on a CPU::")[2].replace("\\\n", " ")
+    argv = shlex.split(text.strip())
+    assert argv[:3] == ["python", "-m", "experiments.reproduce"]
+    found = parse(Reproduce, prog="x", argv=argv[3:])
+    assert found.compare == "--loop.num-steps 500 --model.dtype float32"
+
+
+@pytest.mark.parametrize("seeds", [(), (1, 1)])
+def test_seeds_are_checked_before_anything_runs(seeds):
+    with pytest.raises(InputError, match="seeds: expected different values, at least one"):
+        Reproduce(table="table4", seeds=seeds)
+
+
 def test_an_unknown_task_is_refused():
     with pytest.raises(InputError, match="expected some of wikisql, search, found 'drop-bert'"):
         Reproduce(table="table4", tasks=("drop-bert",))
@@ -133,6 +159,15 @@ def test_a_stage_that_dies_of_the_signal_continues(scripts, tmp_path, capsys):
     (tmp_path / "starting_stage.py").write_text("import time; time.sleep(60)")
     run_stages(stages_of("starting"), tmp_path / "stages.json", time.monotonic() + 1)
     assert "the same command continues" in capsys.readouterr().out
+
+
+def test_more_processes_do_not_make_another_stage(scripts, tmp_path):
+    for processes in "123":
+        stage = Stage("first", ("first_stage", "--processes", processes, "--out", "x"))
+        run_stages([stage], tmp_path / "stages.json", None)
+    assert scripts.read_text() == "first "
+    run_stages([Stage("first", ("first_stage", "--out", "y"))], tmp_path / "stages.json", None)
+    assert scripts.read_text() == "first first "
 
 
 def test_a_stage_that_fails_stops_those_after_it(scripts, tmp_path):

@@ -81,6 +81,17 @@ def test_other_layouts_of_questions(files, tmp_path):
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
+def test_recall_is_over_the_questions_whose_answers_are_known(files, tmp_path, capsys):
+    asked = [{"question": "old bridge", "answer": answer} for answer in (["rome"], [], [])]
+    (tmp_path / "some.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    run(files, tmp_path / "a.jsonl", "--questions", tmp_path / "some.jsonl", "--no-answers",
+        "--report", tmp_path / "report.json")  # fmt: skip
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 questions with known answers: share with one in the top n passages" in said
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["questions"], report["answered"]) == (3, 1)
+
+
 def test_questions_without_answers(files, tmp_path):
     (tmp_path / "test.jsonl").write_text('{"question": "old river"}')
     run(files, tmp_path / "a.jsonl", "--questions", tmp_path / "test.jsonl", "--no-answers")
@@ -218,6 +229,21 @@ def test_a_run_of_kilt_is_joined(joined, tmp_path):
          "--provenance-id", "{wikipedia_id}{start_paragraph_id}")  # fmt: skip
     [example] = read_contexts(tmp_path / "a.json", skips=ExclusionCounts())
     assert [d.id for d in example.documents] == ["p3", "p0"] and example.golds == ("Homer",)
+
+
+def test_every_question_of_an_id_is_joined(joined, tmp_path, capsys):
+    questions, run = tmp_path / "kilt.jsonl", tmp_path / "predictions.jsonl"
+    texts = {"who wrote the iliad": "Homer", "who wrote the aeneid": "Virgil"}
+    asked = [{"id": "k", "input": x, "output": [{"answer": y}]} for x, y in texts.items()]
+    questions.write_text("\n".join(map(json.dumps, asked)))
+    provenance = [{"wikipedia_id": "p0"}]
+    run.write_text(json.dumps({"id": "k", "output": [{"provenance": provenance}]}))
+    flags = [*joined]
+    flags[flags.index("--questions") + 1], flags[flags.index("--ranking") + 1] = questions, run
+    call(retrieve, *flags, "--layout", "kilt", "--out", tmp_path / "a.jsonl")
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert [json.loads(line)["question"] for line in lines] == list(texts)
+    assert "2 questions with known answers" in " ".join(capsys.readouterr().out.split())
 
 
 def test_runs_of_other_files_are_refused(joined, tmp_path, capsys):
