@@ -46,7 +46,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 
 #: Of records and their order. To be raised with any change in what a build of the same files holds.
-FORMAT = "build 5"
+FORMAT = "build 6"
 
 BUILD_FILE = "build.json"
 _WORK = "work"

@@ -46,6 +46,7 @@ _VULGAR = "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 _TOKEN = re.compile(
     r"(?<![\w.])(?P<point>\.[0-9]+)(?![.,]?[0-9])"
     r"|(?<!\w)(?P<digits>[0-9]+(?:[.,][0-9]+)*)"
+    r"|(?P<inside>[^\W\d][0-9]+(?:[.,][0-9]+)+)"  # "000" of "RM1,000" is no number
     # ASCII, since Unicode also takes "ı" for "i" and "ſ" for "s".
     rf"|\b(?P<word>(?ai:{'|'.join(sorted(VALUES, key=len, reverse=True))}))\b"
     rf"|(?P<vulgar>[{_VULGAR}])"
@@ -279,6 +280,8 @@ class _Scanner:
 
 def _tokens(match: re.Match[str], config: NumberConfig) -> Iterator[_Token]:
     form, start, end = match.group().lower(), match.start(), match.end()
+    if match.lastgroup == "inside":
+        return
     if match.lastgroup == "word":
         yield _Token(form, VALUES[form], start, end)
     elif match.lastgroup == "vulgar":

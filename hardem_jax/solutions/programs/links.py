@@ -115,6 +115,9 @@ def find_links(table: ProgramTable, question: str, words: np.ndarray, rules: Pro
     """
     if len(words) > _INT16:
         raise InputError(f"question: expected at most {_INT16} words, found {len(words)}")
+    most = (_INT16 + 1) // len(PARTS) - 1  # one for the row number
+    if len(table.header) > most:
+        raise InputError(f"table: expected at most {most} columns, found {len(table.header)}")
     fields = {
         code: values
         for code, values in table.fields.items()

@@ -339,7 +339,8 @@ def _normal_word(word: str) -> str:
 
 
 def _blank(text: str, start: int, end: int) -> str:
-    return text[:start] + " " * (end - start) + text[end:]
+    # No blank, or the hyphen of "june 5-7" would be the sign of a number.
+    return text[:start] + "\0" * (end - start) + text[end:]
 
 
 _PART = {name: number for number, name in enumerate(PARTS)}

@@ -63,6 +63,8 @@ def test_options(text, default, options, with_options):
         ("", []),
         ("no number", []),
         ("F15 B2 a1 _3 x_4", []),
+        ("RM1,000 Rs5,000 F15,000.5 v2.5 _3.5", []),
+        ("No.2 a,2 B2. 5 F15-7", [2, 2, 5, 7]),
         ("often, anyone, tens, sixth-former, weights", []),
         ("12.5.1990", [12, 5, 1990]),
         ("1990,1991", [1990, 1991]),

@@ -5,6 +5,7 @@ import unicodedata
 import numpy as np
 import pytest
 
+from hardem_jax.errors import InputError
 from hardem_jax.solutions.programs.links import find_links, span_numbers
 from hardem_jax.solutions.programs.parts import text_key
 from hardem_jax.solutions.programs.rules import ProgramRules
@@ -93,6 +94,17 @@ def test_a_link_holds_for_some_rows_but_not_for_all():
     question = "5 or 0 or 9,000,000 or ann or 1990 in may?"
     for rows in conditions(question).values():
         assert rows and not {0, 1, 2} <= set(rows)
+
+
+@pytest.mark.parametrize("columns", [2519, 2520])
+def test_more_columns_than_a_field_can_count_are_refused(columns):
+    rows = [tuple(f"{row} x" for _ in range(columns)) for row in range(2)]
+    table = program_table(Table("1", ("c",) * columns, ("text",) * columns, tuple(rows)))
+    if columns == 2519:
+        assert find_links(table, "1 x?", split_words("1 x?"), ProgramRules()).masks
+        return
+    with pytest.raises(InputError, match="table: expected at most 2519 columns, found 2520"):
+        find_links(table, "1 x?", split_words("1 x?"), ProgramRules())
 
 
 def test_operators_with_the_same_rows_are_one_link():
