@@ -305,10 +305,10 @@ def chosen_scores(
 
 
 def checkpoint_identity(run_dir: Path, checkpoint: str) -> dict[str, Any]:
-    """What scores are told apart by: name and number of a checkpoint.
+    """What scores are told apart by: name and step of a checkpoint.
 
-    The number is the step; None if the checkpoint is missing, which loading reports.
+    The step, under "number", is None if the checkpoint is missing, which loading reports.
     """
-    entries = (run_dir / checkpoint).glob("*")
-    number = max((int(entry.name) for entry in entries if entry.name.isdigit()), default=None)
-    return {"name": checkpoint, "number": number}
+    from hardem_jax.training.checkpoints.run import newest_step  # imports jax
+
+    return {"name": checkpoint, "number": newest_step(run_dir / checkpoint)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,8 @@ from hardem_jax.cli.watching import observer
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require
-from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import Objective, ThresholdedHardEM
-from hardem_jax.training.config import METRICS_FILE, LoopConfig, OptimizerConfig
+from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change, named_settings
 
 if TYPE_CHECKING:
@@ -159,11 +159,12 @@ class TrainCommand(Setting):
         def describe() -> None:
             content = {"version": __version__, "flags": flags(self), "settings": settings}
             content["made by"] = made_by(mesh.size)
-            write_json(self.out / "config.json", content | run.save(self.out))
-            # For files that no longer change; checkpoints have their own checksums.
-            changing = (LOCK_FILE, METRICS_FILE)
-            files = (file for file in self.out.iterdir() if file.name not in changing)
-            write_checksums(self.out, files)
+            # Apart at first: checksums are for these files only, whatever else is in the folder,
+            # such as a log that still grows. Checkpoints have their own.
+            with tempfile.TemporaryDirectory(prefix=".new-", dir=self.out) as new:
+                write_json(Path(new) / "config.json", content | run.save(Path(new)))
+                own = [file.replace(self.out / file.name) for file in Path(new).iterdir()]
+            write_checksums(self.out, own)
 
         result = train(
             loss_fn=run.loss_fn,

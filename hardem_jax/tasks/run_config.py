@@ -10,6 +10,7 @@ from hardem_jax.checksums import has_checksums, verify_checksums
 from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.errors import InputError, similar_path
+from hardem_jax.models.config import Remat
 
 T = TypeVar("T")
 
@@ -148,8 +149,9 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is Path:
         return type(value) is str
     if origin is Literal:
-        # As runs of version 0.1 have it: "remat" was true or false.
-        return type(value) is bool or value in arguments
+        if hint == Remat and type(value) is bool:  # as runs of version 0.1 have it
+            return True
+        return any(type(value) is type(known) and value == known for known in arguments)
     if origin is tuple:
         inner = arguments[:1] if arguments[-1:] == (...,) else arguments
         return isinstance(value, list) and all(

@@ -13,7 +13,7 @@ from jax.tree import leaves as tree_leaves
 
 from experiments import squad_layout, triviaqa
 from hardem_jax import HardEM
-from hardem_jax.checksums import write_checksums
+from hardem_jax.checksums import recorded_files, write_checksums
 from hardem_jax.cli.command import parse
 from hardem_jax.cli.spans import Evaluate, Train
 from hardem_jax.data.annotations import NO_PLACE
@@ -21,6 +21,7 @@ from hardem_jax.data.prepared.spans import PreparedSplit
 from hardem_jax.errors import InputError
 from hardem_jax.metrics import triviaqa as official
 from hardem_jax.tasks.config import SpanInference
+from hardem_jax.tasks.run_config import check_run
 from hardem_jax.tasks.spans.task import SpanTask
 from hardem_jax.tasks.trained import Trained
 from tests.commands import OBEYED, SHOWN, call, evaluation, fails, stopped_at
@@ -53,7 +54,11 @@ def root(tmp_path_factory):
             *("prepare", "--qa-file", qa_file, "--evidence", root / "evidence"),
             *("--tokenizer", bert, "--out", root / split, "--split", split, *WINDOWS),
         )
+    (root / "run").mkdir()
+    log = root / "run" / "train.log"  # as "> run/train.log" makes it, before training begins
+    log.write_text("begun\n")
     call(triviaqa, *train_flags(root, root / "run"))
+    log.write_text("begun\nended\n")
     return root
 
 
@@ -62,6 +67,12 @@ def test_prepared_splits_tell_what_they_hold(root):
     assert meta["counts"]["questions"] == 24 and meta["counts"]["windows with a mention"] == 24
     assert meta["solutions per question"] == {"mean": 3.0, "median": 3.0, "max": 3}
     assert not (root / "train.partial").exists()
+
+
+def test_a_run_has_checksums_of_its_own_files_only(root):
+    assert recorded_files(root / "run") == {"config.json", "tokenizer.json"}
+    check_run(root / "run")
+    assert not list((root / "run").glob(".new-*"))
 
 
 def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint
 import pytest
 from flax import nnx
 from orbax.checkpoint import v1 as ocp
@@ -20,7 +21,7 @@ from orbax.checkpoint import v1 as ocp
 from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.errors import InputError
 from hardem_jax.training.checkpoints import series
-from hardem_jax.training.checkpoints.run import RunCheckpoints, load_params
+from hardem_jax.training.checkpoints.run import RunCheckpoints, load_params, newest_step
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.optimizer import OptimizerConfig, make_optimizer
 from hardem_jax.training.state import init_state
@@ -110,6 +111,54 @@ def test_only_the_newest_are_kept(tmp_path):
             checkpoints.save_best(toy.init_params(), step, {})
     assert sorted(os.listdir(tmp_path / "last")) == ["1", "2"]
     assert os.listdir(tmp_path / "best") == ["2"]
+
+
+def test_a_step_that_is_saved_again_is_saved_beside_the_first(tmp_path):
+    """Replacing the only checkpoint would leave none for a moment."""
+    for attempt in range(2):
+        with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+            checkpoints.save_last(at_step(5), toy.batches(), {"attempt": attempt})
+            checkpoints.save_best(toy.init_params(), 5, {"attempt": attempt})
+    assert sorted(os.listdir(tmp_path / "last")) == ["5", "6"]
+    assert os.listdir(tmp_path / "best") == ["6"]
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        state, progress = checkpoints.restore(make_state(), toy.batches()) or (None, {})
+        assert state is not None and int(state.step) == 5 and progress == {"attempt": 1}
+        checkpoints.save_last(at_step(6), toy.batches(), {})
+    assert sorted(os.listdir(tmp_path / "last")) == ["6", "7"]
+    assert newest_step(tmp_path / "last") == 6 and newest_step(tmp_path / "best") == 5
+
+
+def test_a_save_that_fails_leaves_the_one_of_the_same_step(tmp_path, monkeypatch, reports):
+    del reports  # restores the logger, which a full disk makes silent
+    saved(tmp_path, at_step(5))
+
+    def fails(*arguments, **options):
+        raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError), RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        monkeypatch.setattr(orbax.checkpoint.CheckpointManager, "save", fails)
+        checkpoints.save_last(at_step(5), toy.batches(), {})
+    monkeypatch.undo()
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        found = checkpoints.restore(make_state(), toy.batches())
+    assert found is not None and int(found[0].step) == 5
+
+
+@pytest.mark.parametrize(("folder", "expected"), [("best", 3), ("last", 4)])
+def test_the_step_of_a_checkpoint_that_does_not_store_it(tmp_path, monkeypatch, folder, expected):
+    """As earlier versions wrote them: the best of step 3 may have the number 4."""
+    stored = RunCheckpoints._metadata
+
+    def without_step(self, step, progress):
+        return {k: v for k, v in stored(self, step, progress).items() if k != "step"}
+
+    assert newest_step(tmp_path / folder) is None
+    monkeypatch.setattr(RunCheckpoints, "_metadata", without_step)
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        checkpoints.save_last(at_step(4), toy.batches(), {"best_step": 3})
+        checkpoints.save_best(toy.init_params(), 4, {"best_step": 3})
+    assert newest_step(tmp_path / folder) == expected
 
 
 def test_one_save_is_complete_before_the_next_begins(tmp_path, monkeypatch):

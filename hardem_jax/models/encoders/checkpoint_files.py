@@ -207,7 +207,8 @@ def read_torch(path: Path, *, key: str | None = None) -> dict[str, np.ndarray]:
             found = f"{type(value).__name__} under {name!r}"
             raise InputError(f"{path}: expected a table of tensors{place}, found {found}")
     # Through float32, because numpy has no bfloat16 of its own.
+    values = {name: tensor.detach() for name, tensor in tensors.items()}
     return {
-        name: np.asarray(tensor.float() if tensor.is_floating_point() else tensor)
-        for name, tensor in tensors.items()
+        name: np.asarray(value.float() if value.is_floating_point() else value)
+        for name, value in values.items()
     }

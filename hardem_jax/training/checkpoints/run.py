@@ -1,10 +1,11 @@
 """The checkpoints of a run, and the parameters that it leaves.
 
 A run folder holds `last/` (the two newest checkpoints, with everything needed to resume) and
-`best/` (parameters only). A checkpoint gets its final name once it is complete, then its
-checksums, and only then is an older one deleted, so a process killed at any moment leaves a
-folder that loads. If the newest checkpoint in `last/` is damaged, a run resumes from the one
-before.
+`best/` (parameters only). Checkpoints are numbered by their steps; one of a step that a folder has
+already gets the next number, because replacing it would briefly leave none. An older one is deleted
+once a newer one is complete and has its final name, so a process killed at any moment leaves a
+folder that loads. Checksums come last. If the newest checkpoint in `last/` is damaged, a run
+resumes from the one before.
 """
 
 from __future__ import annotations
@@ -157,8 +158,9 @@ class RunCheckpoints:
             self._opened[name] = Series(self._directory / name, keep=2 if name == "last" else 1)
         return self._opened[name]
 
-    def _metadata(self, progress: Mapping[str, Any]) -> dict[str, Any]:
-        return {"format": FORMAT, "fingerprint": self.fingerprint, "progress": dict(progress)}
+    def _metadata(self, step: int, progress: Mapping[str, Any]) -> dict[str, Any]:
+        content = {"format": FORMAT, "step": step, "fingerprint": self.fingerprint}
+        return content | {"progress": dict(progress)}
 
     def save_last(self, state: TrainState, batches: Any, progress: Mapping[str, Any]) -> None:
         """Saves everything needed to resume; returns once it is copied off the devices.
@@ -173,20 +175,16 @@ class RunCheckpoints:
             OSError: the disk is full, in this save or the previous one.
         """
         self._wait()
-        self._series("last").save(
-            int(state.step),
-            {"state": to_arrays(state), "data": _DataPosition(batches)},
-            self._metadata(progress),
-        )
+        series, step = self._series("last"), int(state.step)
+        content = {"state": to_arrays(state), "data": _DataPosition(batches)}
+        series.save(series.free_number(step), content, self._metadata(step, progress))
 
     def save_best(self, params: Any, step: int, progress: Mapping[str, Any]) -> None:
         """Replaces the best parameters; returns once they are on disk.
 
         Args:
             params: the evaluated parameters.
-            step: updates made. If a resumed run reaches the same best step again, it saves under
-                the next number: overwriting the only checkpoint in `best` would briefly leave
-                none.
+            step: updates made.
             progress: `RunProgress.to_json()`.
 
         Raises:
@@ -194,9 +192,8 @@ class RunCheckpoints:
         """
         self._wait()
         series = self._series("best")
-        newest = series.newest()
-        number = step if newest is None else max(step, newest + 1)
-        series.save(number, {"state": to_arrays({"params": params})}, self._metadata(progress))
+        content = {"state": to_arrays({"params": params})}
+        series.save(series.free_number(step), content, self._metadata(step, progress))
         series.wait()
 
     def restore(self, like: TrainState, batches: Any) -> tuple[TrainState, dict[str, Any]] | None:
@@ -228,10 +225,10 @@ class RunCheckpoints:
                 )
             return -1 if usable.path is None else int(usable.path.name)
 
-        step = primary_decides(number)
-        if step < 0:
+        newest = primary_decides(number)
+        if newest < 0:
             return None
-        where = folder / str(step)
+        where = folder / str(newest)
         metadata = ocp.metadata(str(where.absolute()))
         stored: Any = metadata.custom_metadata
         if stored.get("format") != FORMAT:
@@ -244,7 +241,7 @@ class RunCheckpoints:
         wanted = to_arrays(like)
         new_memory = without_memory(metadata.metadata, wanted)
         check_arrays(metadata.metadata, wanted, where)
-        self._warn(usable, step)
+        self._warn(usable, stored.get("step", newest))
         position = _DataPosition(batches)
         loaded = ocp.load_checkpointables(
             str(where.absolute()),
@@ -265,6 +262,23 @@ def _remove(paths: Iterable[Path]) -> int:
     for path in paths:
         shutil.rmtree(path)
     return 0
+
+
+def newest_step(folder: Path) -> int | None:
+    """The step of the newest checkpoint in `<run>/best` or `<run>/last`; None if there is none.
+
+    Does not verify it: a damaged one has the step that its name says.
+    """
+    number = max(_numbers(folder), default=None)
+    if number is None:
+        return None
+    try:
+        stored: Any = ocp.metadata(str((folder / str(number)).absolute())).custom_metadata or {}
+    except (OSError, ValueError):
+        return number
+    if folder.name == "best":  # earlier versions have no "step"; the best of a run knows its own
+        return stored.get("step", stored.get("progress", {}).get("best_step", number))
+    return stored.get("step", number)
 
 
 def load_params(folder: str | Path, like: Any, *, leave_out: Sequence[str] = ()) -> Any:

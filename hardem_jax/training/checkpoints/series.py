@@ -29,19 +29,25 @@ class Series:
         self._recorder = ThreadPoolExecutor(1)
         self._recorded: Future[None] | None = None
 
-    def newest(self) -> int | None:
+    def free_number(self, step: int) -> int:
+        """The step, or the next number if there is a checkpoint of that or a later one."""
         latest = self._checkpointer.latest
-        return None if latest is None else latest.step
+        return step if latest is None else max(step, latest.step + 1)
 
     def save(self, number: int, content: dict[str, Any], metadata: dict[str, Any]) -> None:
         """Returns once the content is copied off the devices; checksums are written after it.
 
-        A checkpoint with the same number is replaced. No save may be pending, in any series.
+        No save may be pending, in any series.
+
+        Args:
+            number: from `free_number`.
+            content: by name, the arrays as "state".
+            metadata: stored with it.
         """
         with one_error(self._folder):
             check_space(self._folder, content["state"].values())
             response = self._checkpointer.save_checkpointables_async(
-                number, content, force=True, overwrite=True, custom_metadata=metadata
+                number, content, force=True, custom_metadata=metadata
             )
         self._recorded = self._recorder.submit(self._record, number, response)
 

@@ -11,6 +11,7 @@ from flax import nnx
 
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.bert import Bert
+from hardem_jax.models.encoders.checkpoint_files import read_torch
 from hardem_jax.models.encoders.pretrained import load_config, load_encoder
 from tests.models.bert_checkpoints import (
     CONFIG,
@@ -54,6 +55,16 @@ def test_pytorch_bin_of_a_training_run(torch_bert, folder):
         message = f"pytorch_model.bin: expected a table of tensors, found {found}"
         with pytest.raises(InputError, match=message):
             load_encoder(folder)
+
+
+def test_pytorch_bin_of_parameters(torch_bert, tmp_path):
+    """Which ask for gradients, and of a quantised model, whose weights stay integers."""
+    torch, _ = torch_bert
+    weight = torch.nn.Parameter(torch.arange(4.0).reshape(2, 2))
+    torch.save({"weight": weight, "codes": torch.ones(3, dtype=torch.int8)}, tmp_path / "x.bin")
+    found = read_torch(tmp_path / "x.bin")
+    assert found["weight"].tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert found["codes"].dtype == np.int8
 
 
 def test_safetensors_in_a_type_that_numpy_lacks(torch_bert, folder):
