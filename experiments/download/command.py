@@ -33,8 +33,8 @@ from rich.progress import (
 from experiments.download.archives import unpack
 from experiments.download.catalog import DATASETS, Dataset, Source
 from experiments.download.transfer import fetch
-from hardem_jax.data.files import read_json, write_json
-from hardem_jax.errors import InputError, found_by
+from hardem_jax.data.files import make_out, read_json, write_json
+from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 
 RECORD = "downloads.json"
@@ -64,12 +64,7 @@ class Download:
                 raise InputError(f"datasets: expected some of {expected}, found {name}")
         for name in dict.fromkeys(self.datasets):
             folder = self.out / name
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(
-                    f"--out: {folder}: expected a folder to write to, found {found_by(error)}"
-                ) from error
+            make_out(folder)
             with locked(folder):
                 self._get(DATASETS[name], folder)
 

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from hardem_jax.analysis.statistics import Interval
 from hardem_jax.cli.command import flags
 from hardem_jax.cli.compare import CompareCommand
-from hardem_jax.data.files import write_json, write_text
-from hardem_jax.errors import InputError, found_by, require
+from hardem_jax.data.files import make_out, write_json, write_text
+from hardem_jax.errors import require
 from hardem_jax.locks import locked
 from hardem_jax.training.fingerprint import may_change
 
@@ -50,12 +50,7 @@ class CellsCommand(CompareCommand, abc.ABC):
         """Draws figures of the cells that have ended."""
 
     def run(self) -> None:
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"--out: {self.out}: expected a folder to write to, found {found_by(error)}"
-            ) from error
+        make_out(self.out)
         began = time.monotonic()
         with locked(self.out):
             for name, cell in unfinished(self.cells()):

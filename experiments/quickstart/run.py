@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.quickstart.settings import EquationSettings, Settings
+from hardem_jax.data.files import make_out
 from hardem_jax.data.planted.equations import PlantedEquationsConfig
 from hardem_jax.data.planted.spans import PlantedConfig
-from hardem_jax.errors import InputError, found_by, require
+from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 
 if TYPE_CHECKING:
@@ -62,12 +63,7 @@ class Quickstart:
         from experiments.quickstart.equations import equation_problem
         from experiments.quickstart.spans import span_problem
 
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"--out: {self.out}: expected a folder to write to, found {found_by(error)}"
-            ) from error
+        make_out(self.out)
         with tempfile.TemporaryDirectory() as folder:
             for name in self.problems:
                 if name == "spans":

@@ -19,7 +19,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from hardem_jax.errors import InputError, found_by, require
+from hardem_jax.data.files import make_out
+from hardem_jax.errors import InputError, require
 from hardem_jax.locks import locked
 
 RUNS_FILE = "runs.jsonl"
@@ -106,7 +107,7 @@ class RationaleTraining:
             if name not in OBJECTIVES:
                 known = "; ".join(OBJECTIVES)
                 raise InputError(f"--objectives: expected some of {known}, found {name!r}")
-        with locked(_folder(self.out)):
+        with locked(make_out(self.out)):
             runs = recover_runs(self.out / RUNS_FILE, identity)
             runs += self._make({identity(run) for run in runs})
             from experiments.rationales.figures import summarize
@@ -188,17 +189,7 @@ class GradientVariance:
         from experiments.rationales.variance import measure
         from hardem_jax.data.files import write_json
 
-        with locked(_folder(self.out)):
+        with locked(make_out(self.out)):
             found = measure(self)
             write_json(self.out / "variance.json", found)
             draw_variance(found, self.out / "variance.png")
-
-
-def _folder(out: Path) -> Path:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"--out: {out}: expected a folder to write to, found {found_by(error)}"
-        ) from error
-    return out

@@ -53,7 +53,8 @@ from experiments.regimes.grid import (
     recover_runs,
 )
 from hardem_jax.cli.compare import labelled
-from hardem_jax.errors import InputError, found_by, require
+from hardem_jax.data.files import make_out
+from hardem_jax.errors import require
 from hardem_jax.locks import locked
 
 if TYPE_CHECKING:
@@ -112,12 +113,7 @@ class Regimes:
         labelled(self.objectives)
 
     def run(self) -> None:
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"--out: {self.out}: expected a folder to write to, found {found_by(error)}"
-            ) from error
+        make_out(self.out)
         with locked(self.out):
             runs = recover_runs(self.out / RUNS_FILE)
             runs += self._make({identity(run) for run in runs})

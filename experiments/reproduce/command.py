@@ -36,8 +36,8 @@ from experiments.reproduce.plans import (
     Stage,
     outcome_of,
 )
-from hardem_jax.data.files import read_json, write_json
-from hardem_jax.errors import InputError, found_by, require
+from hardem_jax.data.files import make_out, read_json, write_json
+from hardem_jax.errors import InputError, require
 from hardem_jax.locks import locked
 
 RECORD = "stages.json"
@@ -95,12 +95,7 @@ class Reproduce:
         if self.dry_run:
             print(plan(self.stages()), end="")
             return
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"--out: {self.out}: expected a folder to write to, found {found_by(error)}"
-            ) from error
+        make_out(self.out)
         until = None if self.minutes is None else time.monotonic() + 60 * self.minutes
         with locked(self.out):
             run_stages(self.stages(), self.out / RECORD, until)

@@ -40,8 +40,8 @@ from hardem_jax.cli.command import flags, parse
 from hardem_jax.cli.devices import say
 from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.cli.watching import draw_watched
-from hardem_jax.data.files import write_json, write_text
-from hardem_jax.errors import InputError, found_by, require
+from hardem_jax.data.files import make_out, write_json, write_text
+from hardem_jax.errors import InputError, require
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
 from hardem_jax.training.fingerprint import may_change, named_settings
@@ -164,12 +164,7 @@ class CompareCommand(Setting):
         if len(set(self.seeds)) < len(self.seeds):
             found = " ".join(map(str, self.seeds))
             raise InputError(f"--seeds: expected different values, found {found}")
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(
-                f"--out: {self.out}: expected a folder to write to, found {found_by(error)}"
-            ) from error
+        make_out(self.out)
         # Objectives and seeds share their data.
         name, objective = next(iter(self.rows().items()))
         data = self._train(name, objective, self.seeds[0]).start(objective, mesh).data

@@ -25,6 +25,21 @@ from hardem_jax.errors import InputError, found_by, similar_path
 from hardem_jax.locks import LOCK_FILE, locked
 
 
+def make_out(folder: Path) -> Path:
+    """Creates the folder that ``--out`` names, unless it is there, and returns it.
+
+    Raises:
+        InputError: it cannot be created, or is a file.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"--out: {folder}: expected a folder to write to, found {found_by(error)}"
+        ) from error
+    return folder
+
+
 @contextlib.contextmanager
 def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[Path]:
     """Creates a folder atomically: yields a folder to fill, which is renamed at the end.
