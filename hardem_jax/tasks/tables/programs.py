@@ -8,8 +8,7 @@ import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import jax
 import numpy as np
@@ -35,10 +34,9 @@ from hardem_jax.solutions.programs.space import ProgramSpace
 from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import Links, Program
 from hardem_jax.solutions.sql.types import Cell, Table
-from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task, make_loss
+from hardem_jax.tasks.base import LossFn, ShownAnswer, make_loss
 from hardem_jax.tasks.config import ProgramInference, ProgramParserConfig
 from hardem_jax.tasks.encoder import EncoderModel
-from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import (
     SPARSITY_THRESHOLDS,
     names_by_size,
@@ -46,7 +44,7 @@ from hardem_jax.tasks.scoring import (
     percentages,
     size_group,
 )
-from hardem_jax.tasks.tables.learned_rewards import LEARNED_REWARD
+from hardem_jax.tasks.tables.base import QuestionsOnTables, TableTask
 
 Array = jax.Array
 #: Groups of |Z|, see `tasks.scoring.size_group`.
@@ -62,33 +60,16 @@ _TABLES = ("shape", *SLOTS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ProgramQuestions(Questions):
-    """Questions on tables whose Z are programs.
+class ProgramQuestions(QuestionsOnTables):
+    """Questions on tables whose Z are programs."""
 
-    Attributes:
-        tables: by id.
-        rules: Z_tot.
-    """
+    SPLIT = ProgramSplit
 
     questions: Sequence[ProgramQuestion]
-    tables: Mapping[str, Table]
     rules: ProgramRules
 
     def set_sizes(self) -> list[int]:
         return [question.num_programs for question in self.questions]
-
-    @classmethod
-    def open(cls, folder: Path, split: str, *, drawn: int | None = None) -> Self:
-        """The questions of a split of a build; ``drawn`` is the seed of their first solutions."""
-        found = ProgramSplit(folder, split, drawn=drawn)
-        return cls(
-            questions=found.questions,
-            left_out=found.left_out,
-            place=str(folder),
-            meta=found.meta,
-            tables=found.tables,
-            rules=found.rules,
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +139,7 @@ class ProgramAnswer:
 
 
 @dataclasses.dataclass(frozen=True)
-class ProgramTask(Task[ProgramQuestions, ProgramReading, list[ProgramAnswer | None]]):
+class ProgramTask(TableTask[ProgramQuestions, ProgramReading, list[ProgramAnswer | None]]):
     """Answers are the results of programs.
 
     Attributes:
@@ -169,19 +150,11 @@ class ProgramTask(Task[ProgramQuestions, ProgramReading, list[ProgramAnswer | No
     NAME = "programs"
     QUESTIONS = ProgramQuestions
     MODELS = {ProgramParserConfig: Parser}
-    ONLY_TRAINED = (LEARNED_REWARD,)
+    INFERENCE = ProgramInference
+    RULES = ProgramRules
 
     inference: ProgramInference
     rules: ProgramRules = ProgramRules()
-
-    @classmethod
-    def restore(cls, run: RunConfig, **inference: Any) -> Self:
-        own = run.flags("inference", ProgramInference)
-        return cls(dataclasses.replace(own, **inference), run.section("rules", ProgramRules))
-
-    def save(self, data: ProgramQuestions) -> dict[str, Any]:
-        del data
-        return {"rules": dataclasses.asdict(self.rules)}
 
     def check(self, data: ProgramQuestions, model: Any, other: str) -> None:
         """The links of a question, which programs refer to, are those of its rules."""
@@ -296,17 +269,6 @@ class ProgramTask(Task[ProgramQuestions, ProgramReading, list[ProgramAnswer | No
     def metric_names(self, data: ProgramQuestions) -> frozenset[str]:
         del data
         return METRIC_NAMES
-
-    def describe(self, data: ProgramQuestions, inputs: ProgramInputs) -> str:
-        counts = {
-            "lost all of their solutions to cuts": inputs.lost,
-            "have shortened column names": inputs.cut_headers,
-            "are cut": inputs.cut_questions,
-            "lack columns": inputs.cut_columns,
-        }
-        usable = int((inputs.sizes[:, 1] > 0).sum())
-        cuts = "".join(f", {count} {what}" for what, count in counts.items() if count)
-        return f"{len(data.questions)} questions, {usable} with a solution{cuts}"
 
     def shown(
         self, data: ProgramQuestions, answers: list[ProgramAnswer | None]

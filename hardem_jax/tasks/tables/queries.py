@@ -46,10 +46,9 @@ from hardem_jax.solutions.sql.enumeration import (
 )
 from hardem_jax.solutions.sql.execution_guided import execution_guided
 from hardem_jax.solutions.sql.search import QueryScores, QuerySpace
-from hardem_jax.tasks.base import LossFn, Questions, ShownAnswer, Task, make_loss
+from hardem_jax.tasks.base import LossFn, ShownAnswer, make_loss
 from hardem_jax.tasks.config import QueryInference, SQLovaConfig
 from hardem_jax.tasks.encoder import EncoderModel, check_vocabulary
-from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import (
     SPARSITY_THRESHOLDS,
     names_by_size,
@@ -57,7 +56,7 @@ from hardem_jax.tasks.scoring import (
     percentages,
     size_group,
 )
-from hardem_jax.tasks.tables.learned_rewards import LEARNED_REWARD
+from hardem_jax.tasks.tables.base import QuestionsOnTables, TableTask
 
 Array = jax.Array
 #: Tokens of the longest input of naver/sqlova.
@@ -81,35 +80,21 @@ GOLD_METRIC_NAMES = frozenset(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TableQuestions(Questions):
-    """Questions on tables.
+class TableQuestions(QuestionsOnTables):
+    """Questions on tables whose Z are queries.
 
     Attributes:
-        tables: by id.
-        rules: Z_tot.
         golds: annotated query by question id, to measure with; None if there are none.
     """
 
+    SPLIT = TableSplit
+
     questions: Sequence[QueryQuestion]
-    tables: Mapping[str, Table]
     rules: SqlRules = SqlRules()
     golds: Mapping[str, Query] | None = None
 
     def set_sizes(self) -> list[int]:
         return [question.num_queries for question in self.questions]
-
-    @classmethod
-    def open(cls, folder: Path, split: str, *, drawn: int | None = None) -> Self:
-        """The questions of a split of a build; ``drawn`` is the seed of their first solutions."""
-        found = TableSplit(folder, split, drawn=drawn)
-        return cls(
-            questions=found.questions,
-            left_out=found.left_out,
-            place=str(folder),
-            meta=found.meta,
-            tables=found.tables,
-            rules=found.rules,
-        )
 
     def with_scores(self, file: Path | None) -> Self:
         """With the scores of all queries in a file; as it is if None.
@@ -238,7 +223,7 @@ class QueryAnswer:
 
 
 @dataclasses.dataclass(frozen=True)
-class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
+class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]]):
     """Answers are the results of queries.
 
     Attributes:
@@ -251,20 +236,12 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
     NAME = "queries"
     QUESTIONS = TableQuestions
     MODELS = {SQLovaConfig: Parser}
-    ONLY_TRAINED = (LEARNED_REWARD,)
+    INFERENCE = QueryInference
+    RULES = SqlRules
 
     inference: QueryInference
     rules: SqlRules = SqlRules()
     conditions: Literal["sum", "mean"] = "sum"
-
-    @classmethod
-    def restore(cls, run: RunConfig, **inference: Any) -> Self:
-        own = run.flags("inference", QueryInference)
-        return cls(dataclasses.replace(own, **inference), run.section("rules", SqlRules))
-
-    def save(self, data: TableQuestions) -> dict[str, Any]:
-        del data
-        return {"rules": dataclasses.asdict(self.rules)}
 
     def check(self, data: TableQuestions, model: Any, other: str) -> None:
         """Queries of any rules can be compared with the results of others."""
@@ -412,17 +389,6 @@ class QueryTask(Task[TableQuestions, QueryReading, list[QueryAnswer | None]]):
 
     def metric_names(self, data: TableQuestions) -> frozenset[str]:
         return METRIC_NAMES if data.golds is None else METRIC_NAMES | GOLD_METRIC_NAMES
-
-    def describe(self, data: TableQuestions, inputs: QueryInputs) -> str:
-        counts = {
-            "lost all of their solutions to cuts": inputs.lost,
-            "have shortened column names": inputs.cut_headers,
-            "are cut": inputs.cut_questions,
-            "lack columns": inputs.cut_columns,
-        }
-        usable = int((inputs.sizes[:, 1] > 0).sum())
-        cuts = "".join(f", {count} {what}" for what, count in counts.items() if count)
-        return f"{len(data.questions)} questions, {usable} with a solution{cuts}"
 
     def shown(self, data: TableQuestions, answers: list[QueryAnswer | None]) -> list[ShownAnswer]:
         rows = []
