@@ -17,19 +17,21 @@ from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_ANSWER, ExclusionCounts
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.arguments import check_texts
 
 
 def read_questions(file: Path, *, skips: ExclusionCounts) -> Iterator[ReadingExample]:
     """Yields the questions of a file, and counts in ``skips`` those that cannot be used."""
-    with open(file, encoding="utf-8") as lines:
+    with open(file, "rb") as lines:  # which need not be UTF-8
         for number, line in enumerate(lines, 1):
             try:
                 record = json.loads(line)
-                name, question, text = record["id"], record["question"], record["document"]
-                answers = tuple(record["answers"])
+                name, question, text = (record[key] for key in ("id", "question", "document"))
+                check_texts((name, question, text), "id, question and document")
+                answers = check_texts(record["answers"], "answers")
             except (ValueError, KeyError, TypeError) as error:
                 raise InputError(
-                    f"{file}, line {number}: expected a question, found {line!r}"
+                    f"{file}, line {number}: expected a question, found {line!r} ({error})"
                 ) from error
             if not text.strip():
                 skips.add(EMPTY_DOCUMENT, name)

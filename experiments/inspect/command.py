@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional
+import tyro
 
 from hardem_jax.data.files import check_writable, write_text
 from hardem_jax.errors import InputError, require
@@ -36,7 +36,7 @@ class Inspect:
         force: replace the file that is in ``out``.
     """
 
-    source: Annotated[Path, Positional]
+    source: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
     out: Path
     against: tuple[Path, ...] = ()
     data: Path | None = None

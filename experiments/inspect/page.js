@@ -7,6 +7,7 @@ const ROW = 62, KEEP = 300;
 // A longer stretch without marks is folded; without any mark, it is what one came to read.
 const fold = () => current.z.length ? 1200 : 12000;
 const state = { shown: [], open: -1, run: 0, other: -1, step: null, share: false, picked: [] };
+const COMPARING = ["one", "first", "second"];
 const parts = new Map();
 let current = null, lacking = null;
 // Questions left out have the numbers after those of the others, and are read when they are asked for.
@@ -51,7 +52,7 @@ function filter() {
     const mine = right[state.run], other = right[state.other];
     if (outcome === "right" && mine !== 1) return;
     if (outcome === "wrong" && mine !== 0) return;
-    if (outcome === "one" && !(mine + other === 1)) return;
+    if (outcome === "one" && !(mine === 1 && other === 0 || mine === 0 && other === 1)) return;
     if (outcome === "first" && !(mine === 1 && other === 0)) return;
     if (outcome === "second" && !(mine === 0 && other === 1)) return;
     if (words.length) {
@@ -173,6 +174,8 @@ function excuse(index) {
 
 function draw() {
   const [id, question, answer, size] = all[state.open], now = nearest(state.run);
+  // What had the focus keeps it, as another node; a button may be off now.
+  const box = at("question"), focused = box.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
   const nodes = [
     back(),
     make("h2", { dir: "auto" }, question),
@@ -184,7 +187,13 @@ function draw() {
   for (const text of current.texts) nodes.push(...marked(text, now));
   if (current.table !== undefined) nodes.push(...table(now));
   nodes.push(...solutions(runs));
-  at("question").replaceChildren(...nodes);
+  const scrolled = box.scrollTop;
+  box.replaceChildren(...nodes);
+  box.scrollTop = scrolled;
+  if (focused) {
+    const same = [...box.querySelectorAll("[data-focus]")].find((node) => node.dataset.focus === focused && !node.disabled);
+    (same || box.querySelector(".stepper input") || box).focus({ preventScroll: true });
+  }
   light();
 }
 
@@ -196,24 +205,23 @@ function verdict(run) {
   const where = !about.answers ? "" : one.z >= 0 ? ", in Z" : ", not in Z";
   return make("section", {}, make("p", { class: "head" }, name, make("span", { class: "soft" }, ` step ${one.step.toLocaleString("en")}${which ? ` (${which})` : ""}`)),
     one.correct === undefined ? null : make("p", {}, mark(one.correct, ""), ` ${one.correct ? "right" : "wrong"}: `, make("bdi", { class: "gold" }, shown)),
-    one.prediction ? make("p", {}, make("span", { class: "soft" }, `most likely, ${percent(one.chance)} %${where}`), ...(one.prediction === one.answer ? [] : [": ", make("bdi", {}, make("code", {}, one.prediction))])) : make("p", { class: "soft" }, "no prediction"));
+    one.chance > 0 || one.z >= 0 ? make("p", {}, make("span", { class: "soft" }, `most likely, ${percent(one.chance)} %${where}`), ...(one.prediction === one.answer ? [] : [": ", make("bdi", {}, one.prediction ? make("code", {}, one.prediction) : "no answer")])) : make("p", { class: "soft" }, "no prediction"));
 }
 
 function stepper() {
   const steps = moments(), place = Math.max(0, steps.indexOf(state.step));
-  const range = make("input", { type: "range", min: 0, max: steps.length - 1, step: 1, value: place, "aria-label": "Training step",
-    "aria-valuetext": `step ${steps[place]}`, on: { input: (event) => go(steps[Number(event.target.value)], true) } });
+  const range = make("input", { type: "range", min: 0, max: steps.length - 1, step: 1, value: place, "aria-label": "Training step", "data-focus": "step",
+    "aria-valuetext": `step ${steps[place]}`, on: { input: (event) => go(steps[Number(event.target.value)]) } });
   return make("div", { class: "stepper" },
-    make("button", { type: "button", "aria-label": "Step before", disabled: place === 0, on: { click: () => move(-1) } }, "◀"),
+    make("button", { type: "button", "aria-label": "Step before", "data-focus": "before", disabled: place === 0, on: { click: () => move(-1) } }, "◀"),
     range,
-    make("button", { type: "button", "aria-label": "Step after", disabled: place === steps.length - 1, on: { click: () => move(1) } }, "▶"),
+    make("button", { type: "button", "aria-label": "Step after", "data-focus": "after", disabled: place === steps.length - 1, on: { click: () => move(1) } }, "▶"),
     make("output", {}, `step ${steps[place].toLocaleString("en")}, ${place + 1} of ${steps.length}`));
 }
 
-function go(step, keep) {
+function go(step) {
   state.step = step;
   draw();
-  if (keep) document.querySelector(".stepper input").focus();
   remember();
 }
 function move(by) {
@@ -268,14 +276,15 @@ function table(chances) {
     }
     note(rows, used);
   });
-  const cell = (tag, row, column, text) => {
+  const cell = (tag, row, column, text, name) => {
     const over = selected.get(`${row} ${column}`) || [], asked = compared.get(`${row} ${column}`) || [];
     const names = [over.length ? "used" : "", asked.length ? "asked" : "", found.real[column] ? "number" : "", text === null ? "null" : ""];
     const zs = [...new Set([...over, ...asked])];
     if (column < 0) names[2] = "index";
     return make(tag, { class: names.filter(Boolean).join(" ") || null, "data-z": zs.length ? zs.join(" ") : null,
       p: over.length ? strength(over, chances) : undefined, title: over.length ? titled(over, chances) : null,
-      scope: tag !== "th" ? null : column < 0 ? "row" : "col", on: over.length ? { click: () => pick(over) } : {} }, make("bdi", {}, text === null ? "NULL" : text));
+      scope: tag !== "th" ? null : column < 0 ? "row" : "col", on: over.length ? { click: () => pick(over) } : {} }, make("bdi", {}, text === null ? "NULL" : text),
+      name === undefined || name === text ? null : make("small", {}, ` ${name}`));
   };
   const count = found.rows.length;
   let shown = [...Array(count).keys()];
@@ -292,7 +301,7 @@ function table(chances) {
     previous = row;
   }
   skip(count - previous - 1);
-  const head = make("thead", {}, make("tr", {}, make("th", {}), ...found.header.map((text, column) => cell("th", -1, column, text))));
+  const head = make("thead", {}, make("tr", {}, make("th", {}), ...found.header.map((text, column) => cell("th", -1, column, text, found.names[column]))));
   return [make("h3", {}, `Table of ${count.toLocaleString("en")} row${count === 1 ? "" : "s"}`), make("div", { class: "wide", tabindex: 0 }, make("table", { class: "cells" }, head, body))];
 }
 
@@ -304,8 +313,9 @@ function solutions(runs) {
   const now = runs.length ? nearest(runs[0]) : null;
   const order = current.z.map((_, z) => z);
   if (now) order.sort((a, b) => (now.p[b] || 0) - (now.p[a] || 0) || a - b);
-  const left = current.all - current.z.length, label = `${current.all.toLocaleString("en")} solution${current.all === 1 ? "" : "s"}`;
-  if (!current.z.length) return [make("h3", {}, "Solutions"), make("p", { class: "soft" }, about.answers ? "Z is empty: nothing executes to the answer." : "Z is unknown, as the answer is.")];
+  const left = current.all - current.z.length, size = all[state.open][3], known = current.all.toLocaleString("en");
+  const label = `${size > current.all ? `${known} of ${size.toLocaleString("en")}` : known} solution${size === 1 && current.all === 1 ? "" : "s"}`;
+  if (!current.z.length) return [make("h3", {}, "Solutions"), make("p", { class: "soft" }, about.answers ? "Z is empty: no solution gives the answer." : "Z is unknown, as the answer is.")];
   const shaded = (run, step, one) => {
     const here = nearest(run).step === step;
     return (z) => {
@@ -321,13 +331,13 @@ function solutions(runs) {
     head.push(make("tr", {}, make("th", { colspan: 2 }, `${state.share ? "share of the sum over Z" : "P(z | x)"} in %, by training step`), ...columns.map(([run, step]) => {
       const which = (about.runs[run].moments.find(([own]) => own === step) || [])[1];
       return make("th", { class: `chance${nearest(run).step === step ? " here" : ""}`, scope: "col" },
-        make("button", { type: "button", on: { click: () => go(step) } }, step.toLocaleString("en")), which ? make("small", {}, which) : null);
+        make("button", { type: "button", "data-focus": `run ${run} step ${step}`, on: { click: () => go(step) } }, step.toLocaleString("en")), which ? make("small", {}, which) : null);
     })));
   }
   const row = (z) => {
     const [number, text, place] = current.z[z];
-    return make("tr", { tabindex: 0, "data-row": z, class: z === current.true ? "true" : null, on: {
-      mouseenter: () => light([z]), mouseleave: () => light(), focus: () => light([z]), blur: () => light(), click: () => pick([z]) } },
+    return make("tr", { tabindex: 0, "data-row": z, "data-focus": `z ${z}`, class: z === current.true ? "true" : null, on: {
+      mouseenter: () => light([z]), mouseleave: () => light(), focus: () => light([z]), blur: () => light(), click: () => pick([z]), keydown: (event) => { if (event.key === "Enter") pick([z]); } } },
       make("td", { class: "index" }, String(number)),
       make("td", { class: "z" }, make("bdi", {}, make("code", {}, text)), z === current.true ? make("span", { class: "soft" }, " annotated") : null, make("span", { class: "place" }, place)),
       ...cells.map((cell) => cell(z)));
@@ -347,6 +357,8 @@ function legend(left, columns) {
   if (columns.length) texts.push(`Shade: ${state.share ? "share of the sum over Z" : "probability"}. Frame: the model's prediction.`);
   else texts.push("No model was asked: shades say how many solutions share a part.");
   if (left > 0) texts.push(`${left.toLocaleString("en")} less likely or later solutions are not in this file (--solutions).`);
+  const cut = all[state.open][3] - current.all;
+  if (cut > 0) texts.push(`${cut.toLocaleString("en")} others of Z are not in the data, which hold the first ${current.all.toLocaleString("en")}.`);
   return make("p", { class: "soft" }, texts.join(" "));
 }
 
@@ -381,7 +393,7 @@ function recall() {
   state.other = number("other", about.runs.length, about.runs.length > 1 && !words.has("other") ? 1 : -1);
   state.step = number("step", Infinity, null);
   if (at("run")) at("run").value = String(state.run);
-  if (at("other")) at("other").value = state.other < 0 ? "" : String(state.other);
+  if (at("other")) compare(state.run);
   state.share = words.get("shade") === "share";
   if (at("shade")) at("shade").value = state.share ? "share" : "";
   if (words.get("view") === "question") document.body.dataset.view = "question";
@@ -398,11 +410,27 @@ function theme() {
   remember();
 }
 function changed() {
+  const before = state.run;
   if (at("run")) state.run = Number(at("run").value);
-  if (at("other")) state.other = at("other").value === "" ? -1 : Number(at("other").value);
-  if (at("shade")) state.share = at("shade").value === "share";
+  if (at("other")) {
+    state.other = at("other").value === "" ? -1 : Number(at("other").value);
+    compare(before);
+  }
   filter();
   if (state.open >= 0) open(state.open);
+}
+// A run stands next to another one, not to itself: where it was asked for, the two change places.
+function compare(before) {
+  if (state.other === state.run) state.other = before === state.run ? -1 : before;
+  at("other").value = state.other < 0 ? "" : String(state.other);
+  for (const option of at("outcome").options) option.disabled = state.other < 0 && COMPARING.includes(option.value);
+  if (at("outcome").selectedOptions[0].disabled) at("outcome").value = "";
+}
+function shade(share) {
+  state.share = share;
+  at("shade").value = share ? "share" : "";
+  if (current) draw();
+  remember();
 }
 function next(by) {
   if (!state.shown.length) return;
@@ -413,7 +441,8 @@ function next(by) {
 
 at("filters").addEventListener("submit", (event) => event.preventDefault());
 for (const id of ["search", "least", "most"]) at(id).addEventListener("input", () => { at("list").scrollTop = 0; filter(); });
-for (const id of ["run", "other", "outcome", "order", "shade"]) if (at(id)) at(id).addEventListener("change", changed);
+if (at("shade")) at("shade").addEventListener("change", () => shade(at("shade").value === "share"));
+for (const id of ["run", "other", "outcome", "order"]) if (at(id)) at(id).addEventListener("change", changed);
 if (at("which")) at("which").addEventListener("change", () => { at("list").scrollTop = 0; filter(); if (state.shown.length) open(state.shown[0]); });
 at("theme").addEventListener("click", theme);
 at("list").addEventListener("scroll", rows, { passive: true });
@@ -432,7 +461,7 @@ addEventListener("keydown", (event) => {
   const keys = { j: () => next(1), k: () => next(-1), ArrowLeft: () => move(-1), ArrowRight: () => move(1), t: theme,
     "/": () => at("search").focus(), Enter: inList ? () => { document.body.dataset.view = "question"; } : null,
     ArrowDown: inList ? () => next(1) : null, ArrowUp: inList ? () => next(-1) : null,
-    s: () => { if (at("shade")) { at("shade").value = state.share ? "" : "share"; changed(); } },
+    s: () => { if (at("shade")) shade(!state.share); },
     o: () => { if (at("run")) { at("run").value = String((state.run + 1) % about.runs.length); changed(); } } };
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
 });

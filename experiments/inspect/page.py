@@ -15,6 +15,7 @@ import importlib.resources
 import itertools
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -25,7 +26,7 @@ from hardem_jax.analysis.views import View
 from hardem_jax.notebook.marks import segments
 from hardem_jax.notebook.page import visible
 from hardem_jax.notebook.queries import cell_text
-from hardem_jax.solutions.sql.types import Table
+from hardem_jax.solutions.sql.types import Table, column_names
 
 
 @dataclasses.dataclass
@@ -116,12 +117,16 @@ def page(content: dict[str, Any]) -> str:
 
 
 def _names(runs: Sequence[RunViews]) -> list[str]:
-    """Names that tell runs apart: the objective, and the folder where several share one."""
+    """Names that tell runs apart: the objective, and as much of the folder as that takes."""
     names = [run.name for run in runs]
-    return [
-        f"{name} ({run.folder})" if names.count(name) > 1 else name
-        for name, run in zip(names, runs, strict=True)
-    ]
+    for count in range(1, max((len(run.folder.parts) for run in runs), default=0) + 1):
+        if len(set(names)) == len(names):
+            break
+        names = [
+            f"{run.name} ({Path(*run.folder.parts[-count:])})" if names.count(name) > 1 else name
+            for name, run in zip(names, runs, strict=True)
+        ]
+    return names
 
 
 def _last(said: dict[int, Said]) -> int | None:
@@ -225,6 +230,7 @@ def _text(text: Text, parts: Parts) -> dict[str, Any]:
 def _table(table: Table) -> dict[str, Any]:
     return {
         "header": [visible(name) for name in table.header],
+        "names": [visible(name) for name in column_names(table.header)],
         "real": [kind == "real" for kind in table.types],
         "rows": [[None if c is None else visible(cell_text(c)) for c in row] for row in table.rows],
     }

@@ -86,13 +86,13 @@ class RunViews:
 
     Attributes:
         name: its objective, and its folder where that is needed to tell runs apart.
-        folder: name of its folder.
+        folder: the whole path of its folder.
         moments: training step -> "best", "last", "best, last", or "" for a recorded evaluation.
         said: training step -> index of a question -> `Said`.
     """
 
     name: str
-    folder: str
+    folder: Path
     moments: dict[int, str]
     said: dict[int, dict[int, Said]]
 
@@ -102,6 +102,14 @@ def run_folders(source: Path) -> list[Path]:
     if os.path.isfile(source / "config.json"):
         return [source]
     if not os.path.isfile(source / "comparison.json"):
+        if runs := sorted(file.parent.name for file in source.glob("*/metrics.jsonl")):
+            raise InputError(
+                f"{source}: expected one run or a comparison, found a folder of runs; "
+                f"name one of them, such as {source / runs[0]}"
+            )
+        folder = source.absolute()
+        if folder.name in ("best", "last") and os.path.isfile(folder.parent / "config.json"):
+            raise InputError(f"{source}: expected a run, found the checkpoint {folder.name} of one")
         return []
     found = [file.parent for file in sorted(source.glob("*/config.json"))]
     found = [folder for folder in found if any((folder / n).is_dir() for n in ("best", "last"))]
@@ -272,7 +280,7 @@ def views_of_run(
     moments |= asked
     name = label(setting.objective)
     ordered = dict(sorted(moments.items()))
-    return RunViews(name, run_dir.absolute().name, ordered, said)
+    return RunViews(name, run_dir.absolute(), ordered, said)
 
 
 def _ask(

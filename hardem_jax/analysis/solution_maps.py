@@ -71,7 +71,8 @@ def solution_maps(
     for z, tick in zip(inside, first.get_yticklabels(), strict=False):
         tick.set_fontweight("bold" if z == shown.true else "normal")
     first.set_ylim(len(labels) - 0.5, -0.5)
-    asked = "\n".join(textwrap.wrap(f"{shown.question} ({shown.answer})", 90))
+    answer = f" ({shown.answer})" if shown.answer else ""
+    asked = "\n".join(textwrap.wrap(f"{shown.question}{answer}", 90))
     figure.suptitle(asked, fontsize=10, parse_math=False)
     true = "bold: the true one; " if shown.true >= 0 else ""
     figure.supxlabel(

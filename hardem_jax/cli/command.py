@@ -401,7 +401,9 @@ def _one_line(box: str) -> str:
     said = _NAMELESS.sub("", " ".join(sections[0])) if sections else ""
     label = " ".join(title)
     if label == "Required options":
-        flags = (line.split()[0] for line in sections[0] if line.startswith("--"))
+        flags = [line.split()[0] for line in sections[0] if line.startswith("--")]
+        if not flags:  # an argument without one, which its own line names
+            flags = sections[0][1:2]
         rest = [f"; {' '.join(lines)}" for lines in sections[1:] if "Unrecognized" in lines[0]]
         return f"{', '.join(dict.fromkeys(flags))}: expected a value, found none{''.join(rest)}"
     if refused := _REFUSED.fullmatch(said):

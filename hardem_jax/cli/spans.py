@@ -126,8 +126,7 @@ class SpanSetting(Setting):
     ) -> list[View]:
         """One for each question.
 
-        P(z) is that in a window, the larger one where windows overlap; that of the prediction is
-        its answer's, see `hardem_jax.tasks.spans.answers.Answer`.
+        P(z) is that in a window, also of the prediction; the larger one where windows overlap.
         """
         own: list[list[tuple[Window, Any]]] = [[] for _ in data.questions]
         for index, reading in sorted(readings, key=lambda pair: pair[0]):
@@ -146,6 +145,12 @@ class SpanSetting(Setting):
                 true = span if z == window.true_solution else true
         spans = list(found)
         answer = next(iter(task.answers(reading for _, reading in own)), None)
+        likely = [
+            float(np.exp(log_prob))
+            for _, reading in own
+            for span, log_prob in zip(reading.spans, reading.log_probs, strict=True)
+            if answer is not None and span == answer.span
+        ]
         return View(
             id=question.id,
             question=question.question,
@@ -154,7 +159,7 @@ class SpanSetting(Setting):
             probabilities=[found[span] for span in spans],
             true=spans.index(true) if true in found else -1,
             prediction="" if answer is None else answer.text,
-            probability=0.0 if answer is None else answer.probability,
+            probability=max(likely, default=0.0),
             predicted=spans.index(answer.span) if answer and answer.span in found else -1,
         )
 

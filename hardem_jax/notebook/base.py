@@ -43,10 +43,12 @@ class Z(Sequence[S], abc.ABC, Generic[S]):
     that needs no network and no JavaScript, in a terminal as text.
 
     Attributes:
-        solutions: all of Z.
+        solutions: all of Z, or a slice of it.
+        is_slice: whether Z may have others.
     """
 
     solutions: tuple[S, ...]
+    is_slice: bool = dataclasses.field(default=False, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.solutions)
@@ -57,7 +59,7 @@ class Z(Sequence[S], abc.ABC, Generic[S]):
     def __getitem__(self, index: slice) -> Self: ...
     def __getitem__(self, index: int | slice) -> S | Self:
         if isinstance(index, slice):
-            return dataclasses.replace(self, solutions=self.solutions[index])
+            return dataclasses.replace(self, solutions=self.solutions[index], is_slice=True)
         return self.solutions[index]
 
     def __iter__(self) -> Iterator[S]:
@@ -79,7 +81,12 @@ class Z(Sequence[S], abc.ABC, Generic[S]):
             >>> [(span.start, span.probability) for span in z]
             [(0, 0.75), (9, 0.125)]
         """
-        values = np.asarray(probabilities, np.float64)
+        try:
+            values = np.asarray(probabilities, np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"probabilities: expected {len(self)} numbers, found what is no array: {error}"
+            ) from error
         if values.shape != (len(self),):
             raise InputError(f"probabilities: expected {len(self)}, found shape {values.shape}")
         if not ((values >= 0) & (values <= 1)).all():  # false for NaN

@@ -94,7 +94,7 @@ class Equations(Z[Equation]):
         if self.read < len(self.passage):
             rest = count(len(self.passage) - self.read, "character")
             notes.append(f"The last {rest} of the passage are not read.")
-        if not len(self):
+        if not len(self) and not self.is_slice:
             numbers = count(len(self.candidates), "number")
             notes.append(f"No equation over the {numbers} of the texts gives it.")
         return notes

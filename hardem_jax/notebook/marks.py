@@ -132,7 +132,8 @@ def _segment(
 ) -> Element:
     solved = [(mark, lane) for mark, lane in covering if mark.look == "solution"]
     if not solved:
-        return element("span", text[start:end], class_=covering[0][0].look)
+        plain = _folded(text, start, end) if end - start > _FOLD else [text[start:end]]
+        return element("span", *plain, class_=covering[0][0].look)
     indices = sorted({i for mark, _ in solved for i in mark.solutions})
     begun = sorted({i for mark, _ in solved if mark.start == start for i in mark.solutions})
     used = {lane for _, lane in solved}

@@ -23,7 +23,15 @@ from hardem_jax.solutions.arguments import check_choice, check_text
 from hardem_jax.solutions.sql.columns import mask_rows
 from hardem_jax.solutions.sql.engine import rows_of_conditions
 from hardem_jax.solutions.sql.enumeration import SqlRules
-from hardem_jax.solutions.sql.types import AGGREGATORS, Cell, Condition, Query, Table, plain_cell
+from hardem_jax.solutions.sql.types import (
+    AGGREGATORS,
+    Cell,
+    Condition,
+    Query,
+    Table,
+    column_names,
+    plain_cell,
+)
 
 _DEFAULT = WikiSQLOptions().rules
 # Larger tables show the rows that solutions use, up to this many.
@@ -84,7 +92,7 @@ class Queries(Z[TableQuery]):
         if self.max_conditions < self.rules.max_conditions:
             most = count(self.max_conditions, "condition")
             notes.append(f"Too many combinations: queries with more than {most} were not tried.")
-        if not len(self):
+        if not len(self) and not self.is_slice:
             notes.append("No query over the words of the question gives it.")
             if self.match == "execution" and any(isinstance(cell, str) for cell in self.answer):
                 notes.append('match="denotation" also accepts "7" for the number 7, and dates.')
@@ -133,11 +141,11 @@ class Queries(Z[TableQuery]):
             return found
 
         columns = range(len(self.table.header))
-        heads = [cell("th", -1, column, self.table.header[column]) for column in columns]
+        heads = [cell("th", -1, column, *self._head(column)) for column in columns]
         table = element("table", element("thead", element("tr", element("th"), *heads)))
         body = element("tbody")
         previous = -1
-        for row in self._shown_rows({row for row, _ in (*selected, *compared)}):
+        for row in self._shown_rows():
             _skip(body, row - previous - 1, len(columns))
             values = [_shown(value) for value in self.table.rows[row]]
             cells = [cell("td", row, column, values[column]) for column in columns]
@@ -147,11 +155,18 @@ class Queries(Z[TableQuery]):
         table.append(body)
         return table
 
-    def _shown_rows(self, used: set[int]) -> list[int]:
-        rows = range(len(self.table.rows))
-        if len(rows) <= _ROWS:
-            return list(rows)
-        return [row for row in rows if row in used][:_ROWS] or list(rows[:_ROWS])
+    def _head(self, column: int) -> list[Element | str]:
+        """A column's head, and the name that solutions have for it where that is another one."""
+        head, name = self.table.header[column], column_names(self.table.header)[column]
+        return [head] if name == head else [head, " ", element("span", name, class_="note")]
+
+    def _shown_rows(self) -> list[int]:
+        total = len(self.table.rows)
+        if total <= _ROWS:
+            return list(range(total))
+        # A solution of many rows says little of any of them.
+        used = {row for z in self if len(z.rows) <= _ROWS for row in z.rows}
+        return sorted(used)[:_ROWS] or list(range(_ROWS))
 
 
 def find_queries(

@@ -41,16 +41,18 @@ class Spans(Z[Span]):
         return f"{count(len(self), 'span')} in {count(len(self.document), 'character')}"
 
     def _notes(self) -> list[str]:
-        if len(self):
+        if len(self) or self.is_slice:
             return []
+        if not self.aliases:
+            return ["There is no alias to look for."]
         notes = [
             f"{alias!r} has no words apart from articles and punctuation."
             for alias in self.aliases
             if not split_words(alias).forms
         ]
         others = [repr(alias) for alias in self.aliases if split_words(alias).forms]
-        if others or not self.aliases:
-            notes.append(f"No mention of {', '.join(others) or 'no alias at all'}.")
+        if others:
+            notes.append(f"No mention of {', '.join(others)}.")
         return notes
 
     def _place(self, solution: Span) -> str:

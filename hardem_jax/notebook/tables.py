@@ -58,7 +58,7 @@ def to_table(source: Any) -> Table:
 
 def _columns_of_frame(frame: Any) -> list[tuple[str, Any]]:
     if any(name is not None for name in frame.index.names):
-        frame = frame.reset_index()
+        frame = frame.reset_index(allow_duplicates=True)  # an index may be named like a column
     # By position, since names may repeat; NaN, NaT and NA become None.
     columns = [frame.iloc[:, index] for index in range(frame.shape[1])]
     values = [column.astype(object).where(column.notna(), None).tolist() for column in columns]

@@ -116,9 +116,13 @@ def test_what_cannot_be_read_is_counted_or_named(tmp_path, capsys):
     skips = own_questions.ExclusionCounts()
     [example] = own_questions.read_questions(file, skips=skips)
     assert example.golds == ("Ada",) and skips.as_dict() == {"no answer given": 1}
-    file.write_text("{}\n")
-    with pytest.raises(InputError, match="line 1: expected a question"):
-        list(own_questions.read_questions(file, skips=skips))
+    wrong = ["{}", "[]", "{", json.dumps(good | {"answers": "Ada"}), json.dumps(good | {"id": 7})]
+    wrong += [json.dumps(good | {key: None}) for key in good]
+    wrong.append(json.dumps(good | {"answers": [7]}))
+    for line in [*map(str.encode, wrong), '{"id": "é"}'.encode("latin-1")]:
+        file.write_bytes(line + b"\n")
+        with pytest.raises(InputError, match="line 1: expected a question"):
+            list(own_questions.read_questions(file, skips=skips))
     encoder = write_checkpoint(tmp_path / "bert")
     command = ("--file", file, "--tokenizer", encoder, "--out", tmp_path / "out")
     assert "line 1" in fails(own_questions, capsys, "prepare", *command)

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -130,7 +131,7 @@ def views(source, steps, *, correct=None):
             said[step][index] = Said(view)
             if step == steps[-1] and correct is not None:
                 said[step][index] = Said(view, "answer", correct[index])
-    return RunViews("MML", "mml-0", dict.fromkeys(steps, "") | {steps[-1]: "last"}, said)
+    return RunViews("MML", Path("runs/mml-0"), dict.fromkeys(steps, "") | {steps[-1]: "last"}, said)
 
 
 @pytest.mark.parametrize("kind", ["spans", "tables", "passages", "programs"])
@@ -281,6 +282,99 @@ def test_steps_keys_filters_and_comparison(spans, show):
     assert count() == sum(size <= 1 for size in sizes)
 
 
+def test_two_runs_change_places(spans, show):
+    source = opened(spans)
+    one = views(source, [30], correct=[True, False, True])
+    two = dataclasses.replace(views(source, [30], correct=[False, False, True]), name="Hard EM")
+    tab = show(page(record(source, [one, two], most=100)))
+    heads = tab.locator(".runs section b").all_inner_texts
+    assert heads() == ["MML", "Hard EM"]
+    tab.select_option("#outcome", "first")
+    assert tab.locator("#rows .row").count() == 1
+    tab.keyboard.press("Escape")
+    tab.keyboard.press("o")
+    assert heads() == ["Hard EM", "MML"] and tab.locator("#rows .row").count() == 0
+    tab.select_option("#other", "")
+    assert heads() == ["Hard EM"] and tab.locator("#outcome").input_value() == ""
+    assert tab.locator("#outcome option[disabled]").count() == 3
+    tab.select_option("#other", "1")  # itself
+    assert tab.locator("#other").input_value() == ""
+    assert (
+        show(page(record(source, [one, two], most=100)), "#run=1&other=1")
+        .locator("#other")
+        .input_value()
+        == ""
+    )
+
+
+def test_the_keyboard_keeps_its_place(spans, show):
+    run = views(source := opened(spans), [10, 20, 30], correct=[True, False, True])
+    tab = show(page(record(source, [run], most=100)))
+    focus = "document.activeElement.dataset.focus"
+    assert tab.locator("[data-focus=after]").is_disabled()
+    tab.locator("[data-focus=before]").focus()
+    tab.keyboard.press("Enter")
+    assert "step 20" in tab.locator("output").inner_text() and tab.evaluate(focus) == "before"
+    tab.keyboard.press("Enter")
+    assert "step 10" in tab.locator("output").inner_text() and tab.evaluate(focus) == "step"
+    tab.locator("table.z tbody tr").first.focus()
+    tab.keyboard.press("Enter")
+    tab.evaluate("document.querySelector('#question').style.height = '60px'")
+    scroll = "document.querySelector('#question').scrollTop"
+    tab.evaluate(f"{scroll} = 40")
+    tab.keyboard.press("s")
+    assert tab.locator("table.z tr.hot").count() == 1 and tab.evaluate(scroll) == 40
+    assert tab.evaluate(focus).startswith("z ")
+
+
+def test_an_answer_that_there_is_none_is_a_prediction(spans, show):
+    source = opened(spans, 1)
+    texts = source.drawer().texts(0)
+    view = View("q0", "?", "Ada", texts, [0.2] * len(texts), -1, "", 0.1, -1)
+    run = RunViews("MML", Path("r"), {5: "best"}, {5: {0: Said(view, "", correct=False)}})
+    said = show(page(record(source, [run], most=100))).locator(".runs section").inner_text()
+    assert "wrong: no answer" in said and "most likely, 10 %, not in Z" in said
+    assert "no prediction" not in said
+
+
+def test_runs_of_one_name_are_told_apart(spans):
+    source = opened(spans)
+    run = views(source, [30], correct=[True, False, True])
+    names = [Path("/runs") / place for place in ("a/mml-0", "b/mml-0", "b/mml-1")]
+    runs = [dataclasses.replace(run, folder=name) for name in names]
+    found = record(source, [*runs, dataclasses.replace(run, name="Hard EM")], most=100)["about"]
+    shown = [one["name"] for one in found["runs"]]
+    assert shown == ["MML (a/mml-0)", "MML (b/mml-0)", "MML (mml-1)", "Hard EM"]
+
+
+def test_a_z_that_the_data_cut_says_so(tables, show):
+    content = record(opened(tables, 2), [], most=100)
+    size = len(content["questions"][0]["z"])
+    content["list"][0][3] = 10_374
+    said = show(page(content)).locator("#question").inner_text().lower()
+    assert f"{size} of 10,374 solutions" in said
+    assert f"{10_374 - size:,} others of z are not in the data" in said
+
+
+def test_columns_have_the_names_of_solutions(tmp_path, show):
+    (tmp_path / "official").mkdir()
+    table = {"id": "t", "header": ["Player", "Score", "Score"], "types": ["text", "real", "real"]}
+    table["rows"] = [["ann", 3, 1], ["bo", 1, 3]]
+    asked = {"id": "q", "question": "Score of bo ?", "table_id": "t", "answer": [3]}
+    lines = [{"table": table}, asked | {"match": "execution"}]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "official" / "dev.jsonl").write_text(text)
+    call(
+        *(wikisql, "prepare", "--layout", "jsonl", "--folder", tmp_path / "official"),
+        *("--out", tmp_path / "built"),
+    )
+    tab = show(written(tmp_path / "built", tmp_path))
+    assert tab.locator("table.cells thead th").all_inner_texts()[1:] == [
+        *("Player", "Score", "Score Score_3")
+    ]
+    assert "Score_3" in tab.locator("table.z").inner_text()
+
+
 def test_phone_and_themes(spans, tmp_path, show):
     html = written(spans, tmp_path)
     phone = show(html, width=390)
@@ -322,7 +416,7 @@ def test_few_solutions_of_many_are_the_likely_ones(tables):
     texts = source.drawer().texts(index)
     assert len(texts) >= 3
     view = View("t1", "?", "3", texts, [0.0, 0.1, *[0.2] * (len(texts) - 2)], 0, texts[1], 0.1, 1)
-    run = RunViews("MML", "r", {5: "best"}, {5: {index: Said(view)}})
+    run = RunViews("MML", Path("r"), {5: "best"}, {5: {index: Said(view)}})
     question = record(source, [run], most=2)["questions"][index]
     # The true one and the prediction stay.
     assert [z[0] for z in question["z"]] == [0, 1] and question["true"] == 0
@@ -333,7 +427,7 @@ def test_what_a_model_did_not_read_has_no_probability(tables):
     source = opened(tables, 2)
     texts = source.drawer().texts(1)
     view = View("t1", "?", "3", texts[1:], [0.25] * (len(texts) - 1), -1, "", 0.0, -1)
-    run = RunViews("MML", "r", {5: "best"}, {5: {1: Said(view)}})
+    run = RunViews("MML", Path("r"), {5: "best"}, {5: {1: Said(view)}})
     said = record(source, [run], most=100)["questions"][1]["runs"][0]["5"]
     assert said["p"] == [None, *[0.25] * (len(texts) - 1)] and said["z"] == -1
 
@@ -345,6 +439,7 @@ def test_refusals(spans, tmp_path, capsys):
     inspect(spans, "--out", out, "--force", "--count", 1)
     assert len(block(out.read_text(), "all")) == 1
     new = tmp_path / "new.html"
+    assert refused(capsys, "--out", new) == "error: SOURCE: expected a value, found none"
     assert "found nothing" in refused(capsys, tmp_path / "none", "--out", new)
     assert "expected a build" in refused(capsys, spans, "--split", "dev", "--out", new)
     line = refused(capsys, spans, "--out", new, "--against", tmp_path)

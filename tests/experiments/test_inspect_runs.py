@@ -76,6 +76,10 @@ def test_runs_and_comparisons(compared, tmp_path, capsys, show):
             own = question["runs"][number][str(step)]
             assert own["p"] == pytest.approx(view.probabilities, rel=1e-2)
             assert own["prediction"] == view.prediction
+        for i in range(len(rows)):
+            for said in block(html, f"q{i}")["runs"][number].values():
+                if said["z"] >= 0:  # on one scale with Z
+                    assert said["chance"] == pytest.approx(said["p"][said["z"]], rel=1e-2)
     assert show(html, "#q=1").locator("output").inner_text().endswith("of 2")
     one = written(runs / "mml-0", tmp_path, "--force", "--checkpoint", "last")
     assert [run["name"] for run in block(one, "about")["runs"]] == ["MML"]
@@ -88,6 +92,10 @@ def test_runs_and_comparisons(compared, tmp_path, capsys, show):
     line = refused(capsys, runs, "--out", new, "--against", data)
     assert "expected a run or a comparison" in line
     refused(capsys, runs / "mml-0", "--out", new, "--split", "dev")
+    line = refused(capsys, runs / "mml-0" / "best", "--out", new)
+    assert "expected a run, found the checkpoint best of one" in line
+    shutil.copytree(runs / "mml-0", tmp_path / "runs" / "mml-0")
+    assert "found a folder of runs" in refused(capsys, tmp_path / "runs", "--out", new)
     assert not new.exists()
 
 

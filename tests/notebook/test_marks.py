@@ -124,3 +124,10 @@ def test_texts_and_attributes_are_escaped():
     page = Page(html)
     assert [node.tag for node in page.nodes] == ["p"]
     assert page.nodes[0].text == page.nodes[0].attributes["title"] == nasty
+
+
+def test_a_long_part_that_is_not_read_is_folded():
+    text = "read. " + "word " * 400
+    found = marked_text(text, [Mark(6, len(text), (), "unread")], frozenset(), lambda _: 0.0)
+    assert found.find("span[@class='unread']/details") is not None
+    assert "".join(found.itertext()).replace("1,521 characters", "").count("word") == 400

@@ -317,3 +317,19 @@ def test_a_cut_z_says_so():
 def test_wrong_arguments_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
         find_queries(*arguments)
+
+
+def test_large_tables_show_the_rows_of_solutions():
+    table = {"City": [f"city{i}" for i in range(100)], "People": list(range(100))}
+    z = find_queries(table, "How many people has city99?", 99)
+    assert any(len(query.rows) == 100 for query in z) and any(query.rows == (99,) for query in z)
+    page = Page(z._repr_html_())
+    assert page.texts("th", "index") == ["99"] and "city99" in page.texts("td")
+
+
+def test_heads_have_the_names_that_solutions_have():
+    frame = pd.DataFrame([["Ann", 3, 1], ["Bo", 1, 3]], columns=["Player", "Score", "Score"])
+    z = find_queries(frame, "Score of Bo?", 3)
+    assert "Score_3" in {text for query in z for text in query.text.split()}
+    heads = [node.text for node in Page(z._repr_html_()).all("th") if "index" not in node.classes]
+    assert heads == ["", "Player", "Score", "Score Score_3"]

@@ -198,3 +198,18 @@ def test_a_saved_page_is_a_file_of_its_own(tmp_path):
     assert page.texts("div", "text") == ["<Café> \ufffd Café"]
     with pytest.raises(InputError, match="expected a file to write to, found a folder"):
         z.save(tmp_path)
+
+
+def test_an_empty_slice_says_nothing_of_the_document():
+    z = find_spans("Cher met Cher.", ["Cher"])
+    assert str(z[5:]) == "0 spans in 14 characters"
+    assert "No mention of 'Bo'." in str(find_spans("Cher met Cher.", ["Bo"]))
+    assert "There is no alias to look for." in str(find_spans("Cher met Cher.", []))
+
+
+@pytest.mark.parametrize("wrong", [["a", "b"], [[0.1], [0.2, 0.3]], iter([0.1, 0.2])])
+def test_what_are_no_probabilities_is_refused(wrong):
+    with pytest.raises(
+        InputError, match="probabilities: expected 2 numbers, found what is no array"
+    ):
+        find_spans("Cher met Cher.", ["Cher"]).with_probabilities(wrong)

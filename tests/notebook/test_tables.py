@@ -135,3 +135,8 @@ def test_a_column_is_any_sequence(values):
 def test_a_table_stays_what_it_is():
     table = Table("1-1", ("n",), ("text",), (("7",),))
     assert to_table(table) is table
+
+
+def test_an_index_may_be_named_like_a_column():
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}).set_index("a", drop=False)
+    assert to_table(frame).header == ("a", "a", "b")

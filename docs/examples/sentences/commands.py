@@ -57,17 +57,16 @@ class SentenceSetting(Setting):
         for index, question in enumerate(data.questions):
             z, reading = list(question.solutions), found[index]
             inside = z.index(reading.choice) if reading.choice in z else -1
-            probabilities = np.exp(reading.solutions).tolist()
             views.append(
                 View(
                     id=question.id,
                     question=question.question,
-                    answer="",
+                    answer=question.sentences[question.true] if question.true >= 0 else "",
                     solutions=[question.sentences[i] for i in z],
-                    probabilities=probabilities,
+                    probabilities=np.exp(reading.solutions).tolist(),
                     true=z.index(question.true) if question.true in z else -1,
                     prediction=question.sentences[reading.choice],
-                    probability=probabilities[inside] if inside >= 0 else float("nan"),
+                    probability=float(np.exp(reading.log_prob)),
                     predicted=inside,
                 )
             )

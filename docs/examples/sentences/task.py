@@ -205,9 +205,10 @@ class SentenceModel(Model):
 
 @dataclasses.dataclass(frozen=True)
 class SentenceReading:
-    """What the model says about a question: its choice, and log P of each z, ``[Z]``."""
+    """What the model says about a question: its choice, and log P of it and of each z, ``[Z]``."""
 
     choice: int
+    log_prob: float
     solutions: np.ndarray
 
 
@@ -238,12 +239,18 @@ class SentenceTask(Task[SentenceQuestions, SentenceReading, list[int]]):
         return make_loss(graphdef, objective)
 
     def decode(self, found: Any, batch: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        return {"choice": found.mode(), "log_probs": found.log_prob(batch["solutions"])}
+        choice = found.mode()
+        return {
+            "choice": choice,
+            "log_prob": found.log_prob(choice[:, None])[:, 0],
+            "log_probs": found.log_prob(batch["solutions"]),
+        }
 
     def reading(
         self, inputs: Any, index: int, out: Mapping[str, Any], entries: Mapping[str, Any]
     ) -> SentenceReading:
-        return SentenceReading(int(out["choice"]), out["log_probs"][entries["solutions_where"]])
+        in_z = out["log_probs"][entries["solutions_where"]]
+        return SentenceReading(int(out["choice"]), float(out["log_prob"]), in_z)
 
     def score(
         self, data: SentenceQuestions, readings: Iterator[tuple[int, SentenceReading]]
