@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from hardem_jax.buckets.names import root, stands_for
+from hardem_jax.buckets.names import one_address, root, stands_for
 from hardem_jax.buckets.store import Folder
 from hardem_jax.checksums import MANIFEST
 from hardem_jax.errors import InputError
@@ -70,6 +70,7 @@ def copy(where: str, *, without: Iterable[str] = ()) -> Path:
     Raises:
         InputError: there is none, it cannot be read, or it keeps changing.
     """
+    where = one_address(where)
     folder, without = Folder(where), tuple(f"{name}/" for name in without)
     for _ in range(_ATTEMPTS):
         found = folder.listing()
@@ -96,7 +97,8 @@ def copy(where: str, *, without: Iterable[str] = ()) -> Path:
             now = folder.listing()
             if {name: now.get(name) for name in kept} == kept:
                 record = json.dumps({"where": where, "objects": kept})
-                place.with_name(_LISTING).write_text(record, encoding="utf-8")
+                (partial / _LISTING).write_text(record, encoding="utf-8")
+                (partial / _LISTING).replace(place.with_name(_LISTING))  # never half of it
                 (partial / "new").rename(place)
                 partial.rmdir()
                 return place
@@ -109,7 +111,10 @@ def _link_earlier(
     """Takes what has not changed from earlier copies of the same folder, without another byte."""
     had: set[str] = set()
     for file in (root() / "copies").glob(f"*/{_LISTING}"):
-        record = json.loads(file.read_text("utf-8"))
+        try:
+            record = json.loads(file.read_text("utf-8"))
+        except (ValueError, OSError):  # cut off, or removed meanwhile: it is downloaded again
+            continue
         if record["where"] != where:
             continue
         for name, version in record["objects"].items():

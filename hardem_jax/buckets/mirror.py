@@ -20,7 +20,7 @@ from pathlib import Path
 
 from hardem_jax.buckets.claims import Claim
 from hardem_jax.buckets.copies import CHECKPOINTS, checkpoint_of, whole
-from hardem_jax.buckets.names import root, stands_for
+from hardem_jax.buckets.names import one_address, root, stands_for
 from hardem_jax.buckets.store import Folder
 from hardem_jax.checksums import MANIFEST, recorded_files, verify_checksums
 from hardem_jax.errors import InputError
@@ -54,6 +54,7 @@ def mirror(where: str) -> Iterator[Path]:
     Raises:
         InputError: the bucket cannot be used, or another process uses the folder there.
     """
+    where = one_address(where)
     if where.count("/") < 3:
         raise InputError(f"{where}: expected a folder in the bucket, found the bucket itself")
     place = root() / "written" / where.replace("://", "/")

@@ -40,6 +40,16 @@ def address(path: object) -> str | None:
     return f"{scheme}://{bucket}/{key}" if key else f"{scheme}://{bucket}"
 
 
+def one_address(where: str) -> str:
+    """The one way to write an address: without slashes at its end.
+
+    Example:
+        >>> one_address("s3://bucket/run/"), one_address("s3://bucket/")
+        ('s3://bucket/run', 's3://bucket')
+    """
+    return address(where) or where.rstrip("/")
+
+
 def root() -> Path:
     """The local folder of all copies: ``HARDEM_JAX_BUCKETS``, or one in the user's cache folder."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hardem_jax.buckets.names import one_address
 from hardem_jax.errors import InputError
 from hardem_jax.extras import require_packages
 
@@ -39,8 +40,8 @@ class Folder:
     """
 
     def __init__(self, where: str) -> None:
-        self.where = where
-        scheme, _, self._root = where.partition("://")
+        self.where = one_address(where)
+        scheme, _, self._root = self.where.partition("://")
         self._files = _file_system(scheme)
         self._by_lines = scheme == "gs"
 
@@ -59,9 +60,15 @@ class Folder:
             path = path.lstrip("/")  # with which some clients begin
             inside = path.startswith(f"{self._root}/") and not path.endswith("/")
             if path == self._root or inside:
+                self._check_name(path[len(self._root) + 1 :])
                 version = about.get("ETag") or about.get("generation") or about.get("updated")
                 names[path[len(self._root) + 1 :]] = (int(about["size"]), str(version))
         return names
+
+    def _check_name(self, name: str) -> None:
+        """Raises `InputError` if a file of this name would lie elsewhere on a disk."""
+        if name and not {"", ".", ".."}.isdisjoint(name.split("/")):
+            raise InputError(f"{self.where}: expected names of files, found the object {name!r}")
 
     def beside(self, suffix: str) -> Folder:
         """The object whose name is that of this folder and a suffix."""

@@ -282,3 +282,35 @@ def test_an_upload_that_fails_ends_the_command_in_one_line(in_memory, monkeypatc
         assert str(refused.value) == f"{in_memory}: cannot be reached"
     with mirror(in_memory) as run:  # the claim has gone, and what was not uploaded
         assert not run.exists()
+
+
+def test_a_slash_at_the_end_makes_no_other_address(bucket):
+    with mirror(bucket + "/run") as run:
+        write(run, config="c")
+    assert contents(copy(bucket + "/run/")) == {"config": "c"}
+    with mirror(bucket + "/run/") as run:
+        assert contents(run) == {"config": "c"}
+        write(run, metrics="m")
+    assert set(Folder(bucket).listing()) == {"run/config", "run/metrics"}
+    alone = "/".join(bucket.split("/")[:3])
+    with pytest.raises(InputError, match="found the bucket itself"), mirror(alone + "/"):
+        pass
+
+
+@pytest.mark.parametrize("name", ["../../out", "a/../../out", "a//b", "./a"])
+def test_no_object_is_written_outside_of_the_copy(in_memory, monkeypatch, name):
+    folder = Folder(in_memory)
+    about = {"size": 1, "ETag": "e"}
+    found = {f"{in_memory.removeprefix('s3://')}/{name}": about}
+    monkeypatch.setattr(folder._files, "find", lambda root, detail: found)
+    with pytest.raises(InputError, match="expected names of files, found the object"):
+        copy(in_memory)
+
+
+def test_a_damaged_record_of_a_copy_is_passed_over(bucket):
+    write_to = Folder(f"{bucket}/a").write
+    write_to(b"first")
+    copied = copy(bucket)
+    copied.with_name("objects.json").write_text("")
+    write_to(b"second")
+    assert (copy(bucket) / "a").read_text() == "second"
