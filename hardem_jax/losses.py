@@ -82,6 +82,7 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
@@ -271,7 +272,7 @@ def hard_probability(
     if schedule not in (names := ("linear", "switch", "as-printed")):
         raise ValueError(f"schedule must be one of {', '.join(names)}, got {schedule!r}")
     if tau is None:
-        return jnp.float32(1.0)
+        return jnp.ones_like(jnp.asarray(step, jnp.float32))
     step, tau = jnp.asarray(step, jnp.float32), jnp.asarray(tau, jnp.float32)
     # Not left to the quotient: compiled code multiplies by 1 / tau, and 41 * (1 / 41) < 1.
     share = jnp.zeros_like(step) if schedule == "switch" else step / jnp.where(tau > 0, tau, 1.0)
@@ -561,6 +562,8 @@ def distinct(
         >>> print(distinct(jnp.array([[7, 3, 7, 3, 5]])))
         [[ True  True False False  True]]
     """
+    if isinstance(ids, np.ndarray) and ids.dtype.itemsize > 4:  # which JAX cuts to 32 bits
+        ids = np.unique(ids, return_inverse=True)[1].reshape(ids.shape)
     ids = replicate_last_axis(jnp.asarray(ids))
     rows = {"where": where, "segment_ids": segment_ids, "num_segments": num_segments}
     z = Rows.of(jnp.zeros_like(ids, jnp.float32), **rows)
@@ -702,6 +705,9 @@ def reduce_rows(
         3.0
     """
     rows = z.rows if rows is None else rows
+    if not values.shape == rows.shape == z.rows.shape:
+        found = values.shape if values.shape != z.rows.shape else rows.shape
+        raise ValueError(f"expected values of rows {z.rows.shape}, found {found}")
     values = jnp.where(rows, values, 0.0)
     if reduce_fn is None:
         return values

@@ -28,6 +28,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
@@ -144,7 +145,12 @@ class Rows:
         if segment_ids is None:
             scores, mask = map(replicate_last_axis, (scores, mask))
             return cls(jnp.where(mask, scores, -jnp.inf), mask, None, None)
-        ids, num_segments = jnp.asarray(segment_ids), _count("num_segments", num_segments)
+        num_segments = _count("num_segments", num_segments)
+        if isinstance(segment_ids, np.ndarray) and np.issubdtype(segment_ids.dtype, np.integer):
+            # JAX cuts 64 bits to 32, which would bring padding into a row.
+            inside = (segment_ids >= 0) & (segment_ids < num_segments)
+            segment_ids = np.where(inside, segment_ids, -1).astype(np.int32)
+        ids = jnp.asarray(segment_ids)
         if not jnp.issubdtype(ids.dtype, jnp.integer) and ids.size:
             raise TypeError(f"segment_ids must be integers, got {ids.dtype}")
         if ids.shape != scores.shape:
@@ -174,7 +180,7 @@ class Rows:
         Raises:
             ValueError: their shape is not that of the scores; ``name`` says whose.
         """
-        x = jnp.asarray(values).astype(jnp.float32)
+        x = _real(name, values).astype(jnp.float32)
         if x.shape != self.scores.shape:
             raise ValueError(
                 f"{name} must have log_probs' shape {self.scores.shape}, got {x.shape}"

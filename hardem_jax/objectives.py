@@ -181,8 +181,14 @@ class ThresholdedHardEM:
         rule = {"threshold": self.alpha * self.gamma**epoch, "keep_single": epoch == 0}
         loss = losses.thresholded_loss(log_probs, **rule, **rows)
         layout = {name: value for name, value in rows.items() if name != "reduce_fn"}
-        kept = jnp.sum(losses.kept(log_probs, **rule, **layout), dtype=jnp.float32)
-        return loss, {"kept": kept / jnp.maximum(losses.has_solution(log_probs, **layout).sum(), 1)}
+        kept = losses.kept(log_probs, **rule, **layout).astype(jnp.float32)
+        counted = losses.has_solution(log_probs, **layout)
+        reduce_fn = rows.get("reduce_fn")
+        if reduce_fn in (None, jnp.mean, jnp.sum):  # of these rows; otherwise of all devices
+            share = jnp.sum(kept) / jnp.maximum(jnp.sum(counted), 1)
+        else:
+            share = reduce_fn(kept, where=counted)
+        return loss, {"kept": share}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -289,8 +289,12 @@ class EqualSize:
     the first; use it where a position means the same in every row. If every position a row could
     take is full, the row takes its most likely solution, and that position exceeds its share.
 
-    The assignment is exact (`optax.assignment.hungarian_algorithm`) and takes time cubic in the
-    rows; it needs optax.
+    The assignment is exact (`optax.assignment.hungarian_algorithm`) up to float32 and takes time
+    cubic in the rows; it needs optax. Inside `jax.shard_map` or `jax.pmap` each device assigns its
+    own rows only, and `jax.shard_map` needs ``check_vma=False``.
+
+    Raises:
+        ValueError: (when called) inside `jax.shard_map` with ``check_vma=True``.
 
     Example:
         >>> log_probs = jnp.log(jnp.array([[0.6, 0.4], [0.9, 0.1]]))
@@ -311,6 +315,13 @@ class EqualSize:
         positions = range(max(1, min(self.max_positions, z.scores.shape[-1])))
         known = jnp.where(jnp.isnan(z.scores), -jnp.inf, z.scores)
         best = jnp.stack([z.max(jnp.where(position == n, known, -jnp.inf)) for n in positions], -1)
+        kind = jax.typeof(best)
+        manual = getattr(kind, "manual_axis_type", None)  # `vma` before jax 0.10
+        if getattr(manual, "varying", None) or getattr(kind, "vma", None):
+            raise ValueError(
+                "EqualSize: expected jax.shard_map with check_vma=False, where each device assigns "
+                "its own rows"
+            )
         # Rows compete for positions, so every device needs all of them.
         best = masked.replicate(best)
         chosen = _assigned(best.reshape(-1, best.shape[-1])).reshape(best.shape[:-1])

@@ -184,13 +184,13 @@ def trice_loss(
     place = jnp.broadcast_to(jnp.arange(z.scores.shape[-1]), z.scores.shape)
     state = jax.lax.cummax(jnp.where(right, place, -1), axis=right.ndim - 1)
     visited = z.where & (known[..., None] | (state >= 0))
-    length = jnp.maximum(z.sum(visited), 1)
+    length = jnp.maximum(z.sum(visited.astype(jnp.float32)), 1.0)
     stays = (state[..., :, None] == place[..., None, :]) & visited[..., :, None]
     advantages = stays.sum(-2).astype(jnp.float32)
     if control_variate:
         advantages -= jnp.where(visited, _mean_of_others(z, right.astype(jnp.float32)), 0.0)
     advantages /= length[..., None]
-    at_memory = jnp.sum(visited & (state < 0), axis=-1) / length
+    at_memory = z.sum((visited & (state < 0)).astype(jnp.float32)) / length
     values = advantage_loss(log_probs, advantages, where=where, reduce_fn=None) - at_memory * memory
     return reduce_rows(z, values, reduce_fn)
 

@@ -373,3 +373,35 @@ def test_sampled_ragged_solutions_in_shard_map_are_those_of_one_device(loss):
     assert expected > 0
     assert_allclose(value, expected, rtol=1e-5)
     assert_allclose(gradient, expected_gradient, rtol=1e-4, atol=1e-6)
+
+
+def _mesh_of(count):
+    return jax.make_mesh((count,), ("data",), axis_types=(AxisType.Auto,))
+
+
+def test_the_share_kept_is_that_of_all_devices():
+    count = jax.device_count()
+    log_probs = jnp.log(jnp.full((2 * count, 2), 0.2).at[0, 0].set(0.75))
+    objective = objectives.ThresholdedHardEM()
+
+    def share(log_probs):
+        step = {"step": 1, "key": jax.random.key(0)}
+        return objective(log_probs, **step, reduce_fn=mean_over("data"))[1]["kept"]
+
+    spread = jax.shard_map(share, mesh=_mesh_of(count), in_specs=P("data"), out_specs=P())
+    whole = objective(log_probs, step=1, key=jax.random.key(0))[1]["kept"]
+    assert_allclose(spread(log_probs), whole)
+    assert_allclose(whole, 1 / (2 * count))
+
+
+def test_equal_size_says_what_shard_map_needs():
+    def loss(log_probs):
+        objective = objectives.EM(posteriors.EqualSize())
+        return objective(log_probs, step=0, key=None, reduce_fn=mean_over("data"))[0]
+
+    mesh = _mesh_of(count := jax.device_count())
+    log_probs = jnp.log(jnp.full((2 * count, 2), 0.25))
+    with pytest.raises(ValueError, match="check_vma=False"):
+        jax.shard_map(loss, mesh=mesh, in_specs=P("data"), out_specs=P())(log_probs)
+    own = jax.shard_map(loss, mesh=mesh, in_specs=P("data"), out_specs=P(), check_vma=False)
+    assert np.isfinite(own(log_probs))

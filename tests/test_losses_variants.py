@@ -15,6 +15,7 @@ from hardem_jax.losses import (
     entropy_regularized_loss,
     first_only_loss,
     hard_em_loss,
+    hard_probability,
     has_solution,
     kept,
     mml_loss,
@@ -262,3 +263,38 @@ def test_repeated_draws_count_once():
     log_probs, ids = jnp.log(jnp.array([0.1, 0.3, 0.1])), jnp.array([4, 2, 4])
     got = mml_loss(log_probs, where=distinct(ids))
     assert_allclose(jnp.exp(-got), 0.4, rtol=1e-6)
+
+
+@pytest.mark.parametrize("far", [2**32, np.iinfo(np.int64).min, -(2**32), 2**40 + 1])
+def test_rows_of_64_bits_outside_the_range_are_padding(far):
+    ids = np.array([0, far, 1], np.int64)
+    log_probs = jnp.log(jnp.array([0.5, 0.25, 0.125]))
+    values = mml_loss(log_probs, segment_ids=ids, num_segments=2, reduce_fn=None)
+    assert_allclose(jnp.exp(-values), [0.5, 0.125], rtol=1e-6)
+
+
+def test_ids_of_64_bits_are_told_apart():
+    ids = np.array([[(3 << 32) | 7, (4 << 32) | 7, (3 << 32) | 7]])
+    assert distinct(ids).tolist() == [[True, True, False]]
+
+
+@pytest.mark.parametrize("wrong", [np.full((3, 1), 0.5), np.full((1, 1, 3), 0.5)])
+def test_a_threshold_or_weight_of_another_shape_is_refused(wrong):
+    log_probs = jnp.log(jnp.array([[0.6, 0.3], [0.2, 0.1], [0.4, 0.4]]))
+    with jax.numpy_rank_promotion("allow"):  # as it is outside of these tests
+        with pytest.raises(ValueError, match="expected values of rows"):
+            thresholded_loss(log_probs, threshold=wrong)
+        with pytest.raises(ValueError, match="expected values of rows"):
+            entropy_regularized_loss(log_probs, weight=wrong)
+    rows = np.array([0.5, 0.1, 0.9])
+    assert thresholded_loss(log_probs, threshold=rows, reduce_fn=None).shape == (3,)
+
+
+def test_complex_weights_are_refused():
+    with pytest.raises(TypeError, match="log_weights must be real numbers"):
+        mml_loss(jnp.zeros(2), log_weights=np.array([1j, 0]))
+
+
+@pytest.mark.parametrize("tau", [None, 0, 4])
+def test_a_probability_has_the_shape_of_the_steps(tau):
+    assert hard_probability(jnp.arange(3), tau=tau).shape == (3,)

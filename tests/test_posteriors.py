@@ -15,6 +15,7 @@ from hardem_jax.posteriors import (
     Sampled,
     Tempered,
     TopK,
+    _assigned,
     at,
     first,
     guided,
@@ -300,3 +301,23 @@ def test_at_gives_the_posterior_of_a_step():
     assert at(soft, 3, jax.random.key(0)) is soft and at(TopK(2), 0, None) == TopK(2)
     log_probs = np.log(np.array([[0.1, 0.3]], np.float32))
     assert_allclose(at(Annealed(tau=10), 0, None)(log_probs), soft(log_probs), rtol=1e-6)
+
+
+def test_the_assignment_is_exact_where_rows_overflow():
+    from scipy.optimize import linear_sum_assignment
+
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        size, kinds = 32, 4
+        best = -1e-3 * rng.random((size, kinds))
+        best[: 9 + seed, 1:] = -np.inf  # more than the first position may have
+        found = np.asarray(_assigned(jnp.asarray(best, jnp.float32)))
+        gaps = best.max(axis=1, keepdims=True) - best
+        share = -(-size // kinds)
+        slots = np.repeat(np.where(np.isfinite(gaps), gaps, 1e6), share, axis=1)
+        own = np.where(np.eye(size, dtype=bool), 1e3, 1e6)
+        rows, columns = linear_sum_assignment(cost := np.concatenate([slots, own], axis=1))
+        exact = cost[rows, columns]
+        assert (found < 0).sum() == (exact == 1e3).sum()
+        got = gaps[np.arange(size)[found >= 0], found[found >= 0]].sum()
+        assert got == pytest.approx(exact[exact < 1e3].sum(), abs=1e-6)

@@ -396,7 +396,8 @@ class AbilityDistribution:
             [self.ability[:, :1] + log_probs, self.ability[:, 1:] + self.counts], axis=1
         )
         log_probs, order = jax.lax.top_k(log_probs, k)
-        return jnp.take_along_axis(rows, order[..., None], axis=1), log_probs
+        best = jnp.take_along_axis(rows, order[..., None], axis=1)
+        return best.astype(jnp.int32), log_probs
 
     def mode(self, *, pairs: Array, lone: Array) -> Array:
         """The most likely well-formed equation or count, ``[B, 4]`` int32; see `top`."""

@@ -189,7 +189,7 @@ class QueryDistribution:
         possible = jnp.isfinite(scores)
         # Added after ranking: adding a large sum would round away small differences.
         scores = jnp.where(possible, scores + self._no_conditions()[:, None], -jnp.inf)
-        return jnp.where(possible[..., None], queries, -1), scores
+        return jnp.where(possible[..., None], queries, -1).astype(jnp.int32), scores
 
     def mode(self, *, max_conditions: int | None = None) -> Array:
         """The most likely well-formed query, ``[B, 3 + 4 K]`` int32. Arguments as in `top`."""

@@ -221,7 +221,7 @@ def _draw_columns(key: Array, size: Array, gains: Array, before: Array, width: i
         return (left - chosen, columns), None
 
     start = size, jnp.full((*size.shape, width), -1, jnp.int32)
-    visited = jnp.arange(num_columns), gains.T, before, noise
+    visited = jnp.arange(num_columns, dtype=jnp.int32), gains.T, before, noise
     (_, columns), _ = jax.lax.scan(visit, start, visited, reverse=True)
     return columns
 

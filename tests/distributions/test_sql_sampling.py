@@ -182,3 +182,11 @@ def test_a_beam_of_ten_for_64_questions_is_one_compiled_call():
         assert queries.shape == (batch, 10, 15)
         assert len({tuple(z) for z in queries[0].tolist()}) == 10
         assert np.all(np.diff(scores) <= 0)
+
+
+def test_queries_have_32_bits_where_jax_has_64():
+    with jax.enable_x64(True):
+        found = distribution(0)
+        drawn, _ = found.sample(jax.random.key(0), 3)
+        best, _ = found.top(2)
+    assert drawn.dtype == best.dtype == jnp.int32

@@ -235,7 +235,7 @@ def test_the_code_of_the_card_answers(root, torch_and_transformers, capsys):
     assert capsys.readouterr().out.strip() == found["answer"]
 
 
-def test_files_are_not_replaced(root, capsys, tmp_path):
+def test_files_are_not_replaced(root, capsys, tmp_path, monkeypatch):
     (tmp_path / "mine.txt").write_text("x")
     line = fails(triviaqa, capsys, "export", "--run-dir", root / "run", "--out", tmp_path)
     assert f"{tmp_path}: expected a new or an empty folder, found files in it" in line
@@ -247,6 +247,14 @@ def test_files_are_not_replaced(root, capsys, tmp_path):
     call(triviaqa, "export", "--run-dir", root / "run", "--out", empty, "--checkpoint", "last")
     assert "the last checkpoint" in (empty / "README.md").read_text()
     assert not (tmp_path / "empty.partial").exists()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to("here")
+    call(triviaqa, "export", "--run-dir", root / "run", "--out", tmp_path / "link")
+    assert (tmp_path / "here" / "README.md").is_file() and (tmp_path / "link").is_symlink()
+    (tmp_path / "inside").mkdir()
+    monkeypatch.chdir(tmp_path / "inside")
+    call(triviaqa, "export", "--run-dir", root / "run", "--out", ".")
+    assert (tmp_path / "inside" / "README.md").is_file()
 
 
 def test_the_folder_is_uploaded_when_it_is_whole(root, capsys, tmp_path, monkeypatch):

@@ -57,8 +57,10 @@ class Export:
     program: bool = False
 
     def run(self) -> None:
-        empty = os.path.isdir(self.out) and not os.listdir(self.out)
-        if os.path.lexists(self.out) and not empty:
+        # Of "." and of a link, the folder itself is replaced.
+        out = self.out.resolve()
+        empty = os.path.isdir(out) and not os.listdir(out)
+        if os.path.lexists(out) and not empty:
             raise InputError(f"{self.out}: expected a new or an empty folder, found files in it")
         trained = runs.Trained(tasks.SpanTask, self.run_dir, self.checkpoint)
         inference = trained.task.inference
@@ -71,7 +73,7 @@ class Export:
             },
         }
         card = self._card(trained)
-        with work_folder(self.out) as work:
+        with work_folder(out) as work:
             new = work / "new"
             new.mkdir()
             trained.model.export(trained.params, new, details)
@@ -79,11 +81,11 @@ class Export:
             if self.program:
                 trained.model.export_program(trained.params, new / "reader.jaxprogram")
             if empty:
-                self.out.rmdir()
-            new.rename(self.out)
+                out.rmdir()
+            new.rename(out)
         print(self.out)
         if self.push_to_hub is not None:
-            print(upload(self.out, self.push_to_hub, private=self.private))
+            print(upload(out, self.push_to_hub, private=self.private))
 
     def _card(self, trained: Any) -> Card:
         content = read_json(self.run_dir / "config.json")

@@ -274,5 +274,5 @@ def _head_tensors(head: nnx.Linear, name: str) -> dict[str, np.ndarray]:
     """The weights of a dense layer as PyTorch has them."""
     if head.bias is None:
         raise InputError(f"{name}: expected a bias, found none")
-    kernel, bias = head.kernel[...], head.bias[...]
-    return {f"{name}.weight": np.asarray(kernel, np.float32).T, f"{name}.bias": np.asarray(bias)}
+    kernel, bias = (np.asarray(x[...], np.float32) for x in (head.kernel, head.bias))
+    return {f"{name}.weight": kernel.T, f"{name}.bias": bias}

@@ -10,6 +10,7 @@ from flax import nnx
 
 from hardem_jax.errors import InputError
 from hardem_jax.models.checkpoints.span_reader import (
+    _head_tensors,
     load_reader,
     load_released_reader,
     save_reader,
@@ -280,3 +281,8 @@ def test_an_encoder_of_a_saved_reader_needs_its_head_ignored(saved):
     with pytest.raises(InputError, match=r"ignore=\('qa_outputs',\)"):
         load_encoder(saved)
     assert load_encoder(saved, ignore=["qa_outputs"]).config == CONFIG
+
+
+def test_heads_are_written_in_float32():
+    head = nnx.Linear(4, 2, rngs=nnx.Rngs(0), param_dtype=jnp.bfloat16)
+    assert {x.dtype for x in _head_tensors(head, "h").values()} == {np.dtype(np.float32)}
