@@ -132,10 +132,11 @@ def _with_scores(run: FinishedRun, found: Found) -> FinishedRun:
     scores = 100.0 * np.array([found[index] for index in sorted(found)])
     chosen, right, first, five = scores.T
     by_question = {"chosen": chosen.tolist(), "hit@1": first.tolist(), "hit@5": five.tolist()}
-    if_right = float(chosen[right > 0].mean()) if right.any() else float("nan")
+    # None is right: there is nothing to take the mean of.
+    if_right = {"annotated if right": float(chosen[right > 0].mean())} if right.any() else {}
     return dataclasses.replace(
         run,
-        scores=dict(run.scores) | {"annotated if right": if_right},
+        scores=dict(run.scores) | if_right,
         by_question=dict(run.by_question) | by_question,
     )
 

@@ -67,7 +67,7 @@ class RationaleTraining:
         batch_size: problems of a step.
         draws: rationales drawn for each of them.
         learning_rate: peak learning rate.
-        num_dev: unseen problems that a trained decoder answers.
+        num_dev: problems, drawn on their own, that a trained decoder answers.
         sizes: the decoder and its start.
         minutes: start no run after this time; None for no limit.
     """

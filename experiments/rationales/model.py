@@ -131,7 +131,8 @@ def pretrained(
 
     rng, state = np.random.default_rng(seed), transform.init(params)
     for number in range(-(-steps // chunk)):
-        # Questions of no training or development split, whose seeds are small.
+        # Drawn apart from training and development splits, whose seeds are small. There are 8,640
+        # prompts, so that a long pretraining has seen most of those, too.
         count = chunk * batch_size
         problems = make_problems(count, seed=2**20 + 1000 * seed + number)
         table = rationales(problems.numbers)

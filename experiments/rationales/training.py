@@ -173,7 +173,7 @@ def start(width: int, layers: int, pretraining: int, true_share: float, seed: in
 def compiled(run: Run) -> tuple[Any, Any]:
     """The training step, and what makes its first state; the seed does not matter."""
     schedule = optax.warmup_cosine_decay_schedule(
-        0.0, run.learning_rate, max(1, run.steps // 10), run.steps
+        0.0, run.learning_rate, min(max(1, run.steps // 10), run.steps - 1), run.steps
     )
     transform = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, b2=0.98))
     gradient = _sampled_gradient(run) if run.objective in ESTIMATORS else _exact_gradient(run)

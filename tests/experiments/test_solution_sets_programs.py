@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from experiments.solution_sets.programs import main
+from experiments.solution_sets.programs import check_solutions, main
 from experiments.solution_sets.squall.forms import Condition, NotExpressible, forms_of
 from experiments.solution_sets.squall.search import (
     LEFT_OUT,
@@ -24,6 +24,7 @@ from experiments.solution_sets.squall.sql import (
     parse_squall,
     read_squall,
 )
+from hardem_jax.data.examples import TableQuestion
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.solutions.programs.enumeration import enumerate_programs
@@ -301,3 +302,38 @@ def test_the_command_on_a_few_questions(shared_dir, tmp_path, capsys):
     for found in content["executors"].values():
         assert found["programs"] == 200
         assert found["different"] == found["sqlite"] == found["rows"] == 0, found["examples"]
+
+
+@pytest.mark.parametrize(
+    "left, right",
+    [
+        ("select c2_number from w where c1 = 'y' order by id desc limit 1", "where c1 = 'x'"),
+        ("select c2_number from w order by id limit 1", "where c1 = 'x'"),
+        ("select c2_number from w where c1 = 'x'", "where c1 = 'y' and c3 = 'z'"),
+    ],
+)
+def test_a_sum_keeps_no_condition_back(left, right):
+    sql = f"select ( {left} ) + ( select c2_number from w {right} )"
+    with pytest.raises(NotExpressible, match="sum of rows that are not given by one"):
+        forms_of(parse_squall(sql))
+
+
+def test_checking_ends_without_a_solution():
+    table = Table("t", ("a",), ("text",), (("x",),))
+    question = TableQuestion("q", "what is it?", table, ("nothing",), "denotation")
+    found = check_solutions([question], ProgramRules(), 10, 0)
+    assert found == {"solutions": 0, "wrong": 0}
+
+
+def test_bytes_that_are_damaged_are_one_line(tmp_path):
+    whole = gzip.compress(json.dumps({"id": "nt-0", "sql": "select c1 from w"}).encode())
+    for place in range(10, len(whole)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x55
+        (tmp_path / "a.gz").write_bytes(damaged)
+        with pytest.raises(InputError):
+            list(read_squall(tmp_path / "a.gz"))
+    for record in ({"id": "nt-2", "sql": 5}, {"id": None, "sql": "select"}):
+        (tmp_path / "a.gz").write_bytes(gzip.compress(json.dumps(record).encode()))
+        with pytest.raises(InputError, match="id and sql"):
+            list(read_squall(tmp_path / "a.gz"))

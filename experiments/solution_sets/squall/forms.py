@@ -233,8 +233,11 @@ def _constant_compared(name: str, form: Form, value: str | int | float) -> Form:
 def _sum(left: Form, right: Form) -> Form:
     if left.select != right.select or {left.result, right.result} - {"values", "count"}:
         raise NotExpressible("sum of two columns")
-    if left.modifier != "none" != right.modifier or left.connective != "one" != right.connective:
-        raise NotExpressible("sum of rows that are not given by one condition each")
+    for form in (left, right):
+        if form.modifier != "none" or form.connective != "one":
+            raise NotExpressible("sum of rows that are not given by one condition each")
+    if left.result != right.result:
+        raise NotExpressible("sum of a value and a count")
     result = "sum" if left.result == "values" else "count"
     return Form(result, left.select, "or", (*left.conditions, *right.conditions))
 

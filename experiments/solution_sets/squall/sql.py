@@ -12,10 +12,12 @@ import dataclasses
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from hardem_jax.errors import InputError
+from hardem_jax.solutions.arguments import check_texts
 
 ROW_NUMBER = -1
 """The index of the column `id`."""
@@ -98,11 +100,12 @@ def read_squall(file: Path) -> Iterator[tuple[str, str]]:
             for number, line in enumerate(lines, 1):
                 try:
                     record = json.loads(line)
-                    yield record["id"], record["sql"]
+                    check_texts((record["id"], record["sql"]), "id and sql")
                 except (ValueError, KeyError, TypeError) as error:
                     expected = "expected a JSON object with id and sql"
                     raise InputError(f"{file}: line {number}: {expected}") from error
-    except (OSError, EOFError) as error:
+                yield record["id"], record["sql"]
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(f"{file}: {error}") from error
 
 
