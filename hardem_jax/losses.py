@@ -75,14 +75,14 @@ Example:
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
@@ -562,18 +562,22 @@ def distinct(
         >>> print(distinct(jnp.array([[7, 3, 7, 3, 5]])))
         [[ True  True False False  True]]
     """
-    if isinstance(ids, np.ndarray) and ids.dtype.itemsize > 4:  # which JAX cuts to 32 bits
-        ids = np.unique(ids, return_inverse=True)[1].reshape(ids.shape)
-    ids = replicate_last_axis(jnp.asarray(ids))
+    halves: list[Any] = [ids]
+    if getattr(ids, "dtype", None) in ("int64", "uint64"):  # which JAX may cut to 32 bits
+        whole: Any = ids
+        halves = [(whole >> 32).astype("int32"), (whole & 0xFFFFFFFF).astype("uint32")]
+    halves = [replicate_last_axis(jnp.asarray(half)) for half in halves]
+    ids = halves[0]
     rows = {"where": where, "segment_ids": segment_ids, "num_segments": num_segments}
     z = Rows.of(jnp.zeros_like(ids, jnp.float32), **rows)
     row = jnp.zeros_like(ids, jnp.int32) if z.segment_ids is None else z.segment_ids
     place = jnp.cumsum(jnp.ones_like(ids, jnp.int32), axis=-1)
     # By row, padding last, then by id, then by place. `jnp.lexsort` knows no Explicit sharding;
     # with scores of 0, what is possible is `where` in the sharding of the ids.
-    _, row, ids, place = jax.lax.sort((~z.possible, row, ids, place), num_keys=4)
-    same = (ids[..., 1:] == ids[..., :-1]) & (row[..., 1:] == row[..., :-1])
-    is_first = jnp.concatenate([jnp.ones_like(ids[..., :1], bool), ~same], axis=-1)
+    keys = ~z.possible, row, *halves, place
+    _, *named, place = jax.lax.sort(keys, num_keys=len(keys))
+    same = functools.reduce(jnp.logical_and, [x[..., 1:] == x[..., :-1] for x in named])
+    is_first = jnp.concatenate([jnp.ones_like(place[..., :1], bool), ~same], axis=-1)
     return jax.lax.sort((place, is_first), num_keys=1)[1] & z.where
 
 

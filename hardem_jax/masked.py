@@ -28,7 +28,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from jax.typing import ArrayLike
 
@@ -146,10 +145,10 @@ class Rows:
             scores, mask = map(replicate_last_axis, (scores, mask))
             return cls(jnp.where(mask, scores, -jnp.inf), mask, None, None)
         num_segments = _count("num_segments", num_segments)
-        if isinstance(segment_ids, np.ndarray) and np.issubdtype(segment_ids.dtype, np.integer):
-            # JAX cuts 64 bits to 32, which would bring padding into a row.
-            inside = (segment_ids >= 0) & (segment_ids < num_segments)
-            segment_ids = np.where(inside, segment_ids, -1).astype(np.int32)
+        kind: Any = getattr(segment_ids, "dtype", None)
+        if kind in ("int64", "uint64"):  # cut to 32 bits, padding would come into a row
+            least = -1 if kind == "int64" else 0
+            segment_ids = segment_ids.clip(least, num_segments)  # type: ignore[union-attr]
         ids = jnp.asarray(segment_ids)
         if not jnp.issubdtype(ids.dtype, jnp.integer) and ids.size:
             raise TypeError(f"segment_ids must be integers, got {ids.dtype}")

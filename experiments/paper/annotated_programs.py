@@ -94,7 +94,9 @@ class AnnotatedPrograms:
             lines = (run.line() for seeds in of_rows.values() for run in seeds.values())
             write_text(self.save, "".join(f"{line}\n" for line in lines))
         print(f"{len(asked)} questions whose annotated program is read, of {len(annotations)}")
-        print(table(of_rows, METRICS, self.against), end="")
+        known = {name for run in runs for name in (*run.scores, *run.by_question)}
+        metrics = [name for name in METRICS if name in known]
+        print(table(of_rows, metrics, self.against), end="")
 
     def _annotations(self, data: tasks.ProgramQuestions) -> Iterator[tuple[int, Annotation]]:
         sql = dict(read_squall(self.squall))
