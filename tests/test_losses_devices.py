@@ -395,6 +395,8 @@ def test_the_share_kept_is_that_of_all_devices():
 
 
 def test_equal_size_says_what_shard_map_needs():
+    pytest.importorskip("optax", reason="equal-size hard EM needs optax")
+
     def loss(log_probs):
         objective = objectives.EM(posteriors.EqualSize())
         return objective(log_probs, step=0, key=None, reduce_fn=mean_over("data"))[0]

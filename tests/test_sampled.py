@@ -219,9 +219,16 @@ def test_shapes_must_agree():
         sampled.trice_loss(jnp.zeros((3, 2)), jnp.zeros(2), **memory)
 
 
+@pytest.fixture
+def x64():
+    jax.config.update("jax_enable_x64", True)  # jax.enable_x64 is not in the oldest jax
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
+@pytest.mark.usefixtures("x64")
 def test_the_loss_has_32_bits_where_jax_has_64():
-    with jax.enable_x64(True):
-        log_probs = jnp.log(jnp.array([[0.5, 0.2, 0.1]], jnp.float32))
-        memory = {"memory_log_probs": jnp.zeros(1), "has_memory": jnp.ones(1, bool)}
-        loss = sampled.trice_loss(log_probs, jnp.array([[0, 1, 0]]), **memory)
+    log_probs = jnp.log(jnp.array([[0.5, 0.2, 0.1]], jnp.float32))
+    memory = {"memory_log_probs": jnp.zeros(1), "has_memory": jnp.ones(1, bool)}
+    loss = sampled.trice_loss(log_probs, jnp.array([[0, 1, 0]]), **memory)
     assert loss.dtype == jnp.float32
