@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from rich.progress import track
 
-from experiments.benchmark.measure import machine, report, table
+from experiments.benchmark.measure import Report, table
 from experiments.benchmark.steps.setting import Device, Preset, Setting, Task
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
@@ -76,7 +76,7 @@ class Correctness:
     def run(self) -> None:
         from experiments.benchmark.steps.jax_steps import use_device
 
-        about, device = machine(), use_device(self.device)
+        report, device = Report(self, self.out), use_device(self.device)
         forms: list[dict[str, Any]] = [
             {"dtype": dtype, "attention": attention}
             for dtype, attention in itertools.product(
@@ -103,7 +103,7 @@ class Correctness:
                 results.append(result | {"seconds": time.perf_counter() - began})
         wrong = [r for r in results if not r["right"]]
         drawn = table(f"{device} against CPU in float32", results, COLUMNS, left=3)
-        report(self, about, {"device": device, "results": results}, drawn)
+        report.write({"device": device, "results": results}, drawn)
         if wrong:
             names = ", ".join(f"{r['task']} ({r['dtype']}, {r['attention']})" for r in wrong)
             print(f"{len(wrong)} of {len(results)} differ: {names}")

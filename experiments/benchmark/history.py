@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.benchmark.measure import (
+    Report,
     interleave,
-    machine,
     median_ratio,
     quartiles,
-    report,
     table,
 )
 from experiments.benchmark.steps.setting import MIN_TOKENS, Preset
@@ -63,7 +62,7 @@ class History:
         titles = {c: self._git(*show, f"{c}^{{commit}}").decode().strip() for c in self.commits}
         if len(titles) < len(self.commits):
             raise InputError(f"--commits: expected distinct commits, found {self.commits}")
-        about = machine()
+        report = Report(self, self.out)
         with contextlib.ExitStack() as stack:
             turns = {}
             for commit in titles:
@@ -93,7 +92,7 @@ class History:
             "peak MiB": ("peak_mib", 1, 0),
         }
         title = "One training step by commit, medians over rounds (quartiles)"
-        report(self, about, {"results": results}, table(title, results, columns, left=2))
+        report.write({"results": results}, table(title, results, columns, left=2))
 
     def _git(self, *arguments: str) -> bytes:
         command = ["git", "-C", str(self.repository), *arguments]

@@ -13,7 +13,8 @@ from rich.progress import track
 from rich.table import Table
 
 from hardem_jax.cli.command import flags
-from hardem_jax.data.files import write_json, write_text
+from hardem_jax.data.files import check_writable, write_json, write_text
+from hardem_jax.errors import InputError
 
 T = TypeVar("T")
 
@@ -149,32 +150,51 @@ def machine() -> dict[str, Any]:
     }
 
 
-def report(
-    command: Any, about: dict[str, Any], content: Mapping[str, Any], *shown: Table | str
-) -> None:
-    """Write JSON and Markdown, if a file is wanted, and print tables, lines and the machine.
+class Report:
+    """What a command measures, and on which machine.
+
+    Made before the work, so that a file that cannot be written shows at once, and the load of the
+    machine is that of before.
 
     Args:
-        command: the flags, with ``out``.
-        about: `machine` before the measurements.
-        content: entries of the file, next to ``flags`` and ``machine``.
-        shown: what is printed.
+        command: its flags.
+        out: a JSON file, or None for none. The tables are written next to it, as Markdown.
+
+    Raises:
+        InputError: ``out`` cannot be written, or is the name of the Markdown file.
     """
-    about["load_average_after"] = list(os.getloadavg())
-    if command.out is not None:
-        write_json(command.out, {"flags": flags(command), "machine": about, **content})
-        tables = [markdown(item) for item in shown if isinstance(item, Table)]
-        write_text(command.out.with_suffix(".md"), "\n".join(tables))
-    before, after = (
-        " ".join(f"{x:.2f}" for x in about[name]) for name in ("load_average", "load_average_after")
-    )
-    line = (
-        f"{about['processor']}, {about['cpus']} CPUs; load average over 1, 5 and 15 minutes "
-        f"{before} before and {after} after, the benchmark itself included"
-    )
-    console = wide_console()
-    for item in (*shown, line):
-        console.print(item, highlight=False, markup=False)
+
+    def __init__(self, command: Any, out: Path | None):
+        self._command, self._out, self._machine = command, out, machine()
+        if out is not None:
+            if out.suffix == ".md":
+                raise InputError(f"{out}: expected a name for the JSON file, tables go to .md")
+            check_writable(out)
+
+    def write(self, content: Mapping[str, Any], *shown: Any) -> None:
+        """Writes the files, if any, and prints tables, lines and the machine.
+
+        Args:
+            content: entries of the JSON file, next to ``flags`` and ``machine``.
+            shown: what is printed; tables are written, too.
+        """
+        about, out = self._machine, self._out
+        about["load_average_after"] = list(os.getloadavg())
+        if out is not None:
+            write_json(out, {"flags": flags(self._command), "machine": about, **content})
+            tables = [markdown(item) for item in shown if isinstance(item, Table)]
+            write_text(out.with_suffix(".md"), "\n".join(tables))
+        before, after = (
+            " ".join(f"{x:.2f}" for x in about[name])
+            for name in ("load_average", "load_average_after")
+        )
+        line = (
+            f"{about['processor']}, {about['cpus']} CPUs; load average over 1, 5 and 15 minutes "
+            f"{before} before and {after} after, the command itself included"
+        )
+        console = wide_console()
+        for item in (*shown, line):
+            console.print(item, highlight=False, markup=False)
 
 
 def wide_console() -> Console:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmark.measure import machine, report, table, timed
+from experiments.benchmark.measure import Report, table, timed
 from experiments.benchmark.steps.setting import Setting
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
@@ -45,7 +45,7 @@ class StepProfile(Setting):
 
         from experiments.benchmark.steps.jax_steps import TrainingStep
 
-        about = machine()
+        report = Report(self, self.out)
         step = TrainingStep(self)
         origins = instructions(step.program())
         step.run(2)
@@ -73,9 +73,7 @@ class StepProfile(Setting):
             "instructions": "instructions",
         }
         rows = [row for row in shares if row["share"] >= 0.01]
-        report(
-            self,
-            about,
+        report.write(
             {"results": results},
             table("Time of a training step, above 1 %", rows, columns, left=2),
             f"{results['step_ms']:.0f} ms a step with the profiler",

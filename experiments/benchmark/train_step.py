@@ -34,12 +34,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments.benchmark.measure import (
+    Report,
     by_measure,
     interleave,
-    machine,
     median_ratio,
     quartiles,
-    report,
     table,
 )
 from experiments.benchmark.steps import workers
@@ -135,7 +134,7 @@ class TrainStep(StepFlags):
         ]
 
     def run(self) -> None:
-        about = machine()
+        report = Report(self, self.out)
         results, found = self.measure()
         rows = table_rows(results)
         given = {name for row in rows for name, value in row.items() if value is not None}
@@ -147,7 +146,7 @@ class TrainStep(StepFlags):
         title = "One complete training step, medians over rounds (quartiles)"
         drawn = table(title, rows, columns, left=3)
         content = {"device": found, "results": results}
-        report(self, about, content, drawn, *self._notes(found, results))
+        report.write(content, drawn, *self._notes(found, results))
 
     def measure(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """The figures of every length and number of devices, and the device.

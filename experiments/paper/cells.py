@@ -10,8 +10,10 @@ from __future__ import annotations
 import abc
 import dataclasses
 import json
+import shutil
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from hardem_jax.analysis.statistics import Interval
@@ -24,6 +26,8 @@ from hardem_jax.training.fingerprint import may_change
 
 #: Cell -> objective -> metric -> its mean and interval.
 Found = Mapping[str, Mapping[str, Mapping[str, Interval]]]
+# What `compare` writes, also before it has ended, and the last one that had.
+_CURRENT, _ENDED = "comparison.json", "ended.json"
 CompareT = TypeVar("CompareT", bound=CompareCommand)
 
 
@@ -58,6 +62,7 @@ class CellsCommand(CompareCommand, abc.ABC):
                     break
                 print(f"{name}, seeds {' '.join(map(str, cell.seeds))}", flush=True)
                 cell.run()
+                _keep(cell)
             found = {
                 name: scores for name, cell in self.cells().items() if (scores := _ended(cell))
             }
@@ -127,10 +132,20 @@ def _ended(cell: CompareCommand) -> dict[str, dict[str, Interval]]:
     return next((found for n in counts if (found := _intervals(_first_seeds(cell, n)))), {})
 
 
+def _keep(cell: CompareCommand) -> None:
+    """Keeps the tables of a comparison that ended while the one with more seeds is made."""
+    if _intervals_in(cell, cell.out / _CURRENT):
+        shutil.copyfile(cell.out / _CURRENT, cell.out / _ENDED)
+
+
 def _intervals(cell: CompareCommand) -> dict[str, dict[str, Interval]]:
     """The intervals of a comparison with these very flags; empty if there is none that ended."""
+    return _intervals_in(cell, cell.out / _CURRENT) or _intervals_in(cell, cell.out / _ENDED)
+
+
+def _intervals_in(cell: CompareCommand, file: Path) -> dict[str, dict[str, Interval]]:
     try:
-        content = json.loads((cell.out / "comparison.json").read_text("utf-8"))
+        content = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):  # not begun, or killed while it was written
         return {}
     same = content.get("flags") == json.loads(json.dumps(flags(cell)))

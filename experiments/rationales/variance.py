@@ -31,6 +31,8 @@ JEPO, K draws               :math:`E[g] = K p\, E[L(1 + n) - L(n)] \nabla \log p
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -86,22 +88,18 @@ def measure(options: GradientVariance) -> dict[str, Any]:
         sizes.pretraining_seed,
     )
     problems = make_problems(options.problems, seed=DEV)
-    trained, stages = 0, []
-    for steps in sorted(set(options.stages)):
-        params = train_exactly(model, params, options, trained, steps)
-        trained = steps
-        found = measure_stage(model, params, problems, options)
+    stages = []
+    for steps, reached in train_exactly(model, params, options):
+        found = measure_stage(model, reached, problems, options)
         print(f"after {steps} steps: p = {found['p']:.3f}", flush=True)
         stages.append({"steps": steps, **found})
     return {"draws": _sizes(options.largest), "stages": stages}
 
 
 def train_exactly(
-    model: Model, params: Params, options: GradientVariance, begin: int, end: int
-) -> Params:
-    """Parameters after the steps from ``begin`` to ``end`` of exact MML, at a constant rate."""
-    if begin == end:
-        return params
+    model: Model, params: Params, options: GradientVariance
+) -> Iterator[tuple[int, Params]]:
+    """Steps of exact MML at a constant rate, and the parameters after them, at every stage."""
     problems = make_problems(options.sizes.num_train, seed=TRAIN)
     z, transform = solutions(problems), optax.adamw(options.learning_rate, b2=0.98)
 
@@ -113,10 +111,15 @@ def train_exactly(
         updates, state = transform.update(jax.grad(loss)(params), state, params)
         return optax.apply_updates(params, updates), state
 
-    rng, state = np.random.default_rng((options.seed, end)), transform.init(params)
-    for rows in batches(rng, options.sizes.num_train, options.batch_size, end - begin):
-        params, state = step(params, state, problems.prompts[rows], z.tokens[rows], z.where[rows])
-    return params
+    stages, rng = sorted(set(options.stages)), np.random.default_rng(options.seed)
+    order = batches(rng, options.sizes.num_train, options.batch_size, stages[-1])
+    state, taken = transform.init(params), 0
+    for stage in stages:
+        for rows in itertools.islice(order, stage - taken):
+            places = problems.prompts[rows], z.tokens[rows], z.where[rows]
+            params, state = step(params, state, *places)
+        taken = stage
+        yield stage, params
 
 
 def measure_stage(

@@ -29,13 +29,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.benchmark.measure import table, wide_console
+from experiments.benchmark.measure import Report, table
 from experiments.reconstruction.shares import RULES, measured, rule_shares, shares_by_question
 from experiments.solution_sets.sql import Answered, annotations
 from hardem_jax.analysis.statistics import Difference, Interval, difference, interval
-from hardem_jax.cli.command import flags, run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.examples import QueryQuestion
-from hardem_jax.data.files import check_writable, write_json
+from hardem_jax.data.files import check_writable
 from hardem_jax.data.inputs.reconstruction import Explain
 from hardem_jax.data.scores import SolutionScores, write_scores
 from hardem_jax.errors import InputError, require
@@ -120,9 +120,11 @@ class Reconstruction:
         require(self, "seed", at_least=0, below=2**32)
 
     def run(self) -> None:
+        report = Report(self, self.report)
         if self.out is not None:
             check_writable(self.out)
         data = queries.TableQuestions.open(self.data, self.split).with_scores(self.prior)
+        data = data.with_golds(self.gold, self.gold_split)
         questions = [question for question in data.questions if self._takes(question)]
         if len(questions) < self.folds:
             raise InputError(
@@ -139,20 +141,18 @@ class Reconstruction:
             scores = {q.id: np.zeros(len(q.queries), np.float32) for q in data.questions}
             scores |= found[model.phases[-1].name, self.explain]
             write_scores(self.out, scores, content=data.meta["content"])
-        annotated = _annotated(data.with_golds(self.gold, self.gold_split), questions)
+        annotated = _annotated(data, questions)
         rows = [
             {"name": phase, "explain": explain, **measured(scores, annotated)}
             for (phase, explain), scores in found.items()
         ]
-        if self.report is not None:
-            by_question = {
-                f"{phase}, {explain}": shares_by_question(scores, annotated)
-                for (phase, explain), scores in found.items()
-            }
-            content = {"flags": flags(self), "rows": rows, "by question": by_question}
-            write_json(self.report, content)
+        by_question = {
+            f"{phase}, {explain}": shares_by_question(scores, annotated)
+            for (phase, explain), scores in found.items()
+        }
         title = "Share of the annotated query, mean over questions with several solutions"
-        wide_console().print(table(title, rows, COLUMNS), highlight=False, markup=False)
+        content = {"rows": rows, "by question": by_question}
+        report.write(content, table(title, rows, COLUMNS))
 
     def _takes(self, question: QueryQuestion) -> bool:
         scores, count = question.log_weights, len(question.queries)
@@ -188,6 +188,7 @@ class Measure:
             raise InputError("scores: expected at least one file, found none")
 
     def run(self) -> None:
+        report = Report(self, self.report)
         data = queries.TableQuestions.open(self.data, self.split).with_golds(
             self.gold, self.gold_split
         )
@@ -212,11 +213,9 @@ class Measure:
         for name, found in zip(RULES, shares, strict=True):
             mean, more = interval(found), difference(found, drawn)
             rows.append({"name": name, "share": _text(mean), "more": _text(more)})
-        if self.report is not None:
-            means = dict(zip(RULES, shares.mean(2).tolist(), strict=True))
-            write_json(self.report, {"flags": flags(self), "rows": rows, "by seed": means})
+        means = dict(zip(RULES, shares.mean(2).tolist(), strict=True))
         title = f"{len(questions)} questions with several queries, {len(files)} seeds"
-        wide_console().print(table(title, rows, MEASURED), highlight=False, markup=False)
+        report.write({"rows": rows, "by seed": means}, table(title, rows, MEASURED))
 
 
 def _text(found: Interval | Difference) -> str:

@@ -14,11 +14,10 @@ from typing import Any, get_args
 import numpy as np
 from rich.progress import track
 
-from experiments.benchmark.measure import table, wide_console
+from experiments.benchmark.measure import Report, table
 from experiments.solution_sets.sql import Answered, annotations, answered
-from hardem_jax.cli.command import flags, run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.files import write_json
 from hardem_jax.errors import require
 from hardem_jax.solutions.agreement import Perturbation, agreement, perturbed
 from hardem_jax.solutions.sql.enumeration import (
@@ -73,19 +72,16 @@ class Agreement:
         require(self, "seed", at_least=0, below=2**32)
 
     def run(self) -> None:
-        skips = ExclusionCounts()
+        report, skips = Report(self, self.out), ExclusionCounts()
         questions = answered(self.folder, self.split, skips)[: self.limit]
         rows = [
             {"name": name, "how": how, **self._measure(rules, how, questions)}
             for name, rules in RULES.items()
             for how in get_args(Perturbation)
         ]
-        content = {"flags": flags(self), "left_out": skips.as_dict(), "rows": rows}
-        if self.out is not None:
-            write_json(self.out, content)
         title = "Share of the annotated query, mean over questions with several solutions"
-        for item in (skips, table(title, rows, COLUMNS)):
-            wide_console().print(item, highlight=False, markup=False)
+        content = {"left_out": skips.as_dict(), "rows": rows}
+        report.write(content, skips, table(title, rows, COLUMNS))
 
     def _measure(
         self, rules: SqlRules, how: Perturbation, questions: Sequence[Answered]

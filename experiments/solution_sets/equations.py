@@ -13,11 +13,10 @@ from typing import Any
 
 from rich.progress import track
 
-from experiments.benchmark.measure import table, wide_console
+from experiments.benchmark.measure import Report, table
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.files import write_json
 from hardem_jax.data.readers.drop import read_drop
 from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError, require
@@ -95,20 +94,17 @@ class Equations:
         require(self, "max_words", at_least=1)
 
     def run(self) -> None:
-        skips = ExclusionCounts()
+        report, skips = Report(self, self.out), ExclusionCounts()
         examples = read_all(self.file, skips, self.max_words)
         rows = [measure(variant, examples) for variant in track(VARIANTS, transient=True)]
-        content = {"flags": flags(self), "left_out": skips.as_dict(), "rows": rows}
-        content |= {"read": len(examples) + skips.total, "numeric": len(examples)}
-        if self.out is not None:
-            write_json(self.out, content)
+        content = {"left_out": skips.as_dict(), "rows": rows, "numeric": len(examples)}
+        content |= {"read": len(examples) + skips.total}
         title = (
             f"Z of the {len(examples)} numeric of {content['read']} questions; of those with a "
             "solution, mean and median |Z|"
         )
-        console = wide_console()
-        console.print(skips, highlight=False, markup=False)
-        console.print(table(title, [_with_full(row) for row in (*rows, PAPER)], COLUMNS))
+        drawn = table(title, [_with_full(row) for row in (*rows, PAPER)], COLUMNS)
+        report.write(content, skips, drawn)
 
 
 def read_all(

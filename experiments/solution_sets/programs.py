@@ -20,7 +20,7 @@ from typing import Any
 from rich.progress import track
 from rich.table import Table as Printed
 
-from experiments.benchmark.measure import machine, report
+from experiments.benchmark.measure import Report
 from experiments.solution_sets.program_differences import (
     compare_executors,
     random_cases,
@@ -80,6 +80,8 @@ class Programs:
     out: Path | None = None
 
     def __post_init__(self) -> None:
+        if not self.splits:
+            raise InputError("splits: expected at least one, found none")
         require(self, "random", "check", at_least=0)
         require(self, "limit", at_least=1)
         require(self, "seed", at_least=0, below=2**32)
@@ -88,7 +90,7 @@ class Programs:
         skips = ExclusionCounts()
         annotations = dict(read_squall(self.squall)) if self.squall else {}
         splits = {name: self._questions(name, skips) for name in self.splits}
-        about = machine()
+        report = Report(self, self.out)
         content: dict[str, Any] = {"left_out": skips.as_dict()}
         content["rows"] = [
             {"split": split, "name": name, **measure(questions, annotations, rules)}
@@ -103,7 +105,7 @@ class Programs:
         shown = [str(skips), coverage_table(content["rows"])]
         if annotations:
             shown.append(reasons_table(content["rows"]))
-        report(self, about, content, *shown, *lines(content))
+        report.write(content, *shown, *lines(content))
 
     def _questions(self, split: str, skips: ExclusionCounts) -> list[TableQuestion]:
         found = list(read_wikitablequestions(self.folder, split, skips=skips))[: self.limit]

@@ -17,11 +17,10 @@ from typing import Any
 
 from rich.progress import track
 
-from experiments.benchmark.measure import table, wide_console
+from experiments.benchmark.measure import Report, table
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.files import write_json
 from hardem_jax.data.readers.narrativeqa import add_rouge_mentions, read_narrativeqa
 from hardem_jax.errors import InputError, require
 from hardem_jax.metrics import rouge
@@ -81,7 +80,7 @@ class Rouge:
         require(self, "seed", at_least=0, below=2**32)
 
     def run(self) -> None:
-        skips = ExclusionCounts()
+        report, skips = Report(self, self.out), ExclusionCounts()
         examples = read_all(self.folder, skips, self.split)
         rows = [
             {"name": name, **measure(rules, examples, self.processes)}
@@ -89,10 +88,8 @@ class Rouge:
         ]
         chosen = random.Random(self.seed).sample(examples, min(self.check, len(examples)))
         one_by_one = check_all(chosen, self.processes)
-        content = {"flags": flags(self), "left_out": skips.as_dict(), "questions": len(examples)}
+        content = {"left_out": skips.as_dict(), "questions": len(examples)}
         content |= {"rows": rows, "brute_force": one_by_one}
-        if self.out is not None:
-            write_json(self.out, content)
         title = f"Z of {len(examples)} questions; of those with a span, mean and median |Z|"
         lines = [
             f"each span scored on its own, of {len(chosen)} questions, {one_by_one['spans']} "
@@ -100,9 +97,7 @@ class Rouge:
             "question",
             *one_by_one["different"],
         ]
-        console = wide_console()
-        for item in (skips, table(title, [*rows, *PAPER], COLUMNS), *lines):
-            console.print(item, highlight=False, markup=False)
+        report.write(content, skips, table(title, [*rows, *PAPER], COLUMNS), *lines)
 
 
 def read_all(

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from experiments.benchmark.measure import table, wide_console
+from experiments.benchmark.measure import Report, table
 from experiments.solution_sets.sql_queries import compare_engines
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.files import write_json
 from hardem_jax.data.readers.wikisql import read_wikisql
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.sql.columns import typed_table
@@ -97,16 +96,16 @@ class Sql:
         require(self, "seed", at_least=0, below=2**32)
 
     def run(self) -> None:
-        skips = ExclusionCounts()
+        report, skips = Report(self, self.out), ExclusionCounts()
         questions = answered(self.folder, self.split, skips)
         rows = [
             {"name": name, **measure(rules, questions)}
             for name, rules in track(VARIANTS.items(), transient=True)
         ]
-        content = {"flags": flags(self), "left_out": skips.as_dict(), "rows": rows}
+        content: dict[str, Any] = {"left_out": skips.as_dict(), "rows": rows}
         content["questions"] = len(questions)
         title = f"Z of {len(questions)} questions; of those with a solution, mean and median"
-        shown = [skips, table(title, [*rows, PAPER], COLUMNS)]
+        shown: list[Any] = [skips, table(title, [*rows, PAPER], COLUMNS)]
         if self.queries:
             pairs = [(question.table, question.question) for question in questions]
             content["engines"] = engines = compare_engines(pairs, self.queries, self.seed)
@@ -115,11 +114,7 @@ class Sql:
                 f"{engines['different']} different results"
             )
             shown += engines["differences"]
-        if self.out is not None:
-            write_json(self.out, content)
-        console = wide_console()
-        for item in shown:
-            console.print(item, highlight=False, markup=False)
+        report.write(content, *shown)
 
 
 @dataclasses.dataclass(frozen=True)

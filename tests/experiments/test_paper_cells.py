@@ -100,6 +100,26 @@ def test_every_cell_is_the_comparison_of_its_scope(tmp_path):
     assert cell.seeds == (4,) and cell.loop.patience is None
 
 
+def test_a_seed_that_ended_stays_in_the_table_when_the_next_is_interrupted(tmp_path, monkeypatch):
+    def run(self):
+        self.out.mkdir(parents=True, exist_ok=True)
+        content = {"flags": flags(self), "intervals": {"MML": {"em": [10.0, 0.0, 100.0]}}}
+        if ended := len(self.seeds) == 1:
+            content["differences"] = {}
+        (self.out / "comparison.json").write_text(json.dumps(content))
+        if not ended:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(CompareCommand, "run", run)
+    more = ["--seeds", "0", "1", "--scopes", "window", "--likelihoods", "span"]
+    with pytest.raises(KeyboardInterrupt):
+        scope(tmp_path, *more).run()
+    scope(tmp_path, *more, "--minutes", "0").run()
+    assert (tmp_path / "cells.md").read_text().splitlines()[2:] == [
+        "| window, span | 10.0 [0.0, 100.0] |"
+    ]
+
+
 def test_seeds_come_in_turn_and_nothing_is_repeated(tmp_path, monkeypatch):
     made = []
 
@@ -133,6 +153,7 @@ def test_seeds_come_in_turn_and_nothing_is_repeated(tmp_path, monkeypatch):
     content = json.loads(file.read_text())
     del content["differences"]
     file.write_text(json.dumps(content))
+    (tmp_path / "window-span" / "ended.json").unlink()
     scope(tmp_path, *more).run()
     assert made[4:] == [("window-span", (0,)), ("window-span", (0, 1))]
 

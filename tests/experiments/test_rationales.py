@@ -28,7 +28,7 @@ from experiments.rationales.problems import (
     true_rationales,
 )
 from experiments.rationales.training import Run, identity, remember, solutions
-from experiments.rationales.variance import Exact, expected, measure
+from experiments.rationales.variance import Exact, expected, measure, train_exactly
 from experiments.regimes.grid import pack
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError
@@ -296,6 +296,22 @@ def test_measured_means_are_within_three_standard_errors_of_theory(monkeypatch):
         for bound in bounds:
             assert abs(bound["mean"] - bound["theory"]) < 3 * bound["standard error"]
         assert bounds[0]["theory"] < bounds[1]["theory"] < bounds[2]["theory"] < stage["log p"]
+
+
+def test_a_stage_is_the_same_model_whatever_was_measured_before():
+    sizes = command.RationaleSizes(width=16, layers=1, pretraining=1, num_train=8)
+    model = training.model_of(16, 1)
+    params = training.start(16, 1, 1, sizes.true_share, sizes.pretraining_seed)
+
+    def reached(*stages):
+        options = GradientVariance(stages=stages, sizes=sizes, batch_size=3)
+        return dict(train_exactly(model, params, options))
+
+    alone, both = reached(5), reached(5, 2)
+    assert list(both) == [2, 5]
+    jax.tree.map(np.testing.assert_array_equal, alone[5], both[5])
+    gaps = jax.tree.map(lambda x, y: np.abs(x - y).max(), both[2], both[5])
+    assert max(jax.tree.leaves(gaps)) > 0
 
 
 def test_refuses_what_cannot_be(tmp_path):

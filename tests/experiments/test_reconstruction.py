@@ -129,6 +129,27 @@ def test_shares_of_the_annotated_query():
     assert measured(scores, {}) == {"questions": 0}
 
 
+@pytest.mark.parametrize(
+    "wrong, line",
+    [
+        (["--gold-split", "dve"], "dve"),
+        (["--report", "none/report.json"], "none/report.json: cannot be written"),
+        (["--report", "report.md"], "report.md: expected a name for the JSON file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "measure"])
+def test_what_is_wrong_shows_before_the_work(root, capsys, monkeypatch, command, wrong, line):
+    def work(*_):
+        raise AssertionError("began to work")
+
+    monkeypatch.setattr("experiments.reconstruction.reconstructor.Reconstructor", work)
+    monkeypatch.setattr(SolutionScores, "read", work)
+    argv = [command, "--data", str(root / "built"), "--gold", str(root / "official"), *wrong]
+    with pytest.raises(SystemExit) as stopped:
+        reconstruction.main([*argv, *(["--scores", "a.npz"] if command == "measure" else [])])
+    assert stopped.value.code == 2 and line in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_command_scores_every_query_of_a_build(root, data, tmp_path, capsys):
     files = {name: tmp_path / name for name in ("scores.npz", "again.npz", "report.json")}

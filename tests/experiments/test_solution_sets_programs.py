@@ -318,6 +318,13 @@ def test_a_sum_keeps_no_condition_back(left, right):
         forms_of(parse_squall(sql))
 
 
+def test_no_split_is_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--folder", str(tmp_path), "--splits"])
+    assert stopped.value.code == 2
+    assert "splits: expected at least one, found none" in capsys.readouterr().err
+
+
 def test_checking_ends_without_a_solution():
     table = Table("t", ("a",), ("text",), (("x",),))
     question = TableQuestion("q", "what is it?", table, ("nothing",), "denotation")

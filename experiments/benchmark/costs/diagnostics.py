@@ -15,11 +15,10 @@ import numpy as np
 from rich.table import Table
 
 from experiments.benchmark.measure import (
+    Report,
     by_measure,
     interleave,
-    machine,
     quartiles,
-    report,
     table,
     timed,
 )
@@ -53,7 +52,7 @@ class DiagnosticsCost(StepFlags):
         require(self, "inputs", at_least=self.rows)
 
     def run(self) -> None:
-        about, setting = machine(), self.setting(tokens=self.tokens)
+        report, setting = Report(self, self.out), self.setting(tokens=self.tokens)
         order = (WITHOUT, WITH, WITHOUT_AGAIN)
         steps = {name: _step(setting, self.inputs * (name == WITH)) for name in order}
         turns = {name: lambda _, run=run: timed(run, self.steps) for name, run in steps.items()}
@@ -68,7 +67,7 @@ class DiagnosticsCost(StepFlags):
                 WITH: quartiles(times[WITH][measure]),
                 "growth": quartiles(growth),
             }
-        report(self, about, results, _table(results))
+        report.write(results, _table(results))
 
 
 def _step(setting: Setting, num_inputs: int) -> Callable[[int], None]:

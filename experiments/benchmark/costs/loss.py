@@ -18,12 +18,11 @@ from typing import Any, Literal
 from rich.table import Table
 
 from experiments.benchmark.measure import (
+    Report,
     by_measure,
     interleave,
-    machine,
     median_ratio,
     quartiles,
-    report,
     table,
     timed,
 )
@@ -78,10 +77,10 @@ class LossCost(StepFlags):
         return [self.setting(tokens=n, task=self.task, solutions=few) for n in self.tokens]
 
     def run(self) -> None:
-        about = machine()
+        report = Report(self, self.out)
         results = [self._measure(setting) for setting in self._settings()]
         tables = [drawn for result in results for drawn in tables_of(result)]
-        report(self, about, {"results": results}, *tables)
+        report.write({"results": results}, *tables)
 
     def _measure(self, setting: Setting) -> dict[str, Any]:
         """All sizes at one length, in one process."""

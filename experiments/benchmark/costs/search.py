@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.benchmark.measure import (
+    Report,
     by_measure,
     interleave,
-    machine,
     median_ratio,
     quartiles,
-    report,
     table,
     timed,
 )
@@ -90,7 +89,7 @@ class SearchCost:
         require(self, "rows", "tokens", "rounds", "steps", at_least=1)
 
     def run(self) -> None:
-        about = machine()
+        report = Report(self, self.out)
         kind = queries.TableQuestions if self.task == "queries" else programs.ProgramQuestions
         data = kind.open(self.data, "train")
         with _Clocks(self.task) as clocks:
@@ -109,7 +108,7 @@ class SearchCost:
         beam = timed(_repeated(beams[self.task]()), 20)["wall_s"] * 1e3
         line = f"ten best {self.task} of 64 questions, 16 columns, 40 words: {beam:.1f} ms"
         content = {"steps": rows, "beam_ms": beam}
-        report(self, about, content, table("a training step", rows, columns, left=2), line)
+        report.write(content, table("a training step", rows, columns, left=2), line)
 
     def _measure(self, data: Any, rows: int, clocks: "_Clocks") -> list[dict[str, Any]]:
         turns = {name: self._turn(data, rows, name, clocks) for name in OBJECTIVES}

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmark.measure import interleave, machine, quartiles, report, table, timed
+from experiments.benchmark.measure import Report, interleave, quartiles, table, timed
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.batching.padding import Batch, BatchConfig
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches
@@ -46,7 +46,7 @@ class InputPipeline:
         require(self, "steps", "rounds", "packed_tokens", at_least=1)
 
     def run(self) -> None:
-        about = machine()
+        report = Report(self, self.out)
         windows, _ = all_windows([PreparedSplit(folder) for folder in self.data])
         turns = {
             name: functools.partial(
@@ -65,7 +65,7 @@ class InputPipeline:
         }
         title = "Training batches, read and made (one window with a mention, one without)"
         rows = [{"rows": name, **result} for name, result in results.items()]
-        report(self, about, {"results": results}, table(title, rows, columns))
+        report.write({"results": results}, table(title, rows, columns))
 
     def _turn(self, windows: Any, config: BatchConfig, seed: int) -> dict[str, float]:
         """Seconds on the clock and of CPU for all batches of a plan."""

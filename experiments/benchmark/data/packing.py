@@ -28,11 +28,10 @@ import numpy as np
 
 from experiments.benchmark.data.input_pipeline import prepared_batches
 from experiments.benchmark.measure import (
+    Report,
     interleave,
-    machine,
     median_ratio,
     quartiles,
-    report,
     table,
     timed,
 )
@@ -85,15 +84,15 @@ class Packing:
         require(self, "dropout", at_least=0, below=1)
 
     def run(self) -> None:
-        about = machine()
+        report = Report(self, self.out)
         windows, _ = all_windows([PreparedSplit(folder) for folder in self.data])
         setting = Setting(
             self.preset, self.layers, dropout=self.dropout, tokens=max(MIN_TOKENS, self.buckets[-1])
         )
         if self.measure == "inference":
-            self._run_inference(about, windows, setting)
+            self._run_inference(report, windows, setting)
         else:
-            self._run_training(about, windows, setting)
+            self._run_training(report, windows, setting)
 
     def _configs(self) -> dict[str, BatchConfig]:
         """The layouts, the padded one first."""
@@ -104,7 +103,7 @@ class Packing:
             configs[f"packed to {tokens}"] = dataclasses.replace(longest, packed_tokens=tokens)
         return configs
 
-    def _run_training(self, about: Any, windows: Any, setting: Setting) -> None:
+    def _run_training(self, report: Report, windows: Any, setting: Setting) -> None:
         from experiments.benchmark.steps.jax_steps import TrainingStep  # imports jax
 
         configs = self._configs()
@@ -135,15 +134,13 @@ class Packing:
         }
         rows = [{"rows": name, **result} for name, result in results.items()]
         worst = max(differences.values(), default=0.0)
-        report(
-            self,
-            about,
+        report.write(
             {"results": results, "loss_differences": differences},
             table("Training steps on real windows, new batches in every turn", rows, columns),
             f"packed and padded losses differ by at most {worst:.1e}, relative",
         )
 
-    def _run_inference(self, about: Any, windows: Any, setting: Setting) -> None:
+    def _run_inference(self, report: Report, windows: Any, setting: Setting) -> None:
         from experiments.benchmark.steps.inference import LayoutReader  # imports jax
 
         size = 2 * self.batch_size * self.steps
@@ -194,9 +191,7 @@ class Packing:
             "programs": "programs",
         }
         rows = [{"rows": name, **result} for name, result in results.items()]
-        report(
-            self,
-            about,
+        report.write(
             {"results": results, "differences": differences},
             table("Inference on real windows, other windows in every turn", rows, columns),
             f"log-probabilities of spans differ by at most {worst:.1e}",

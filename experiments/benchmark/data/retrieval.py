@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from experiments.benchmark.measure import machine, report, table
+from experiments.benchmark.measure import Report, table
 from hardem_jax.cli.command import peak_mib, run_command
 from hardem_jax.data.examples import OpenQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -91,7 +91,7 @@ class Retrieval:
     def run(self) -> None:
         if not self.questions:
             return self._run_memory()
-        about, skips = machine(), ExclusionCounts()
+        report, skips = Report(self, self.out), ExclusionCounts()
         questions = [q for file in self.questions for q in read_nq_open(file, skips=skips)]
         if not questions:
             raise InputError(f"--questions: expected questions, found none to use ({skips})")
@@ -105,11 +105,11 @@ class Retrieval:
             f"{plain['build_s'] + plain['seconds']:.1f} s"
             for method, found in content["methods"].items()
         ]
-        report(self, about, content, str(skips), *tables_of(content), *lines)
+        report.write(content, str(skips), *tables_of(content), *lines)
 
     def _run_memory(self) -> None:
         """Measure building only, by the size of shards and of the collection."""
-        about = machine()
+        report = Report(self, self.out)
         with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
             source, index = self.passages, Path(name) / "index"
             if self.copies > 1:
@@ -128,7 +128,7 @@ class Retrieval:
                 f"{len(builds)} builds with such, too few for a fit"
             )
         content = {"builds": builds, "fit": plane(builds)}
-        report(self, about, content, *memory_tables(content))
+        report.write(content, *memory_tables(content))
 
     def _measure(self, index: Path, questions: list[OpenQuestion]) -> dict[str, Any]:
         few = questions[:: max(1, len(questions) // SAMPLE)]

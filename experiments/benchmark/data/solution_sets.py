@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.progress import track
 
-from experiments.benchmark.measure import machine, report, table, timed
+from experiments.benchmark.measure import Report, table, timed
 from experiments.solution_sets import equations, rouge, sql
 from experiments.solution_sets.sql import Answered
 from hardem_jax.cli.command import run_command
@@ -75,7 +75,7 @@ class SolutionSets:
     def run(self) -> None:
         if not (self.drop or self.wikisql or self.narrativeqa):
             raise InputError("--drop, --wikisql, --narrativeqa: expected one of them, found none")
-        about, rows = machine(), []
+        report, rows = Report(self, self.out), []
         if self.drop:
             rows += time_equations(self.drop)
         if self.wikisql:
@@ -93,7 +93,7 @@ class SolutionSets:
         speeds = [
             {**row, "speed": row["questions"] / row.get("cpu_s", row["wall_s"])} for row in rows
         ]
-        report(self, about, {"results": rows}, table("Finding Z", speeds, columns))
+        report.write({"results": rows}, table("Finding Z", speeds, columns))
 
 
 def time_equations(files: Sequence[Path]) -> list[dict[str, Any]]:
