@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from rich.progress import track
 
-from experiments.benchmark.measure import Report, table
 from experiments.benchmark.steps.setting import Device, Preset, Setting, Task
+from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 from hardem_jax.models.config import Implementation

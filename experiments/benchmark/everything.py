@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.benchmark.measure import machine, markdown, table, wide_console
 from experiments.benchmark.steps.setting import Device, Preset
 from experiments.benchmark.train_step import COLUMNS, TrainStep, table_rows
+from experiments.report import machine, markdown, table, wide_console
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json, write_text
 from hardem_jax.errors import InputError, require

@@ -17,14 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmark.measure import (
-    Report,
-    interleave,
-    median_ratio,
-    quartiles,
-    table,
-)
+from experiments.benchmark.measure import interleave, median_ratio, quartiles
 from experiments.benchmark.steps.setting import MIN_TOKENS, Preset
+from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 

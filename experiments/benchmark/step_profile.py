@@ -15,8 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmark.measure import Report, table, timed
+from experiments.benchmark.measure import timed
 from experiments.benchmark.steps.setting import Setting
+from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.progress import track
 
-from experiments.benchmark.measure import table, wide_console
 from experiments.benchmark.steps.setting import Preset, Setting, Task
+from experiments.report import table, wide_console
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.files import write_json
 from hardem_jax.errors import InputError, require

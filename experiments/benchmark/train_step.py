@@ -33,14 +33,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from experiments.benchmark.measure import (
-    Report,
-    by_measure,
-    interleave,
-    median_ratio,
-    quartiles,
-    table,
-)
+from experiments.benchmark.measure import by_measure, interleave, median_ratio, quartiles
 from experiments.benchmark.steps import workers
 from experiments.benchmark.steps.setting import (
     MATRIX_SIZE,
@@ -50,6 +43,7 @@ from experiments.benchmark.steps.setting import (
     step_tokens,
 )
 from experiments.benchmark.steps.workers import PRODUCT, Worker, WorkerError
+from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 

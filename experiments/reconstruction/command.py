@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.benchmark.measure import Report, table
 from experiments.reconstruction.shares import RULES, measured, rule_shares, shares_by_question
+from experiments.report import Report, table
 from experiments.solution_sets.sql import Answered, annotations
 from hardem_jax.analysis.statistics import Difference, Interval, difference, interval
 from hardem_jax.cli.command import run_command

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from rich.progress import track
 
-from experiments.benchmark.measure import Report, table
+from experiments.report import Report, table
 from experiments.solution_sets.sql import Answered, annotations, answered
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts

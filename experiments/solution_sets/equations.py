@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.progress import track
 
-from experiments.benchmark.measure import Report, table
+from experiments.report import Report, table
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.exclusions import ExclusionCounts

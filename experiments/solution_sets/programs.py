@@ -20,7 +20,7 @@ from typing import Any
 from rich.progress import track
 from rich.table import Table as Printed
 
-from experiments.benchmark.measure import Report
+from experiments.report import Report
 from experiments.solution_sets.program_differences import (
     compare_executors,
     random_cases,

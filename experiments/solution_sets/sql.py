@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
-from experiments.benchmark.measure import Report, table
+from experiments.report import Report, table
 from experiments.solution_sets.sql_queries import compare_engines
 from hardem_jax.cli.command import flags, run_command
 from hardem_jax.data.exclusions import ExclusionCounts

@@ -1,7 +1,6 @@
 """The benchmarks at tiny sizes: what they compute and write, never how fast."""
 
 import json
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -9,12 +8,11 @@ import pytest
 
 from experiments.benchmark import train_step
 from experiments.benchmark.costs import loss as loss_cost
-from experiments.benchmark.measure import Report, interleave, table
+from experiments.benchmark.measure import interleave
 from experiments.benchmark.steps.batches import program_batch, tagging_batch
 from experiments.benchmark.steps.jax_steps import TrainingStep, write_weights
 from experiments.benchmark.steps.setting import Setting, random_batch, step_flops
 from experiments.benchmark.steps.tasks import TASKS
-from hardem_jax.errors import InputError
 from hardem_jax.solutions.programs.rules import may_modify, may_select
 from hardem_jax.solutions.programs.types import OPERATORS, SHAPES, Field
 
@@ -36,21 +34,6 @@ def run(module, capsys, out, *arguments):
     """The JSON file and what was printed."""
     module.main([*TINY, *arguments, "--out", str(out)])
     return json.loads(out.read_text()), capsys.readouterr().out
-
-
-def test_a_report_is_json_with_the_machine_and_tables_next_to_it(capsys, tmp_path):
-    report = Report(SETTING, tmp_path / "out.json")
-    assert not list(tmp_path.iterdir())
-    report.write({"results": [1]}, "a line", table("", [{"a": 2}], {"b": "a"}))
-    content = json.loads((tmp_path / "out.json").read_text())
-    assert content["results"] == [1] and content["flags"]["solutions"] == 50
-    assert len(content["machine"]["load_average"]) == 3
-    assert (tmp_path / "out.md").read_text() == "| b |\n|---|\n| 2 |\n"
-    printed = capsys.readouterr().out
-    assert "a line" in printed and content["machine"]["processor"][:40] in printed
-    for wrong in ("out.md", "none/out.json"):
-        with pytest.raises(InputError, match=Path(wrong).name):
-            Report(SETTING, tmp_path / wrong)
 
 
 @pytest.mark.slow

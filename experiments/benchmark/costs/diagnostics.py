@@ -14,15 +14,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from experiments.benchmark.measure import (
-    Report,
-    by_measure,
-    interleave,
-    quartiles,
-    table,
-    timed,
-)
+from experiments.benchmark.measure import by_measure, interleave, quartiles, timed
 from experiments.benchmark.steps.setting import Setting, StepFlags
+from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import require
 

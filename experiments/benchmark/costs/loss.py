@@ -17,17 +17,10 @@ from typing import Any, Literal
 
 from rich.table import Table
 
-from experiments.benchmark.measure import (
-    Report,
-    by_measure,
-    interleave,
-    median_ratio,
-    quartiles,
-    table,
-    timed,
-)
+from experiments.benchmark.measure import by_measure, interleave, median_ratio, quartiles, timed
 from experiments.benchmark.steps.setting import Setting, StepFlags
 from experiments.benchmark.steps.workers import Step, first_step, libraries
+from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective

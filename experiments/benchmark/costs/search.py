@@ -13,15 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.benchmark.measure import (
-    Report,
-    by_measure,
-    interleave,
-    median_ratio,
-    quartiles,
-    table,
-    timed,
-)
+from experiments.benchmark.measure import by_measure, interleave, median_ratio, quartiles, timed
+from experiments.report import Report, table
 from hardem_jax.cli import programs as program_cli
 from hardem_jax.cli import queries as query_cli
 from hardem_jax.cli.command import run_command

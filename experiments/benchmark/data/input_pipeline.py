@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.benchmark.measure import Report, interleave, quartiles, table, timed
+from experiments.benchmark.measure import interleave, quartiles, timed
+from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.batching.padding import Batch, BatchConfig
 from hardem_jax.data.batching.plans import TrainingPlan, training_batches

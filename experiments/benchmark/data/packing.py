@@ -27,15 +27,9 @@ from typing import Any, Literal
 import numpy as np
 
 from experiments.benchmark.data.input_pipeline import prepared_batches
-from experiments.benchmark.measure import (
-    Report,
-    interleave,
-    median_ratio,
-    quartiles,
-    table,
-    timed,
-)
+from experiments.benchmark.measure import interleave, median_ratio, quartiles, timed
 from experiments.benchmark.steps.setting import MIN_TOKENS, Preset, Setting
+from experiments.report import Report, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.batching.padding import BatchConfig, Subset
 from hardem_jax.data.prepared.spans import PreparedSplit, all_windows

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from experiments.benchmark.measure import Report, table
+from experiments.report import Report, table
 from hardem_jax.cli.command import peak_mib, run_command
 from hardem_jax.data.examples import OpenQuestion
 from hardem_jax.data.exclusions import ExclusionCounts

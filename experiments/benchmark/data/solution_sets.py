@@ -17,7 +17,8 @@ from typing import Any
 
 from rich.progress import track
 
-from experiments.benchmark.measure import Report, table, timed
+from experiments.benchmark.measure import timed
+from experiments.report import Report, table
 from experiments.solution_sets import equations, rouge, sql
 from experiments.solution_sets.sql import Answered
 from hardem_jax.cli.command import run_command

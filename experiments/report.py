@@ -1,0 +1,139 @@
+"""What commands measured: tables, lines and a JSON file that says on which machine it was."""
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from hardem_jax.cli.command import flags
+from hardem_jax.data.files import check_writable, write_json, write_text
+from hardem_jax.errors import InputError
+
+
+class Report:
+    """What a command measures, and on which machine.
+
+    Made before the work, so that a file that cannot be written shows at once, and the load of the
+    machine is that of before.
+
+    Args:
+        command: its flags.
+        out: a JSON file, or None for none. The tables are written next to it, as Markdown.
+
+    Raises:
+        InputError: ``out`` cannot be written, or is the name of the Markdown file.
+    """
+
+    def __init__(self, command: Any, out: Path | None):
+        self._command, self._out, self._machine = command, out, machine()
+        if out is not None:
+            if out.suffix == ".md":
+                raise InputError(f"{out}: expected a name for the JSON file, tables go to .md")
+            check_writable(out)
+
+    def write(self, content: Mapping[str, Any], *shown: Any) -> None:
+        """Writes the files, if any, and prints tables, lines and the machine.
+
+        Args:
+            content: entries of the JSON file, next to ``flags`` and ``machine``.
+            shown: what is printed; tables are written, too.
+        """
+        about, out = self._machine, self._out
+        about["load_average_after"] = list(os.getloadavg())
+        if out is not None:
+            write_json(out, {"flags": flags(self._command), "machine": about, **content})
+            tables = [markdown(item) for item in shown if isinstance(item, Table)]
+            write_text(out.with_suffix(".md"), "\n".join(tables))
+        before, after = (
+            " ".join(f"{x:.2f}" for x in about[name])
+            for name in ("load_average", "load_average_after")
+        )
+        line = (
+            f"{about['processor']}, {about['cpus']} CPUs; load average over 1, 5 and 15 minutes "
+            f"{before} before and {after} after, the command itself included"
+        )
+        console = wide_console()
+        for item in (*shown, line):
+            console.print(item, highlight=False, markup=False)
+
+
+def table(
+    title: str,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str | tuple[str, float, int]],
+    *,
+    left: int = 1,
+) -> Table:
+    """A table of results.
+
+    Args:
+        title: above it.
+        rows: results by key; a missing one leaves its cell empty.
+        columns: name of the column -> key, or key, factor and digits; see `cell`.
+        left: how many columns are aligned left.
+    """
+    drawn = Table(title=title)
+    for index, name in enumerate(columns):
+        drawn.add_column(name, justify="left" if index < left else "right")
+    forms = [(key, 1, None) if isinstance(key, str) else key for key in columns.values()]
+    for row in rows:
+        drawn.add_row(*(cell(row[k], f, d) if k in row else "" for k, f, d in forms))
+    return drawn
+
+
+def markdown(drawn: Table) -> str:
+    r"""The table as Markdown, to paste.
+
+    Example:
+        >>> print(markdown(table("", [{"a": 1.0}], {"wall\ns": ("a", 1000, 0)})), end="")
+        | wall s |
+        |---|
+        | 1000 |
+    """
+    head = [str(column.header).replace("\n", " ") for column in drawn.columns]
+    rows = zip(*(column.cells for column in drawn.columns), strict=True)
+    lines = [head, *([str(cell).replace("|", "\\|") for cell in row] for row in rows)]
+    text = [f"| {' | '.join(line)} |\n" for line in lines]
+    return "".join([text[0], f"|{'---|' * len(head)}\n", *text[1:]])
+
+
+def cell(value: Any, factor: float = 1, digits: int | None = None) -> str:
+    """Text, a number, or median and quartiles; None is a dash.
+
+    Example:
+        >>> cell({"low": 0.1, "median": 0.2, "high": 0.5}, 10, 1)
+        '2.0 (1.0 to 5.0)'
+        >>> cell(0.25, 100, 1), cell(4096), cell(2.5), cell(None)
+        ('25.0', '4096', '2.5', '-')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, Mapping):
+        low, median, high = (cell(value[k], factor, digits) for k in ("low", "median", "high"))
+        return f"{median} ({low} to {high})"
+    if digits is None or isinstance(value, str):
+        return f"{value:.10g}" if isinstance(value, float) else str(value)
+    return f"{factor * value:.{digits}f}"
+
+
+def machine() -> dict[str, Any]:
+    """The machine that the benchmark runs on, and how busy it is."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "processor": names[0] if names else platform.processor() or platform.machine(),
+        "cpus": cpus,
+        "python": platform.python_version(),
+        "load_average": list(os.getloadavg()),
+    }
+
+
+def wide_console() -> Console:
+    """The terminal, or 140 columns for a file."""
+    return Console(width=None if Console().is_terminal else 140)
