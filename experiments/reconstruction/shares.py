@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from experiments.solution_sets.agreement import shares_of
+from experiments.solution_sets.signals import fewest_conditions
 
 #: What `rule_shares` takes, in its order.
 RULES = (
@@ -36,7 +37,7 @@ def rule_shares(
     """
     weights = np.exp(scores - scores.max(), dtype=np.float64)
     drawn, weight, _, largest = shares_of(is_annotated.astype(bool), weights)
-    fewest = queries[:, 2] == queries[:, 2].min()
+    fewest = fewest_conditions(queries) == 0
     best = np.isclose(scores, scores[fewest].max(), rtol=0, atol=1e-5) & fewest
     of_fewest, of_best = is_annotated[fewest].mean(), is_annotated[best].mean()
     return drawn, float(is_annotated[0]), of_fewest, weight, largest, of_best
