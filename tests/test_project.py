@@ -103,6 +103,7 @@ EXTRAS_OF = {
     "hardem_jax/analysis": ["train"],
     "hardem_jax/cli": ["train"],
     "hardem_jax/metrics": ["data"],
+    "hardem_jax/progress.py": ["train"],
     "hardem_jax/hub.py": ["data"],
     "hardem_jax/buckets": ["buckets"],
     "experiments": ["all", "parity"],
@@ -167,6 +168,24 @@ def test_the_library_imports_without_the_extra(extra):
         if names & optional
     }
     assert eager == {}
+
+
+def test_commands_need_no_retrieval():
+    """Nor the packages that only retrieval installs, whose names nothing may find."""
+    hidden = "import sys, importlib.util as u; find = u.find_spec\n"
+    hidden += "hide = lambda name: name.partition('.')[0] in ('bm25s', 'Stemmer')\n"
+    hidden += "u.find_spec = lambda name, *more: None if hide(name) else find(name, *more)\n"
+    files = (ROOT / "hardem_jax" / "cli").glob("[a-z]*.py")
+    rooms = [f"hardem_jax.cli.{path.stem}" for path in files]
+    assert len(rooms) > 10
+    run = subprocess.run(
+        [sys.executable, "-c", hidden + f"import {', '.join(rooms)}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
 
 
 def test_readme_has_exactly_two_commands_of_one_line_each():

@@ -18,7 +18,7 @@ from hardem_jax.cli.train import Setting
 from hardem_jax.data.files import write_text
 from hardem_jax.errors import require
 from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.retrieval.progress import counted
+from hardem_jax.progress import counted
 from hardem_jax.training.fingerprint import may_change
 
 # `hardem_jax.data.builders` imports TFDS, so it is imported only when a command runs.

@@ -1,16 +1,13 @@
 """Shared by all ``prepare`` commands: what determined a split, and its summary."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from hardem_jax.cli.command import flags
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest
-from hardem_jax.retrieval.progress import counted
-
-T = TypeVar("T")
 
 #: Flags that do not determine the content of a split, and the tokenizer, which has its own digest.
 _NOT_RECORDED = {"out", "force", "processes", "tokenizer"}
@@ -44,11 +41,6 @@ def determined_by(command: Any, **digests: Any) -> dict[str, Any]:
             is_file = isinstance(value, Path)
             values[field.name] = {value.name: file_digest(value)} if is_file else flags(value)
     return values
-
-
-def watched(examples: Iterable[T]) -> Iterator[T]:
-    """The examples, with a progress bar."""
-    return counted(examples, "questions")
 
 
 def print_summary(meta: Mapping[str, Any], exclusions: ExclusionCounts) -> None:

@@ -18,7 +18,7 @@ from rich.console import Console
 from hardem_jax.analysis.views import View
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.evaluate import EvaluateCommand
-from hardem_jax.cli.preparing import print_summary, watched
+from hardem_jax.cli.preparing import print_summary
 from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.batching.padding import BatchConfig
@@ -32,6 +32,7 @@ from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.progress import counted
 from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
@@ -68,7 +69,7 @@ def prepare(
     others see `prepare_split`.
     """
     meta = prepare_split(
-        watched(examples),
+        counted(examples, "questions"),
         out,
         tokenizer=load_tokenizer(tokenizer),
         config=windows,

@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from hardem_jax.data.files import new_folder, write_json
+from hardem_jax.progress import counted
 from hardem_jax.retrieval.config import SHARD_PASSAGES, ArticleConfig, Idf
 from hardem_jax.retrieval.postings import Index, PostingsWriter, read_postings
-from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.store import PassageStore, index_meta
 from hardem_jax.retrieval.text import TermConfig
 

@@ -21,9 +21,9 @@ import scipy.sparse
 
 from hardem_jax.data.files import load_array, new_folder, write_json
 from hardem_jax.errors import InputError
+from hardem_jax.progress import counted
 from hardem_jax.retrieval.config import SHARD_PASSAGES, PassageConfig
 from hardem_jax.retrieval.postings import Index, Postings, PostingsWriter, Weigh, starts_of
-from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.store import PassageStore, index_meta
 from hardem_jax.retrieval.strings import StringNumbers, StringTable, StringWriter
 from hardem_jax.retrieval.text import TermConfig

@@ -26,8 +26,8 @@ from hardem_jax.data.examples import Passage
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest, load_array, new_folder, read_meta, write_json
 from hardem_jax.errors import InputError
+from hardem_jax.progress import counted
 from hardem_jax.retrieval.passage_files import read_passages
-from hardem_jax.retrieval.progress import counted
 from hardem_jax.retrieval.strings import StringNumbers, StringTable, StringWriter
 
 FORMAT = "passages 2"

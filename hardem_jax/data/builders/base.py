@@ -68,7 +68,7 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         shard_size: questions of a shard.
         processes: that find Z, without Beam; the files are the same. Workers are spawned, so a
             script that calls this needs an ``if __name__ == "__main__"`` guard.
-        progress: wraps what is done for each shard, as `hardem_jax.retrieval.progress.counted`.
+        progress: wraps what is done for each shard, as `hardem_jax.progress.counted`.
 
     Raises:
         InputError: the folder or a file is missing, or a split is unknown.
