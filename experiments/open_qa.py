@@ -22,9 +22,6 @@ from hardem_jax.data.readers.dpr import read_contexts
 from hardem_jax.errors import require
 from hardem_jax.training.config import LoopConfig
 
-#: The numbers of passages that the paper chooses from (Min et al., 2019, appendix B).
-SWEEP = (10, 20, 40, 80)
-
 
 @dataclasses.dataclass(frozen=True)
 class Prepare:

@@ -18,7 +18,6 @@ from hardem_jax.data.examples import (
 )
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.enumeration import (
-    SPECIAL_NUMBERS,
     EquationRules,
     enumerate_equations,
     number_table,
@@ -53,8 +52,7 @@ def numeric_question(
     """
     of_passage = _numbers_of_passage(example.passage, numbers)
     of_question = find_numbers(example.question, numbers) if rules.question_numbers else []
-    special = SPECIAL_NUMBERS if rules.special_numbers else ()
-    table = number_table(of_passage, of_question, special)
+    table = number_table(of_passage, of_question, rules.special)
     equations = np.zeros((0, 4), np.int32)
     if example.answer is not None:
         equations = enumerate_equations(table, example.answer, rules)

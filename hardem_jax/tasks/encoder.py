@@ -44,20 +44,27 @@ class EncoderModel(Model):
         return load_tokenizer(config.encoder)
 
     @classmethod
-    def start(cls, config: Any, data: Any, *, seed: int) -> Self:
+    def start(cls, config: Any, data: Any, *, seed: int, **fields: Any) -> Self:
+        """The pretrained encoder with a fresh head.
+
+        Args:
+            config, data, seed: see `Model.start`.
+            fields: what a subclass adds to these attributes, which `module` gets as well.
+        """
         tokenizer = cls.tokenizer_for(config, data)
         encoder = load_encoder(config, tokenizer)
-        module = cls.module(config, encoder, seed=seed)
-        return cls(*nnx.split(module, nnx.Param), config, encoder.config, tokenizer)
+        module = cls.module(config, encoder, seed=seed, **fields)
+        return cls(*nnx.split(module, nnx.Param), config, encoder.config, tokenizer, **fields)
 
     @classmethod
-    def restore(cls, config: Any, run: RunConfig) -> Self:
+    def restore(cls, config: Any, run: RunConfig, **fields: Any) -> Self:
+        """The model of a run, without values; ``fields`` as in `start`."""
         sizes = restore_sizes(run)
         abstract = nnx.eval_shape(
-            lambda: cls.module(config, untrained_encoder(config, sizes), seed=0)
+            lambda: cls.module(config, untrained_encoder(config, sizes), seed=0, **fields)
         )
         tokenizer = load_tokenizer(run.folder)
-        return cls(*nnx.split(abstract, nnx.Param), config, sizes, tokenizer)
+        return cls(*nnx.split(abstract, nnx.Param), config, sizes, tokenizer, **fields)
 
     @property
     def max_tokens(self) -> int:

@@ -17,22 +17,15 @@ from hardem_jax.data.inputs.naqanet import WordConfig, WordInputs, pad_word_inpu
 from hardem_jax.data.inputs.tagger import TaggerInputs, pad_inputs
 from hardem_jax.data.inputs.words import Vocabulary, build_vocabularies, load_word_vectors
 from hardem_jax.data.readers.drop import OUTSIDE_DROP_NUM
-from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
-from hardem_jax.errors import InputError, require
-from hardem_jax.models.encoders.base import Encoder, EncoderConfig
+from hardem_jax.errors import InputError
+from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.tasks.base import Model, Questions
 from hardem_jax.tasks.config import NAQANetModelConfig, TaggerConfig
-from hardem_jax.tasks.encoder import (
-    check_max_tokens,
-    load_encoder,
-    restore_sizes,
-    save_sizes,
-    untrained_encoder,
-)
+from hardem_jax.tasks.encoder import EncoderModel
 from hardem_jax.tasks.run_config import RunConfig
 
 MAX_COUNT = NAQANetConfig.num_counts - 1
@@ -85,57 +78,42 @@ class NumericQuestions(Questions):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Saved:
-    """What `Tagger.save` returns beyond the encoder's sizes."""
+class Tagger(EncoderModel):
+    """A tagger of numbers on a pretrained encoder, see `TaggerConfig`.
 
-    num_special: int
+    Attributes:
+        rules: Z_tot; every question has its special numbers.
+    """
 
-    def __post_init__(self) -> None:
-        require(self, "num_special", at_least=0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Tagger(Model):
-    """A tagger of numbers on a pretrained encoder, see `TaggerConfig`."""
-
-    tokenizer: Tokenizer
     config: TaggerConfig
-    encoder: EncoderConfig
-    num_special: int
+    rules: EquationRules
 
     @classmethod
     def start(cls, config: TaggerConfig, data: NumericQuestions, *, seed: int) -> Self:
         """The pretrained encoder with fresh heads."""
-        rules = data.rules
-        if rules.max_count is not None:
+        if data.rules.max_count is not None:
             raise InputError(
                 "data: expected equations that a tagger can express, found a count (0 to "
-                f"{rules.max_count}); prepare the data without counts (max_count)"
+                f"{data.rules.max_count}); prepare the data without counts (max_count)"
             )
-        tokenizer, num_special = load_tokenizer(config.encoder), _num_special(data.questions)
-        encoder = load_encoder(config, tokenizer)
-        module = _tagger(config, encoder, num_special, rules, seed)
-        return cls(*nnx.split(module, nnx.Param), tokenizer, config, encoder.config, num_special)
+        return super().start(config, data, seed=seed, rules=data.rules)
 
     @classmethod
     def restore(cls, config: TaggerConfig, run: RunConfig) -> Self:
-        rules = run.section("rules", EquationRules)
-        sizes = restore_sizes(run)
-        saved = {name: value for name, value in run.model.items() if name == "num_special"}
-        num_special = run.restore(_Saved, saved, "model").num_special
-        abstract = nnx.eval_shape(
-            lambda: _tagger(config, untrained_encoder(config, sizes), num_special, rules, seed=0)
+        return super().restore(config, run, rules=run.section("rules", EquationRules))
+
+    @staticmethod
+    def module(
+        config: TaggerConfig, encoder: Encoder, *, seed: int, rules: EquationRules
+    ) -> EquationTagger:
+        return EquationTagger(
+            encoder,
+            num_special=len(rules.special),
+            product_over=config.product_over,
+            no_tag_bias=config.no_tag_bias,
+            rules=rules if config.normalize == "equations" else None,
+            rngs=nnx.Rngs(seed),
         )
-        tokenizer = load_tokenizer(run.folder)
-        return cls(*nnx.split(abstract, nnx.Param), tokenizer, config, sizes, num_special)
-
-    @property
-    def max_tokens(self) -> int:
-        return self.encoder.max_tokens
-
-    def check_lengths(self, buckets: Sequence[int]) -> None:
-        del buckets
-        check_max_tokens(self.config, self.encoder)
 
     def inputs(self, data: NumericQuestions) -> TaggerInputs:
         return TaggerInputs(
@@ -149,32 +127,10 @@ class Tagger(Model):
         return functools.partial(
             pad_inputs,
             num_numbers=inputs.num_numbers,
-            num_special=self.num_special,
+            num_special=len(self.rules.special),
             num_solutions=num_solutions,
             pad_id=self.tokenizer.pad_id,
         )
-
-    def save(self, run_dir: Path) -> dict[str, Any]:
-        self.tokenizer.save(run_dir)
-        return {**save_sizes(self.encoder), "num_special": self.num_special}
-
-
-def _tagger(
-    config: TaggerConfig, encoder: Encoder, num_special: int, rules: EquationRules, seed: int
-) -> EquationTagger:
-    return EquationTagger(
-        encoder,
-        num_special=num_special,
-        product_over=config.product_over,
-        no_tag_bias=config.no_tag_bias,
-        rules=rules if config.normalize == "equations" else None,
-        rngs=nnx.Rngs(seed),
-    )
-
-
-def _num_special(questions: Sequence[NumericQuestion]) -> int:
-    """Special numbers of a data set; all of its questions have the same."""
-    return len(questions[0].values) - len(questions[0].spans)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +185,7 @@ class NAQANetModel(Model):
     def save(self, run_dir: Path) -> dict[str, Any]:
         self.words.save(run_dir / WORDS_FILE)
         self.characters.save(run_dir / CHARACTERS_FILE)
-        return {"num_words": len(self.words), "num_characters": len(self.characters)}
+        return {}
 
 
 def _naqanet(

@@ -44,8 +44,6 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
     """Questions as inputs of SQLova, by index, see `TableInputs`.
 
     Attributes:
-        num_question_tokens, num_words, num_columns, num_header_tokens: Q, W, C and H with room for
-            every input, see `shape`.
         weighted: whether the queries have scores from outside.
     """
 
@@ -65,11 +63,6 @@ class QueryInputs(TableInputs[QueryQuestion, QueryInput]):
         limits = {"max_tokens": max_tokens, "max_header_tokens": max_header_tokens}
         super().__init__(questions, tables, tokenizer, **limits)
         self.weighted = questions[0].log_weights is not None
-        shape = self.shape(max_tokens)
-        self.num_question_tokens = shape["num_question_tokens"]
-        self.num_words = shape["num_words"]
-        self.num_columns = shape["num_columns"]
-        self.num_header_tokens = shape["num_header_tokens"]
 
     def _add(
         self,

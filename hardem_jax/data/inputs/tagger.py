@@ -26,7 +26,7 @@ from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.data.tokenizer import Encoding, Tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.equations.enumeration import COUNT, PASSAGE, SPECIAL
+from hardem_jax.solutions.equations.enumeration import COUNT, PASSAGE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,6 @@ class TaggerInputs(Sequence[EquationInput]):
 
     Attributes:
         sizes: ``[N, 2]`` int32, tokens and solutions of each.
-        num_special: S.
         num_numbers: M, the most numbers of any text.
 
     Raises:
@@ -105,7 +104,6 @@ class TaggerInputs(Sequence[EquationInput]):
         self.sizes = np.array(
             [[len(x.token_ids), len(x.equations)] for x in self._inputs], np.int32
         )
-        self.num_special = int((items[0][0].kinds == SPECIAL).sum())
         self.num_numbers = max(1, *(len(x.number_tokens) for x in self._inputs))
 
     def __len__(self) -> int:

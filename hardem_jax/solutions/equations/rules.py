@@ -66,6 +66,11 @@ class EquationRules:
         require(self, "max_count", at_least=0)
         require(self, "digits", at_least=0, at_most=15)
 
+    @property
+    def special(self) -> tuple[float, ...]:
+        """S, the numbers that equations may use whatever the text; empty without them."""
+        return SPECIAL_NUMBERS if self.special_numbers else ()
+
     def table(self, kinds: Any) -> Any:
         """Returns the mask of the pairs in Z_tot.
 

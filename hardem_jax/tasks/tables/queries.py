@@ -371,10 +371,10 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
     ) -> dict[str, np.ndarray]:
         outcomes = defaultdict(list)
         for question, answer in zip(data.questions, answers, strict=True):
-            correct = answer is not None and is_answer(question, answer.result)
+            result = None if answer is None else answer.result
+            correct = result is not None and is_answer(question, result)
             outcomes["accuracy"].append(correct)
-            something = answer is not None and bool(answer.result)
-            outcomes["non-empty accuracy"].append(correct and something)
+            outcomes["non-empty accuracy"].append(correct and bool(result))
         found = of_all_questions(outcomes, len(data.left_out))
         if data.golds is not None:
             same = [
