@@ -1,4 +1,4 @@
-"""Commands, a module each: ``python -m experiments.triviaqa --help``. Run from a checkout."""
+"""Commands, one module each: ``python -m experiments.triviaqa --help``. Run from a checkout."""
 
 from hardem_jax.extras import require_packages
 

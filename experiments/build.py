@@ -11,9 +11,9 @@ the download's digest (TriviaQA, DROP, WikiSQL)::
     python -m experiments.drop train --data built/hardem_drop_num --dev built/hardem_drop_num ...
 
 Numeric and table questions are trained on as they are built. For reading, ``prepare`` cuts the
-documents of a build into windows; it writes what ``prepare`` of the data set's own module writes of
-the same files. Builds of other options or other files lie in folders of their own; name the one to
-read.
+documents of a build into windows; it writes what ``prepare`` of the data set's own module writes
+from the same files. Builds with other options or other files lie in folders of their own; name the
+one to read.
 
 ``--beam`` takes the options of Apache Beam, without dashes, for Dataflow, Flink and Spark, too: see
 `hardem_jax.data.builders.beam`.
@@ -68,7 +68,7 @@ class BuildDataSet(BuildCommand):
     """Read the official files, find Z of every question and write both to a TFDS data set.
 
     The build lies in a folder below ``out`` that is named after its options and the contents of its
-    files. The same command again finds it there; other options or files make another build.
+    files. Running the same command again finds it there; other options or files make another build.
 
     Attributes:
         data_set: which one, and its rules.
@@ -87,8 +87,8 @@ class Show:
     Attributes:
         folder: of the build, or one that holds no other.
         split: of the build.
-        count: questions.
-        solutions: of each, at most.
+        count: number of questions.
+        solutions: maximum number per question.
     """
 
     folder: Path
@@ -167,9 +167,9 @@ class Prepare:
         keep_without_solution: keep questions whose Z is empty; None for all splits but "train".
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
         windows: sizes; ``max_windows`` is 16 by default, and None (all windows) is what the open
-            data sets take.
-        processes: that cut windows; the outcome is the same.
-        force: replace the split that is in ``out``.
+            data sets use.
+        processes: number of processes that cut windows; the result is the same.
+        force: replace the split in ``out``.
     """
 
     folder: Path

@@ -10,7 +10,7 @@ The questions of DROP (Dua et al., 2019) whose answer is a number. With the fold
     python -m experiments.drop predict --run-dir runs/drop --passage game.txt \
         --question "How many yards longer was the first field goal?"
 
-That is the tagger. NAQANet takes numbers of the passage only, and counts; its other settings are
+That is the tagger. NAQANet uses only numbers of the passage, and counts; its other settings are
 those of Dua et al. (2019), with the paper's batch size and length::
 
     python -m experiments.drop prepare --folder drop --out built/naqanet \
@@ -40,7 +40,7 @@ class Prepare(BuildCommand):
     """Find the numbers of every text and every equation that gives the answer.
 
     The build lies in a folder below ``out`` that is named after its options and the contents of its
-    files. The same command again finds it there; other options or files make another build.
+    files. Running the same command again finds it there; other options or files make another build.
 
     Attributes:
         max_words: longer passages are cut (paper: 400); None for no limit.

@@ -71,14 +71,14 @@ class Prepare:
         file: the questions.
         out: folder to write.
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
-        layout: "squad", or "rows" for a row of each question, as Hugging Face's data sets have them
-            (JSON lines or a list).
+        layout: "squad", or "rows" for one row per question, as in Hugging Face's data sets (JSON
+            lines or a list).
         split: "train" leaves out questions without a window that mentions all of the answer, "dev"
             keeps them; "test" has no answers, so that ``evaluate`` writes predictions and no
             scores.
         windows: sizes.
-        processes: that cut windows; the outcome is the same.
-        force: replace the split that is in ``out``.
+        processes: number of processes that cut windows; the result is the same.
+        force: replace the split in ``out``.
     """
 
     file: Path
@@ -158,7 +158,7 @@ class TaggingSetting(Setting):
     def views(
         self, task: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
     ) -> list[View]:
-        """One for each question, with the largest Z of its windows.
+        """One view per question, with the largest Z of its windows.
 
         P(z) is that in this window; that of the prediction is its answer's, see
         `hardem_jax.tasks.spans.taggings.TaggedAnswer`.
@@ -250,7 +250,7 @@ class Predict:
     Attributes:
         run_dir: folder of the run.
         document: text files to read the answer from; it is read from one of them.
-        question: the question; None to read questions from the standard input, one a line, until
+        question: the question; None to read questions from the standard input, one per line, until
             it ends or a line is empty.
         checkpoint: "best" or "last".
         json: print a JSON object for each question instead, on one line.

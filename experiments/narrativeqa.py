@@ -15,7 +15,7 @@ and the encoder named by a hub name or a folder::
     python -m experiments.narrativeqa predict --run-dir runs/hard-em --document summary.txt \
         --question "Who is Mark?"
 
-The paper's noisy Z takes ``--rules.keep 5`` in ``prepare`` of the training questions.
+The paper's noisy Z needs ``--rules.keep 5`` in ``prepare`` of the training questions.
 """
 
 import dataclasses
@@ -58,8 +58,8 @@ class Prepare:
         rules: which spans make up Z.
         lower: summaries and questions in lower case, as in the paper's released conversion.
         windows: sizes.
-        processes: to look for spans in; None for this one.
-        force: replace the split that is in ``out``.
+        processes: number of processes that look for spans; None for this one.
+        force: replace the split in ``out``.
     """
 
     folder: Path

@@ -34,14 +34,14 @@ class Prepare:
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
         split: "train" drops questions without a mention in any passage, "dev" keeps them; "test"
             has no answers, so that ``evaluate`` writes predictions and no scores.
-        passages: the first N of each question; None for 20 in training and 80 else, as
-            in the paper.
+        passages: the first N of each question; None for 20 in training and 80 otherwise, as in the
+            paper.
         prepend_title: put the article's title before each passage.
         metric: how answers are compared with the golds; the paper normalises as for SQuAD, and
             NQ-open's evaluator also decomposes accents.
         windows: sizes; all windows are kept.
-        processes: that cut windows; the outcome is the same.
-        force: replace the split that is in ``out``.
+        processes: number of processes that cut windows; the result is the same.
+        force: replace the split in ``out``.
     """
 
     contexts: Path

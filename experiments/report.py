@@ -17,8 +17,8 @@ from hardem_jax.errors import InputError
 class Report:
     """What a command measures, and on which machine.
 
-    Made before the work, so that a file that cannot be written shows at once, and the load of the
-    machine is that of before.
+    Make it before the work, so that a file that cannot be written shows at once, and the machine's
+    load is recorded as it was before.
 
     Args:
         command: its flags.

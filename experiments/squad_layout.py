@@ -1,10 +1,10 @@
 """SQuAD-layout files such as SQuAD 1.1 and Quoref, learned from answer texts only.
 
-The annotated place of an answer is never trained on, but for the upper bound that ``prepare
---supervised`` is for; evaluation uses it to measure how often the most likely mention is the true
-one. Answers that need not be in the text are words in front of
-every window: ``--windows.choices yes no``, and ``unknown`` for SQuAD 2.0's questions without an
-answer, which are then scored by its metric. The released qa-hard-em files are read as well
+The annotated place of an answer is never trained on, except for the upper bound of
+``prepare --supervised``; evaluation uses it to measure how often the most likely mention is the
+true one. Answers that need not be in the text are words in front of every window:
+``--windows.choices yes no``, and ``unknown`` for SQuAD 2.0's questions without an answer, which are
+then scored by its metric. The released qa-hard-em files are read as well
 (``--layout qa-hard-em``)::
 
     python -m experiments.squad_layout prepare --file train-v1.1.json --out prepared/train
@@ -49,8 +49,8 @@ class Prepare:
         file: the questions.
         out: folder to write.
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
-        layout: "squad", "rows" for a row of each question, as Hugging Face's data sets have them
-            (JSON lines or a list), or "qa-hard-em" for the JSON lines of the paper's release.
+        layout: "squad", "rows" for one row per question, as in Hugging Face's data sets (JSON lines
+            or a list), or "qa-hard-em" for the JSON lines of the paper's release.
         answers_are: what several answers to a question mean: "alternatives" (SQuAD), or
             "all required" (Quoref). A single span cannot give them: such questions are left out
             of training, and scored by Quoref's metric, which counts the spans that are right.
@@ -59,8 +59,8 @@ class Prepare:
         supervised: make the annotated mention all of Z: full supervision, to compare with. Only
             for training.
         windows: sizes.
-        processes: that cut windows; the outcome is the same.
-        force: replace the split that is in ``out``.
+        processes: number of processes that cut windows; the result is the same.
+        force: replace the split in ``out``.
     """
 
     file: Path
@@ -81,7 +81,7 @@ class Prepare:
     def run(self) -> None:
         exclusions = ExclusionCounts()
         sources = determined_by(self)
-        if not self.supervised:  # as in splits from before there was this flag
+        if not self.supervised:  # as in splits from before this flag existed
             del sources["supervised"]
         prepare(
             self._examples(exclusions),

@@ -30,7 +30,7 @@ class Tabulate:
         runs: folders of runs, folders that ``compare`` wrote, or files from ``--save``.
         metrics: columns of the table; by default, every metric recorded per question.
         against: the row from which differences are taken.
-        save: write the runs to this file, one a line.
+        save: write the runs to this file, one per line.
     """
 
     runs: tuple[Path, ...]

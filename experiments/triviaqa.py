@@ -37,7 +37,7 @@ class Prepare:
 
     Attributes:
         qa_file: ``qa/wikipedia-*.json`` or ``qa/web-*.json`` of the official release, or
-            ``qa/verified-*.json``, which people have checked. Web files have one example to a
+            ``qa/verified-*.json``, which people have checked. Web files have one example per
             document, keyed ``QuestionId--Filename`` as officially scored.
         evidence: its folder ``evidence``.
         out: folder to write.
@@ -45,8 +45,8 @@ class Prepare:
         split: "train" leaves out questions without a mention, "dev" keeps them; "test" has no
             answers, so that ``evaluate`` writes predictions and no scores.
         windows: sizes.
-        processes: that cut windows; the outcome is the same.
-        force: replace the split that is in ``out``.
+        processes: number of processes that cut windows; the result is the same.
+        force: replace the split in ``out``.
     """
 
     qa_file: Path

@@ -13,7 +13,7 @@ query is executed once and dropped; what is built holds questions, tables, answe
 ``prepare --supervised --splits train`` makes the annotated query all of Z: the upper bound to
 compare with.
 
-``convert`` makes a run of a parser that the authors of SQLova trained (Hwang et al., 2019), for
+``convert`` turns a parser that the authors of SQLova trained (Hwang et al., 2019) into a run, for
 ``evaluate`` and ``predict``::
 
     python -m experiments.wikisql convert --folder sqlova --encoder bert-large-uncased \
@@ -46,15 +46,15 @@ class Prepare(BuildCommand):
     """Find every query that executes to the answer.
 
     The build lies in a folder below ``out`` that is named after its options and the contents of its
-    files. The same command again finds it there; other options or files make another build.
+    files. Running the same command again finds it there; other options or files make another build.
 
     Attributes:
         layout: of the files in ``folder``.
         rules: what counts as a query.
-        supervised: of WikiSQL, make the annotated query all of Z.
-        number: of WikiTableQuestions, of the random split, 1 to 5.
-        tagged: of WikiTableQuestions, read the numbers and dates of the answers from the release's
-            ``.tagged`` files, as its evaluator does.
+        supervised: with WikiSQL, make the annotated query all of Z.
+        number: with WikiTableQuestions, the number of the random split, 1 to 5.
+        tagged: with WikiTableQuestions, read the numbers and dates of the answers from the
+            release's ``.tagged`` files, as its evaluator does.
     """
 
     layout: Literal["wikisql", "wikitablequestions", "jsonl"] = "wikisql"

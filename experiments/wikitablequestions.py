@@ -29,11 +29,11 @@ class Prepare(BuildCommand):
     """Find every program whose result is the answer.
 
     The build lies in a folder below ``out`` that is named after its options and the contents of its
-    files. The same command again finds it there; other options or files make another build.
+    files. Running the same command again finds it there; other options or files make another build.
 
     Attributes:
         rules: what counts as a program.
-        number: of the random split, 1 to 5.
+        number: number of the random split, 1 to 5.
         tagged: read the numbers and dates of the answers from the release's ``.tagged`` files, as
             its evaluator does.
     """

@@ -26,7 +26,7 @@ _FOUND = {
     errno.EACCES: "no permission",
     errno.EROFS: "a read-only disk",
 }
-#: What a scheduler sends before it takes the machine back; SIGUSR1 if SLURM is asked to warn.
+#: Signals that a scheduler sends before it takes the machine back; SLURM can warn with SIGUSR1.
 TERMINATION = (signal.SIGTERM, signal.SIGUSR1)
 #: Upper bound of every count and size, so that it fits 32 bits.
 LARGEST = 2**31 - 1
@@ -83,7 +83,7 @@ def one_line(message: str) -> str:
 def found_by(error: OSError) -> str:
     """Describes what an operation on a path found, to complete "expected a file, found ...".
 
-    Where nothing has that name, it names the file or folder beside it that has a similar one.
+    If nothing has that name, it names a file or folder beside it with a similar one.
 
     Example:
         >>> found_by(IsADirectoryError(errno.EISDIR, "Is a directory"))
@@ -96,7 +96,7 @@ def found_by(error: OSError) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What may have been meant by a word that is not known, to complete a message; or nothing.
+    """Suggests what an unknown word may have meant, to complete a message; or nothing.
 
     Example:
         >>> nearest("tain", ["train", "compare"]), nearest("x", ["train"])
@@ -107,10 +107,10 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def similar_path(path: Any) -> str:
-    """What may have been meant by a path that does not exist, to complete a message; or nothing.
+    """Suggests what a path that does not exist may have meant, to complete a message; or nothing.
 
     Args:
-        path: its first part that is missing is compared with what lies beside it.
+        path: its first missing part is compared with what lies beside it.
 
     Example:
         >>> import pathlib, tempfile

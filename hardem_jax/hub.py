@@ -48,12 +48,12 @@ def upload(folder: Path, name: str, *, private: bool = True) -> str:
     The token is that of ``hf auth login`` or the environment (``HF_TOKEN``).
 
     Args:
-        folder: with the files; folders in it are uploaded too.
+        folder: holds the files; its subfolders are uploaded too.
         name: the repository, such as "me/reader"; created if absent.
-        private: whether a repository that is created can be seen by its owners only.
+        private: whether a newly created repository is visible only to its owners.
 
     Raises:
-        InputError: there is no network, no token, or no right to write there.
+        InputError: there is no network, no token, or no permission to write there.
     """
     from huggingface_hub import HfApi  # takes seconds to import
 

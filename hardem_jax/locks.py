@@ -32,8 +32,8 @@ def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterat
 
     Args:
         folder: an existing folder.
-        name: of the file; locks with different names are independent.
-        wait: for the other process to end, instead of raising `InUse`.
+        name: of the lock file; locks with different names are independent.
+        wait: wait for the other process to end instead of raising `InUse`.
 
     Raises:
         InUse: another process holds the lock (names its id, host and start time).
@@ -78,7 +78,7 @@ def _hold(file: Path, wait: bool) -> int:
 
 
 def _lock(file: Path, handle: int, wait: bool) -> None:
-    # A folder is what its users know; a claim on something in it has the name of that.
+    # Messages name what users know: the folder, or the thing in it that the lock is named after.
     locked_thing = file.parent if file.name == LOCK_FILE else file
     try:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -30,18 +30,17 @@ give the row of each, as in `jax.ops.segment_sum`.
 
 **What to pass.** Log-probabilities, normalised over *all* solutions the model could
 give, not only over Z. Logits or probabilities raise no error and train a wrong model.
-Z is a set: `mml_loss` adds up whatever it gets, so a solution that is listed four times
-at P = 0.5 costs -0.69, less than certainty. `check_log_probs` detects such input.
+Z is a set: `mml_loss` adds up whatever it gets, so a solution listed four times at P = 0.5 costs
+-0.69, less than a certain one. `check_log_probs` detects such input.
 
-**Samples and weights.** Where Z is too large to be written down, pass the solutions that were
-sampled, each once (`distinct`), as a ragged or padded Z. ``log_weights`` :math:`\log w_z` are added
-to ``log_probs``: every loss then sees :math:`w_z P(z \mid x)` in place of :math:`P(z \mid x)`. With
+**Samples and weights.** Where Z is too large to enumerate, pass the sampled solutions, each once
+(`distinct`), as a ragged or padded Z. ``log_weights`` :math:`\log w_z` are added to ``log_probs``:
+every loss then sees :math:`w_z P(z \mid x)` instead of :math:`P(z \mid x)`. With
 :math:`w_k = 1 / (K q(z_k))` over K draws from q, repeated ones included, `mml_loss` is the
 importance-weighted bound (Burda et al., 2016). With :math:`\log P(y \mid x, z_k)` as log-probs of
 draws from the model itself and :math:`w_k = 1 / K` it is the bound of JEPO (Tang et al., 2025).
-Rewards and powers of a length are weights, too, and :math:`-\infty` leaves a solution out, as a
-mask does, whatever its log-prob. `hardem_jax.sampled` has the losses that make a wrong draw less
-likely.
+Rewards and powers of a length can be weights too; :math:`-\infty` leaves a solution out, as a mask
+does, whatever its log-prob. `hardem_jax.sampled` has the losses that make a wrong draw less likely.
 
 **Contract**, the same for all losses. Everything is computed in float32, whatever the
 input dtype. A mask may have any real dtype; nonzero means True. A row without a solution
@@ -202,7 +201,7 @@ def annealed_loss(
     extra cost is negligible. The same ``key`` gives the same draw on every device.
 
     Args:
-        step: number t of the training step, from 0; may be traced.
+        step: step number t, from 0; may be traced.
         key: a PRNG key, fresh for every step.
         tau: steps until every step is hard; None or 0 is plain hard EM.
         cap: upper bound of the probability while annealing (released code: 0.8).
@@ -367,8 +366,8 @@ def thresholded_loss(
 ) -> Array:
     r"""Hard EM on the rows whose most likely solution has :math:`P(z \mid x)` above a threshold.
 
-    The others cost 0 and are left out of the mean, as rows without a solution are: the model
-    learns from questions it is confident about (Chen et al., 2020; Shao et al., 2021).
+    The others cost 0 and are left out of the mean, as rows without a solution are: the model learns
+    only from questions it is confident about (Chen et al., 2020; Shao et al., 2021).
 
     Args:
         threshold: probability in [0, 1]; may be traced.
@@ -409,7 +408,7 @@ def kept(
 
 
 def _kept(z: Rows, threshold: Array | float, keep_single: Array | bool) -> Array:
-    # Not `>`: a row with NaN is kept, so that it shows.
+    # Not `>`: a row with NaN is kept, so that the NaN shows.
     confident = ~(z.max(jax.lax.stop_gradient(z.scores)) <= jnp.log(threshold))
     single = z.sum(z.where.astype(jnp.int32)) == 1
     return z.rows & (confident | (single & keep_single))
@@ -427,9 +426,9 @@ def count_weighted_mml_loss(
 ) -> Array:
     r""":math:`-|Z|^{-p} \log \sum_{z \in Z} P(z \mid x)`: MML that trusts small Z more.
 
-    A row whose Z has n solutions holds at least n - 1 spurious ones, so its gradient is the less
-    reliable the larger n is. With :math:`p` = 0 this is `mml_loss`. (Dividing the sum by n, the
-    mean of P, has the same gradient as MML.)
+    A row whose Z has n solutions holds at least n - 1 spurious ones, so the larger n is, the less
+    reliable its gradient. With :math:`p` = 0 this is `mml_loss`. (Dividing the sum by n, which
+    gives the mean of P, leaves the gradient of MML unchanged.)
 
     Args:
         power: p, at least 0.
@@ -462,7 +461,7 @@ def entropy_regularized_loss(
     r""":math:`-\log \sum_z P(z \mid x) + \lambda H(q)`, MML with the entropy of its posterior.
 
     :math:`q_i = P(z_i) / \sum_j P(z_j)` over Z. A positive weight makes the model decide among the
-    solutions (entropy minimisation, Grandvalet and Bengio, 2004), a negative one keeps it
+    solutions (entropy minimisation, Grandvalet and Bengio, 2004); a negative one keeps it
     undecided. The gradient weight of a solution is :math:`q_i (1 + \lambda (\log q_i + H))`.
 
     Args:
@@ -546,7 +545,7 @@ def distinct(
     segment_ids: ArrayLike | None = None,
     num_segments: int | None = None,
 ) -> Array:
-    """Returns a mask that keeps the first of the solutions of a row that have the same id.
+    """Returns a mask that keeps the first solution with each id in a row.
 
     Pass it as ``where`` if Z was sampled: Z is a set, and a solution that was drawn twice is not
     twice as probable.
@@ -573,7 +572,7 @@ def distinct(
     row = jnp.zeros_like(ids, jnp.int32) if z.segment_ids is None else z.segment_ids
     place = jnp.cumsum(jnp.ones_like(ids, jnp.int32), axis=-1)
     # By row, padding last, then by id, then by place. `jnp.lexsort` knows no Explicit sharding;
-    # with scores of 0, what is possible is `where` in the sharding of the ids.
+    # with scores of 0, `possible` is `where` in the sharding of the ids.
     keys = ~z.possible, row, *halves, place
     _, *named, place = jax.lax.sort(keys, num_keys=len(keys))
     same = functools.reduce(jnp.logical_and, [x[..., 1:] == x[..., :-1] for x in named])
@@ -591,8 +590,8 @@ def has_solution(
 ) -> Array:
     """Returns which rows have a solution and so count in a mean: bool, the batch shape.
 
-    Arguments as in `hard_em_loss`. Impossible solutions (log-probs of -inf) count as solutions,
-    those that ``log_weights`` of -inf leave out do not.
+    Arguments as in `hard_em_loss`. Impossible solutions (log-probs of -inf) count as solutions;
+    those left out by ``log_weights`` of -inf do not.
 
     Example:
         >>> log_probs = jnp.log(jnp.array([[0.5, 0.5], [0.1, 0.1]]))
@@ -675,7 +674,7 @@ def _rows(
     if log_weights is None:
         return z
     added = jax.lax.stop_gradient(z.aligned("log_weights", log_weights))
-    # A weight of 0 is a mask; NaN is not, so that it shows.
+    # A weight of 0 acts as a mask; NaN does not, so that it shows.
     left = dataclasses.replace(z, where=z.where & (added != -jnp.inf))
     return left.with_scores(z.scores + added)
 
@@ -683,7 +682,7 @@ def _rows(
 def _cross_entropy(z: Rows, weights: Array) -> Array:
     r""":math:`-\sum_i q(z_i) \log P(z_i)` of each row, with 0 log 0 = 0.
 
-    A row costs +inf, and has no gradient, if all its solutions are impossible or one with
+    A row costs +inf, and has no gradient, if all its solutions are impossible, or if one with a
     weight is. A NaN weight makes the cost NaN, because NaN * 0 is NaN.
     """
     weights = weights.astype(jnp.float32)

@@ -146,7 +146,7 @@ class Rows:
             return cls(jnp.where(mask, scores, -jnp.inf), mask, None, None)
         num_segments = _count("num_segments", num_segments)
         kind: Any = getattr(segment_ids, "dtype", None)
-        if kind in ("int64", "uint64"):  # cut to 32 bits, padding would come into a row
+        if kind in ("int64", "uint64"):  # cut to 32 bits, padding could fall into a row
             least = -1 if kind == "int64" else 0
             segment_ids = segment_ids.clip(least, num_segments)  # type: ignore[union-attr]
         ids = jnp.asarray(segment_ids)
@@ -196,7 +196,7 @@ class Rows:
     def sum(self, x: Array) -> Array:
         if self.segment_ids is None:
             return jnp.sum(x, axis=-1)
-        if not self.num_segments:  # its gradient would look at a row, and there is none
+        if not self.num_segments:  # its gradient would index a row, and there is none
             return jnp.zeros(0, x.dtype)
         return jax.ops.segment_sum(x, self.segment_ids, self.num_segments)
 
@@ -224,7 +224,7 @@ class Rows:
     # Selecting among the solutions of each row.
 
     def order(self) -> Array:
-        """``int32`` place of each solution among those of its row, from 0; arbitrary at padding."""
+        """``int32`` position of each solution in its row, from 0; arbitrary at padding."""
         if self.segment_ids is None:
             return jnp.cumsum(self.where, axis=-1) - 1
         return self.with_scores(jnp.zeros(self.where.shape)).rank()
@@ -346,12 +346,12 @@ def replicate_last_axis(x: Array) -> Array:
 
 
 def replicate(x: Array) -> Array:
-    """`replicate_last_axis` for all axes, where rows are not computed apart from each other."""
+    """`replicate_last_axis` for all axes, where rows are not computed independently."""
     return _resharded(x, ())
 
 
 def _resharded(x: Array, axes: Sequence[Any]) -> Array:
-    """Keeps the sharding of the first ``axes`` alone."""
+    """Keeps only the sharding of the leading ``axes``; the others are replicated."""
     sharding = jax.typeof(x).sharding
     if all(axis is None for axis in tuple(sharding.spec)[len(axes) :]):
         return x

@@ -47,7 +47,7 @@ class Objective(Protocol):
 
         Args:
             log_probs: ``[..., Z]`` or, ragged, ``[N]``, as in `losses.hard_em_loss`.
-            step: number of the training step, from 0; traced.
+            step: step number, from 0; traced.
             key: a PRNG key, fresh for every step and the same on every device.
             **rows: the keywords of `losses.hard_em_loss`.
 
@@ -233,7 +233,7 @@ class EntropyRegularizedMML:
 class MutualInformation:
     r"""EM whose E-step also asks how well a solution explains the question (Shao et al., 2021).
 
-    A reconstructor :math:`q(x \mid z)` scores every solution from outside; its log-scores come as
+    A reconstructor :math:`q(x \mid z)` scores every solution from outside; pass its log-scores as
     ``log_weights``. The loss is :math:`-\sum_z r_z \log P(z \mid x)` with
 
     .. math:: r_z \propto P(z \mid x)^\beta \, q(x \mid z)^\lambda, \quad z \in Z
@@ -257,7 +257,7 @@ class MutualInformation:
     ... and ``until=n``                            MIMAX: that for n steps, then hard EM
     =============================================  =================================================
 
-    Without ``log_weights`` all solutions explain the question alike.
+    Without ``log_weights`` all solutions explain the question equally well.
 
     Example:
         >>> log_probs, log_q = jnp.log(jnp.array([0.1, 0.3])), jnp.log(jnp.array([0.6, 0.2]))
@@ -350,11 +350,11 @@ def weights(
     weight 0. Weights are per row: they are not divided by the number of rows.
 
     Args:
-        objective: any.
+        objective: any objective.
         log_probs: as in `losses.hard_em_loss`, as are ``where``, ``segment_ids`` and
             ``num_segments``.
-        step: number of the training step.
-        key: a PRNG key; None for one of the step's own.
+        step: step number.
+        key: a PRNG key; None for one made from ``step``.
 
     Returns:
         float32, the shape of ``log_probs``.
@@ -399,7 +399,7 @@ def _text(option: Any) -> str:
     if not dataclasses.is_dataclass(option):
         return getattr(option, "__name__", str(option))
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(option).__name__).lower()
-    # The first option goes without its name: "top-k 5", "annealed 1000 start 2".
+    # The first option is written without its name: "top-k 5", "annealed 1000 start 2".
     first = [field.name for field in dataclasses.fields(option)[:1]]
     texts = [text if key in first else f"{key} {text}" for key, text in _options(option)]
     return " ".join([name, *texts])

@@ -46,7 +46,7 @@ class Scheduled(Protocol):
         """The posterior of a step.
 
         Args:
-            step: number of the step, from 0; may be traced.
+            step: step number, from 0; may be traced.
             key: a PRNG key, fresh for every step.
         """
         ...
@@ -164,7 +164,7 @@ class Sampled:
     r"""All weight on one solution, drawn with probability :math:`\propto P(z \mid x)^\beta`.
 
     Stochastic EM (Celeux and Diebolt, 1985): with :math:`\beta` = 1 its gradient is that of MML on
-    average. The draws depend on the key only, so that all devices draw alike.
+    average. The draws depend only on the key, so all devices draw the same.
 
     Example:
         >>> log_probs = jnp.log(jnp.full((1000, 2), jnp.array([0.1, 0.3])))
@@ -198,7 +198,7 @@ def _check_inverse_temperature(name: str, value: float) -> None:
 
 
 def _most_likely(z: masked.Rows, scores: Array) -> Array:
-    """All weight on the highest of other scores; on NaN where the row has one, so that it shows."""
+    """All weight on the highest of these scores; NaN counts as the highest, so that it shows."""
     has_nan = z.spread(z.any(jnp.isnan(z.scores)))
     chosen = z.with_scores(jnp.where(has_nan, z.scores, scores))
     return (chosen.most_likely() & chosen.possible).astype(jnp.float32)
@@ -252,7 +252,7 @@ def guided(
         log_scores: :math:`\log s_z` in the shape of ``log_probs``, up to a constant of each row;
             -inf leaves a solution out, whatever the weight; NaN makes the weights of its row NaN.
         inverse_temperature: beta, finite and at least 0; may be traced.
-        weight: lambda, likewise.
+        weight: lambda, finite and at least 0; may be traced.
         decided: put all weight on the highest-scoring solution; ties go to the first.
 
     Raises:
@@ -285,9 +285,9 @@ class EqualSize:
 
     Equal-size hard EM (Wen et al., 2023): rows are assigned to positions (the first solution, the
     second, ...) so that each is chosen by at most ``ceil(rows / positions)`` rows and
-    :math:`\sum \log P` is as large as possible. A remedy for collapse onto one position, such as
-    the first; use it where a position means the same in every row. If every position a row could
-    take is full, the row takes its most likely solution, and that position exceeds its share.
+    :math:`\sum \log P` is as large as possible. It prevents collapse onto one position, such as the
+    first; use it where a position means the same in every row. If every position a row could take
+    is full, the row takes its most likely solution, and that position exceeds its share.
 
     The assignment is exact (`optax.assignment.hungarian_algorithm`) up to float32 and takes time
     cubic in the rows; it needs optax. Inside `jax.shard_map` or `jax.pmap` each device assigns its
@@ -344,13 +344,13 @@ def _assigned(best: Array) -> Array:
         return jnp.zeros(len(best), jnp.int32)
     num_rows = len(best)
     has = best > -jnp.inf
-    # Positions that no row has are no share of anything.
+    # Positions that no row has get no share.
     used = jnp.maximum(jnp.sum(jnp.any(has, axis=0)), 1)
     share = -(-jnp.sum(jnp.any(has, axis=1)) // used)
     peak = jnp.max(best, axis=1, keepdims=True)
     gaps = jnp.where(peak > -jnp.inf, peak, 0.0) - best
     cost = jnp.where(has, jnp.minimum(gaps, _FAR), _NEVER)
-    # A position has as many slots as there may be rows; a row without one keeps its own.
+    # Each position has as many slots as rows it may take; a row that gets none uses its own slot.
     slots = jnp.repeat(cost[:, :, None], num_rows, axis=2)
     slots = jnp.where(jnp.arange(num_rows) < share, slots, _NEVER).reshape(num_rows, -1)
     own = jnp.where(jnp.eye(num_rows, dtype=bool), _OVERFLOW, _NEVER)

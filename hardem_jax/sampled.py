@@ -1,9 +1,9 @@
-r"""Losses over K solutions drawn from the model itself, for a Z that cannot be written down.
+r"""Losses over K solutions drawn from the model itself, for a Z too large to enumerate.
 
-`hardem_jax.losses` takes a Z that was found by sampling as it takes any other: pass ``where`` to
-mark the draws that execute to the answer, use `losses.distinct` to drop repeated draws, and pass
-``log_weights`` for an importance-weighted bound. What those losses cannot say is that a draw should
-become *less* likely. The losses here can: each is
+`hardem_jax.losses` treats a Z found by sampling like any other: pass ``where`` to mark the draws
+that execute to the answer, use `losses.distinct` to drop repeated draws, and pass ``log_weights``
+for an importance-weighted bound. What those losses cannot say is that a draw should become *less*
+likely. The losses here can: each is
 
 .. math:: -\sum_k A_k \log P(z_k \mid x)
 
@@ -18,9 +18,9 @@ is an estimate of:
                        the posterior
 =====================  ===========================================================================
 
-The *value* of such a loss means nothing; its gradient is what it is for. Draws must be those of
-the model at this step, repeated ones included. Rows are ``[..., K]``; ``where`` and ``reduce_fn``
-are those of `losses.hard_em_loss`.
+The *value* of such a loss means nothing; only its gradient matters. Draws must be those of the
+model at this step, repeated ones included. Rows are ``[..., K]``; ``where`` and ``reduce_fn`` are
+those of `losses.hard_em_loss`.
 """
 
 import jax
@@ -75,11 +75,12 @@ def reinforce_loss(
     r"""REINFORCE (Williams, 1992), each draw compared with the others of its row.
 
     :math:`A_k = \frac1K (r_k - \frac1{K - 1} \sum_{j \ne k} r_j)`, the leave-one-out baseline (Kool
-    et al., 2019; in LaTRO, Chen et al., 2024); of a single draw :math:`A_1 = r_1`.
+    et al., 2019; in LaTRO, Chen et al., 2024); for a single draw, :math:`A_1 = r_1`.
 
     Args:
         log_probs, where, reduce_fn: as in `advantage_loss`.
-        rewards: of the same shape, such as 1 for a draw that executes to the answer and 0 else.
+        rewards: of the same shape, such as 1 for a draw that executes to the answer and 0
+            otherwise.
 
     Example:
         >>> log_probs = jnp.log(jnp.array([0.5, 0.2, 0.1]))
@@ -109,9 +110,10 @@ def jensen_loss(
 
     Args:
         log_probs, where, reduce_fn: as in `advantage_loss`.
-        log_likelihoods: :math:`\log P(y \mid x, z_k)`, of the same shape. A row of which all but
-            one draw are impossible (-inf) has no finite advantage, and one without a possible draw
-            no finite bound; both contribute nothing. Give wrong draws a small likelihood instead.
+        log_likelihoods: :math:`\log P(y \mid x, z_k)`, of the same shape. A row with only one
+            possible draw among several (the others at -inf) has no finite advantage, and a row with
+            none has no finite bound; both contribute nothing. Give wrong draws a small likelihood
+            instead.
 
     Example:
         >>> log_probs = jnp.log(jnp.array([0.5, 0.2]))
@@ -149,15 +151,15 @@ def trice_loss(
 ) -> Array:
     r"""TRICE (Phan et al., 2023): a Markov chain over right solutions, with its control variate.
 
-    The chain of a row starts at its memory, a right solution from earlier, and goes to each draw
-    that is right: an independence sampler of :math:`P(z \mid x, y)`. With its state
-    :math:`\tilde z_k` after the k-th draw the gradient is that of
+    The chain of a row starts at its memory, a right solution from earlier, and moves to each draw
+    that is right: an independence sampler of :math:`P(z \mid x, y)`. With :math:`\tilde z_k` its
+    state after the k-th draw, the gradient is that of
 
     .. math:: -\frac1K \sum_k \log P(\tilde z_k \mid x) - \beta_k \log P(z_k \mid x).
 
     The second term is 0 on average for any :math:`\beta_k` that does not depend on
-    :math:`z_k`; here it is the share of the row's other draws that are right. As that goes to 1
-    the two cancel, and the variance goes to 0.
+    :math:`z_k`; here it is the share of the row's other draws that are right. As that share goes to
+    1, the two terms cancel and the variance goes to 0.
 
     Args:
         log_probs, where, reduce_fn: as in `advantage_loss`. A row without memory starts at its
@@ -165,8 +167,8 @@ def trice_loss(
         right: mask of the same shape: which draws execute to the answer.
         memory_log_probs: ``[...]``, log P of each row's memory; an impossible one (-inf) costs
             nothing.
-        has_memory: ``[...]`` mask of the rows that have one. Afterwards, the memory of a row is
-            its last right draw, if there is one.
+        has_memory: ``[...]`` mask of the rows that have one. After the step, the memory of a row
+            becomes its last right draw, if there is one.
         control_variate: without it, :math:`\beta_k` = 0.
 
     Example:
@@ -180,7 +182,7 @@ def trice_loss(
     known = as_mask(has_memory)
     memory = jnp.asarray(memory_log_probs, jnp.float32)
     memory = jnp.where(known & (memory != -jnp.inf), memory, 0.0)
-    # The state after draw k is the last right one of the first k, which is -1 at the memory.
+    # The state after draw k is the last right draw among the first k; -1 stands for the memory.
     place = jnp.broadcast_to(jnp.arange(z.scores.shape[-1]), z.scores.shape)
     state = jax.lax.cummax(jnp.where(right, place, -1), axis=right.ndim - 1)
     visited = z.where & (known[..., None] | (state >= 0))
@@ -200,7 +202,7 @@ def _finite(z: Rows) -> Array:
 
 
 def _count(z: Rows) -> Array:
-    """``[..., 1]`` float32: draws of each row, at least 1."""
+    """``[..., 1]`` float32: number of draws in each row, at least 1."""
     return jnp.maximum(z.spread(z.sum(z.where.astype(jnp.float32))), 1.0)
 
 

@@ -57,7 +57,7 @@ class Prepare:
         tokenizer: Hugging Face name or folder of the encoder's checkpoint.
         split: "train" leaves out questions without a mention, "dev" keeps them.
         windows: sizes.
-        force: replace the split that is in ``out``.
+        force: replace the split in ``out``.
     """
 
     file: Path

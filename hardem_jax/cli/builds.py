@@ -29,12 +29,12 @@ class BuildCommand(abc.ABC):
     """Read the official files, find Z of every question and write both to a TFDS data set.
 
     The build lies in a folder below ``out`` that is named after its options and the contents of its
-    files. The same command again finds it there; other options or files make another build.
+    files. Running the same command again finds it there; other options or files make another build.
 
     Attributes:
         out: folder of all builds; the folder of this one is printed.
         folder: the official files; without it they are downloaded, where that is possible.
-        splits: to build; by default those whose files are there.
+        splits: splits to build; by default those whose files are present.
         processes: number of processes that find Z; the result is the same.
         beam: options of Apache Beam, as ``name=value``, to build on many machines.
         shard_size: questions per shard, the unit of work of a process.
@@ -92,8 +92,8 @@ class BuildSetting(Setting):
     Attributes:
         data: folder of the build to train on.
         dev: folder of the build to evaluate on; it may be the same.
-        data_split: of ``data``.
-        dev_split: of ``dev``.
+        data_split: split of ``data`` to train on.
+        dev_split: split of ``dev`` to evaluate on.
         first: the solution that First-only trains on: the first of Z in its documented order, or
             one "drawn" per question, with the seed of the run.
     """
@@ -127,7 +127,7 @@ class EvaluateOnBuild(EvaluateCommand):
 
     Attributes:
         data: folder of the build.
-        split: of the build.
+        split: split of the build to score.
         official: write the answers here, in the layout that the official evaluator reads.
     """
 

@@ -80,7 +80,7 @@ def run_command(
             raise
         with on_this_disk(command) as local:
             local.run()
-        sys.stdout.flush()  # here, where a pipe that is closed ends the program quietly
+        sys.stdout.flush()  # here, where a closed pipe ends the program quietly
 
 
 def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any:
@@ -180,7 +180,7 @@ def _suggestion(line: str, commands: Any, prog: str, argv: Sequence[str]) -> str
     unknown = _UNRECOGNIZED.search(line)
     if unknown is None or "perhaps you meant" in line:
         return ""
-    # tyro compares with nothing if a flag is missing, too, and not with the names of subcommands.
+    # tyro suggests nothing if a flag is missing as well, and never the name of a subcommand.
     command = argv[:1] if isinstance(commands, Mapping) else []
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         _parse(commands, prog, [*command, "--help"])
@@ -189,11 +189,11 @@ def _suggestion(line: str, commands: Any, prog: str, argv: Sequence[str]) -> str
 
 @contextlib.contextmanager
 def exit_with_one_line():
-    """Turn an error that a person can act on into its line on stderr.
+    """Turn an error that a person can act on into one line on stderr.
 
-    The exit code is 2 for an `InputError`; 1 for a loss that is not finite and for what the
-    machine refuses, a full disk, say; 130 after Ctrl-C, 143 after SIGTERM, 138 after SIGUSR1, and
-    141, without a line, after whoever reads the output has gone.
+    The exit code is 2 for an `InputError`; 1 for a loss that is not finite and for what the machine
+    refuses, such as a full disk; 130 after Ctrl-C, 143 after SIGTERM, 138 after SIGUSR1, and 141,
+    without a line, once the reader of the output has gone.
     """
     with _raising_signals(), _quiet_loops():
         try:
@@ -251,7 +251,7 @@ def _quiet_loops():
         if isinstance(lost, KeyboardInterrupt):
             if not getattr(lost, "recorded", False):
                 signum = getattr(lost, "signum", signal.SIGINT)
-                # Later, and from elsewhere: here, the handler would raise in vain again.
+                # Later and from elsewhere: if the handler raised here, it would be ignored again.
                 threading.Timer(0.05, os.kill, (os.getpid(), signum)).start()
         elif str(lost) != "Event loop is closed":
             before(unraisable)
@@ -281,7 +281,7 @@ def flags(config: Any) -> Any:
 def from_flags(hint: Any, content: Any, place: str) -> Any:
     """The configuration that `flags` has turned into plain values.
 
-    Fields that the content lacks have their defaults: it may be of an older version.
+    Fields that the content lacks get their defaults: an older version may have written it.
 
     Args:
         hint: the type of the configuration, or the annotation of a field.
@@ -330,9 +330,9 @@ def words_of(given: Mapping[str, Any], default: Mapping[str, Any]) -> list[str]:
     """The words of a command line, where it differs from the defaults.
 
     Args:
-        given: from `flags`. Of an absolute path, which means nothing elsewhere, the last part is
-            written.
-        default: likewise; flags that it lacks are all written.
+        given: from `flags`. Only the last part of an absolute path is written: the rest means
+            nothing elsewhere.
+        default: also from `flags`; flags that it lacks are all written.
 
     Example:
         >>> words_of({"loop": {"type": "L", "seed": 1, "quiet": True}, "objective": {
@@ -416,7 +416,7 @@ def _one_line(box: str) -> str:
     for lines in sections[1:]:
         if lines[0].startswith("Perhaps you meant"):
             flags = (line.split()[0] for line in lines if line.startswith("--"))
-            # What was typed is a suggestion, too, where another command has a flag of that name.
+            # tyro suggests even the flag that was typed, if another command has one of that name.
             if meant := [flag for flag in dict.fromkeys(flags) if flag not in misplaced]:
                 said += f" (perhaps you meant {' or '.join(meant)})"
     # Some boxes repeat their title inside.

@@ -2,8 +2,8 @@
 
 Every run is a ``train`` in a folder of its own below ``out``. A run that has ended is not repeated,
 one that was stopped continues, and one with other settings is refused. The same command may run
-several times at once, on machines that share a disk: each takes runs that no other has, and the
-one that ends last writes the tables.
+several times at once, on machines that share a disk: each takes runs that no other has taken, and
+the last to end writes the tables.
 
 Reported are the scores after the last step, or after the evaluation at which ``--loop.patience``
 ran out: choosing the best evaluation would favour the objective that varies most.
@@ -308,7 +308,7 @@ def labelled(objectives: Sequence[str], kinds: Any = AnyObjective) -> dict[str, 
         kinds: the union of their types.
 
     Raises:
-        InputError: one is no objective, or comes twice.
+        InputError: one is not an objective, or appears twice.
 
     Example:
         >>> labelled(["mml", "hard-em --tau 4000"])
@@ -328,7 +328,7 @@ def labelled(objectives: Sequence[str], kinds: Any = AnyObjective) -> dict[str, 
 
 
 def _recorded(file: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
-    """The scores in a file of a run; None if of other settings, or if it cannot be read."""
+    """The scores in a file of a run; None if they are of other settings or cannot be read."""
     try:
         content = json.loads(file.read_text("utf-8"))
         return dict(content["scores"]) if content["settings"] == settings else None

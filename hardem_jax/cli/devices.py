@@ -1,4 +1,4 @@
-"""Flags that choose devices, of this machine or of all of a job; and what a run was made by."""
+"""Flags that choose devices, on this machine or across a job, and the record of what made a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PACKAGES = (
     *("tensorflow-datasets", "tokenizers", "transformers"),
 )
 
-# Commands are parsed with this module: jax is imported by what asks for devices.
+# Parsing a command imports this module, so jax is imported only by code that needs devices.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class OnDevices:
 
 
 def say(text: str) -> None:
-    """Prints, once for all processes."""
+    """Prints in one process only, on behalf of all."""
     from hardem_jax.training.devices.distributed import is_primary
 
     if is_primary():
@@ -112,7 +112,7 @@ def _commit(folder: Path) -> str | None:
             return None
         return done.stdout.strip()
 
-    # An installed package may lie in an environment inside of somebody else's repository.
+    # An installed package may lie in an environment inside somebody else's repository.
     if git("ls-files", "--error-unmatch", "__init__.py") is None:
         return None
     commit = git("rev-parse", "HEAD")

@@ -68,7 +68,7 @@ class EquationSetting(BuildSetting):
 
     def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
         question = data.questions[index]
-        # Those that the model reads all of, and that its row has room for.
+        # Those that the model reads in full and that its row has room for.
         rows = inputs.equations[fitting(inputs.id, len(inputs.equations), len(reading.solutions))]
         found = len(reading.equations) > 0
         return View(

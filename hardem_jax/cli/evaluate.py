@@ -45,8 +45,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
     Questions that were left out when the split was prepared count 0. A split without golds, such
     as a test set whose answers are secret, gets no scores, only answers. Scores go to
     ``scores-<split>-<digest>.json`` in the run's folder, together with the options, the split and
-    the checkpoint that they belong to. The digest is of these three, so that another evaluation
-    has another file.
+    the checkpoint that they belong to. The digest covers these three, so a different evaluation
+    gets a different file.
 
     Attributes:
         run_dir: folder of the run.
@@ -55,8 +55,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
         predictions: write the answers here, as JSON.
         by_question: write the official scores of every question here, as a JSON object: "ids", and
             a list for each score.
-        questions: also score the questions of this file only: ids, one on each line or in JSON, or
-            an official file of SQuAD, TriviaQA or DROP. Those that the split lacks count 0.
+        questions: also score the questions in this file on their own: ids, one per line or in JSON,
+            or an official file of SQuAD, TriviaQA or DROP. Those that the split lacks count 0.
         batch_size: inputs read at once, rounded up to a multiple of the devices.
         packed_tokens: pack inputs into rows of this many tokens (readers and taggers on pretrained
             encoders); None does as the run's own evaluations do.
@@ -202,7 +202,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         if counts:
             table.add_column("questions", justify="right")
         for metric, value in scores.items():
-            # Of all that are printed, only thresholds are not in percent.
+            # Of everything printed, only thresholds are not in percent.
             text = f"{value:.6f}" if metric.endswith("_thresh") else f"{value:.1f}"
             table.add_row(metric, text, str(counts.get(metric, "")))
         Console().print(table)
@@ -234,7 +234,7 @@ def read_ids(file: Path) -> list[str]:
     """Ids of questions, each once, in order.
 
     Args:
-        file: an id on each line; a JSON list of ids, or an object with ids for keys, such as
+        file: one id per line; a JSON list of ids, or an object with ids as keys, such as
             predictions; or any JSON, or JSON lines, with questions under `_ID_KEYS` at any depth,
             as the official files of SQuAD, TriviaQA and DROP are.
 

@@ -32,7 +32,7 @@ else:  # imports jax, which help does not need
     runs = LazyModule("hardem_jax.tasks.trained")
     tasks = LazyModule("hardem_jax.tasks.tables.programs")
 
-#: What is new learns ten times as fast as the encoder.
+#: New parameters learn ten times as fast as the encoder.
 OPTIMIZER = OptimizerConfig(learning_rate=1e-3, rate_multipliers=(("encoder", 0.1),))
 
 

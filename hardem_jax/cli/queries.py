@@ -64,8 +64,8 @@ class SqlSetting(BuildSetting):
         gold: folder with the official files of ``gold_split``. Their annotated queries are used for
             scoring only, never for training; None skips these scores.
         gold_split: official name of the split to evaluate on.
-        conditions: "sum" over the conditions of a query, which makes a probability, or
-            their "mean" as in the released code.
+        conditions: "sum" over the conditions of a query, which gives a probability, or their "mean"
+            as in the released code.
         z_scores: file with a log-score of every query of the training split, a second signal beside
             the answer: it is added to log P(z | x) in the objective, see `hardem_jax.data.scores`.
     """
@@ -99,7 +99,7 @@ class SqlSetting(BuildSetting):
     def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
         question = data.questions[index]
         table = data.tables[question.table_id]
-        # Those that the model reads all of, and that its row has room for.
+        # Those that the model reads in full and that its row has room for.
         rows = inputs.queries[fitting(inputs.id, len(inputs.queries), len(reading.solutions))]
         answer = task.answer(question, table, reading)
         gold = (data.golds or {}).get(question.id)
@@ -198,7 +198,7 @@ class Evaluate(EvaluateOnBuild):
         return json_text(rows)
 
     def official_text(self, data: Any, answers: Any) -> str:
-        """WikiSQL: a JSON object a line, in the order of its file; else as for programs."""
+        """WikiSQL: a JSON object per line, in the order of its file; otherwise as for programs."""
         pairs = list(zip(data.questions, answers, strict=True))
         if any(question.match == "denotation" for question, _ in pairs):
             results = ((q.id, answer.result if answer else None) for q, answer in pairs)
@@ -207,7 +207,7 @@ class Evaluate(EvaluateOnBuild):
         for question, answer in pairs:
             query = answer and tasks.official_fields(answer.query)
             lines[question.id] = {"query": query} if query else {"error": "no query was found"}
-        # The evaluator knows a question by the number of its line, in which its id ends.
+        # The evaluator identifies a question by its line number, with which its id ends.
         numbers = {id: id.rpartition("-")[2] for id in lines}
         if odd := next((id for id, number in numbers.items() if not number.isdecimal()), None):
             raise InputError(f"official: expected ids of WikiSQL, such as dev-7, found {odd!r}")
@@ -250,16 +250,16 @@ class Predict(PredictOnTable):
 
 @dataclasses.dataclass(frozen=True)
 class Convert:
-    """Make a run of a parser that the authors of SQLova trained (naver/sqlova); needs torch.
+    """Turn a parser that the authors of SQLova trained (naver/sqlova) into a run; needs torch.
 
     The run is for ``evaluate`` and ``predict``.
 
     Attributes:
         folder: holds ``model_best.pt`` and ``model_bert_best.pt``.
         out: folder of the run to write, new or empty.
-        encoder: Hugging Face name or folder of the BERT that the parser was trained on, of which
-            the sizes and the vocabulary are read.
-        rules: Z_tot that answers are looked for in, and the engine that executes them.
+        encoder: Hugging Face name or folder of the BERT that the parser was trained on; its sizes
+            and vocabulary are read.
+        rules: the Z_tot in which answers are searched, and the engine that executes queries.
         inference: how answers are read off.
     """
 

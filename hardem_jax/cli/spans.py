@@ -65,7 +65,7 @@ def prepare(
 ) -> None:
     """Prepares a split and prints its summary; the shared half of all ``prepare`` commands.
 
-    Of the split "train", questions without a mention are left out. "test" has no golds. For the
+    In the split "train", questions without a mention are left out. "test" has no golds. For the
     others see `prepare_split`.
     """
     meta = prepare_split(
@@ -125,9 +125,10 @@ class SpanSetting(Setting):
     def views(
         self, task: Any, data: Any, inputs: Any, readings: Sequence[tuple[int, Any]]
     ) -> list[View]:
-        """One for each question.
+        """One view per question.
 
-        P(z) is that in a window, also of the prediction; the larger one where windows overlap.
+        P(z), also that of the prediction, is within a window; where windows overlap, the larger
+        counts.
         """
         own: list[list[tuple[Window, Any]]] = [[] for _ in data.questions]
         for index, reading in sorted(readings, key=lambda pair: pair[0]):
@@ -219,12 +220,12 @@ class Evaluate(EvaluateCommand):
 
     Attributes:
         predictions: write the answers here, as a JSON object from question id to answer, which
-            the evaluators of SQuAD and TriviaQA read (TriviaQA's web domain has
-            ``QuestionId--Filename`` for ids).
+            the evaluators of SQuAD and TriviaQA read (ids in TriviaQA's web domain are
+            ``QuestionId--Filename``).
         nbest: write the best answers to each question here, as a JSON object from question id to a
             list of objects: ``text``, ``probability``, ``document``, counted from 0 in the order of
             the source, and ``start`` and ``end``, its characters there; null for a choice.
-        top: answers of each question in ``nbest``.
+        top: answers to each question in ``nbest``.
         scope: what spans compete in, see `SpanInference`; None for that of the run.
         joint: with scope "window", rank by P(window has the answer) * P(span), see `SpanInference`;
             without the flag, as the run does.
@@ -301,7 +302,7 @@ class Evaluate(EvaluateCommand):
 
 
 def _as_json(answer: Answer) -> dict[str, Any]:
-    """An answer with its place; of a choice, such as "yes", that is null."""
+    """An answer with its place, which is null for a choice such as "yes"."""
     place = dict(zip(("document", "start", "end"), answer.span, strict=True))
     if answer.is_choice:
         place = dict.fromkeys(place)
@@ -323,7 +324,7 @@ class Predict:
         run_dir: folder of the run.
         document: text files to read the answer from; only the first ones if the run limits them by
             ``inference.num_documents``.
-        question: the question; None to read questions from the standard input, one a line, until
+        question: the question; None to read questions from the standard input, one per line, until
             it ends or a line is empty.
         checkpoint: "best" or "last".
         top: answers to print.
@@ -397,7 +398,7 @@ class Predict:
 
 
 def asked(question: str | None) -> Iterator[str]:
-    """The question; if None, those from the standard input, with a prompt for who types them.
+    """The question; if None, those from the standard input, with a prompt if they are typed.
 
     Raises:
         InputError: the question is blank.

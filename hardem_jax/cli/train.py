@@ -45,12 +45,12 @@ class Setting(OnDevices, abc.ABC):
         out: folder to write.
         data: prepared training split.
         dev: prepared split to evaluate on.
-        model: the model, of a type that the task has.
+        model: the model, of one of the task's types.
         optimizer: AdamW and its schedule.
         batches: shapes of the batches.
         loop: steps, evaluations, checkpoints.
         inference: how answers are read off.
-        dev_questions: evaluate on the first ones only; None for all.
+        dev_questions: evaluate on only the first N questions; None for all.
         watched: ids of questions among them whose prediction and P(z) over Z each evaluation
             writes to ``watched/<step>.json``.
     """
@@ -159,8 +159,8 @@ class TrainCommand(Setting):
         def describe() -> None:
             content = {"version": __version__, "flags": flags(self), "settings": settings}
             content["made by"] = made_by(mesh.size)
-            # Apart at first: checksums are for these files only, whatever else is in the folder,
-            # such as a log that still grows. Checkpoints have their own.
+            # In a folder of their own first: only these files get checksums, whatever else is in
+            # the run's folder, such as a log that still grows. Checkpoints have their own.
             with tempfile.TemporaryDirectory(prefix=".new-", dir=self.out) as new:
                 write_json(Path(new) / "config.json", content | run.save(Path(new)))
                 own = [file.replace(self.out / file.name) for file in Path(new).iterdir()]

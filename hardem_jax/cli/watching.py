@@ -33,7 +33,7 @@ def observer(
     """What `training.loop.train` calls with step and parameters; None if nothing is watched.
 
     Raises:
-        InputError: the questions to evaluate on are without one of them.
+        InputError: the questions to evaluate on lack one of them.
     """
     if not ids:
         return None

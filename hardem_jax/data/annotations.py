@@ -63,12 +63,12 @@ def annotated_row(question: QueryQuestion, query: Query, rules: SqlRules) -> np.
 
     Args:
         question: gives text and words.
-        query: annotated, for columns and operators that there are.
+        query: annotated, with columns and operators that exist.
         rules: Z_tot.
 
     Returns:
         ``[15]`` int16, or a reason: conditions that the rules exclude (more than
-        ``max_conditions``, or several on one column), or a value that is no span.
+        ``max_conditions``, or several on one column), or a value that is not a span.
     """
     columns = [condition.column for condition in query.conditions]
     shared = len(set(columns)) < len(columns)

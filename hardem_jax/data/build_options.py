@@ -15,7 +15,7 @@ from hardem_jax.solutions.sql.enumeration import SqlRules
 
 @dataclasses.dataclass(frozen=True)
 class TriviaQAOptions:
-    """Of TriviaQA.
+    """Options of TriviaQA.
 
     Attributes:
         domain: of the questions; their documents are Wikipedia articles or web pages as well.
@@ -26,7 +26,7 @@ class TriviaQAOptions:
 
 @dataclasses.dataclass(frozen=True)
 class NarrativeQAOptions:
-    """Of NarrativeQA.
+    """Options of NarrativeQA.
 
     Attributes:
         rules: which spans make up Z.
@@ -70,7 +70,7 @@ class TriviaQAOpenOptions(OpenOptions):
 
 @dataclasses.dataclass(frozen=True)
 class DropNumOptions:
-    """Of DROP_num.
+    """Options of DROP_num.
 
     Attributes:
         max_words: longer passages are cut (paper: 400); None for no limit.
@@ -88,7 +88,7 @@ class DropNumOptions:
 
 @dataclasses.dataclass(frozen=True)
 class TableQuestionsOptions:
-    """Of questions on tables of your own: ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``.
+    """Options of questions on your own tables: ``train.jsonl``, ``dev.jsonl``, ``test.jsonl``.
 
     Attributes:
         rules: what counts as a query.
@@ -99,7 +99,7 @@ class TableQuestionsOptions:
 
 @dataclasses.dataclass(frozen=True)
 class WikiSQLOptions:
-    """Of WikiSQL.
+    """Options of WikiSQL.
 
     Attributes:
         rules: what counts as a query.
@@ -112,11 +112,11 @@ class WikiSQLOptions:
 
 @dataclasses.dataclass(frozen=True)
 class WikiTableQuestionsOptions:
-    """Of WikiTableQuestions.
+    """Options of WikiTableQuestions.
 
     Attributes:
         rules: what counts as a query.
-        number: of the random split, 1 to 5; "test" is the unseen tables.
+        number: number of the random split, 1 to 5; "test" is the unseen tables.
         tagged: read numbers and dates of the answers from the release's ``.tagged`` files.
     """
 
@@ -130,7 +130,7 @@ class WikiTableQuestionsOptions:
 
 @dataclasses.dataclass(frozen=True)
 class WikiTableProgramsOptions:
-    """Of WikiTableQuestions, with programs as Z.
+    """Options of WikiTableQuestions with programs as Z.
 
     Attributes:
         rules: what counts as a program.

@@ -18,8 +18,7 @@ _FIELDS = {NumericQuestion: "equations", QueryQuestion: "queries", ProgramQuesti
 def fitting(id: str, count: int, room: int) -> np.ndarray:
     """Which solutions of a question are in its row of a batch.
 
-    All of them, or the first, which First-only takes, and a uniform sample of the others, always
-    the same one.
+    All of them, or the first, which First-only uses, and a fixed uniform sample of the others.
 
     Args:
         id: of the question.
@@ -43,7 +42,7 @@ def fitting(id: str, count: int, room: int) -> np.ndarray:
 def draw_first(question: Question, seed: int) -> Question:
     """The question with one solution of its Z moved to the front; the others keep their order.
 
-    Each is drawn with the same probability, which depends on the seed and the question's id only.
+    Each is drawn with the same probability, which depends only on the seed and the question's id.
     No other objective notices the order, except where a batch holds only the beginning of Z.
 
     Example:

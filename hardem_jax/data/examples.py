@@ -155,7 +155,7 @@ class NumericQuestion:
 
     Attributes:
         id, passage_id, passage, question, golds: as in `NumericExample`
-            (golds are a list once they were on disk).
+            (golds are a list once they have been on disk).
         spans: ``[M, 2]`` int32, characters of every number of the text: those of the passage,
             then those of the question, each in its own text.
         values: ``[N]`` float64, special numbers first, then those of ``spans``.
@@ -225,7 +225,7 @@ class QueryQuestion:
 
     Attributes:
         id, question, answer, match, values: as in `TableQuestion`
-            (tuples are lists once they were on disk).
+            (tuples are lists once they have been on disk).
         table_id: of its table.
         words: ``[W, 2]`` int32 characters of the question's words, see `split_words`.
         queries: ``[Z, 15]`` int16, see `hardem_jax.solutions.sql.Query.from_row`.
@@ -254,7 +254,7 @@ class ProgramQuestion:
 
     Attributes:
         id, question, table_id, words: as in `QueryQuestion`.
-        answer: items, written by a person (a list once it was on disk).
+        answer: items, written by a person (a list once it has been on disk).
         values: number or date of each item if the data gives it, likewise.
         fields: ``[F, 3]`` int32, of every field that has values: its code, the number of rows that
             have one, and the number of distinct ones. See `hardem_jax.solutions.programs.types`.

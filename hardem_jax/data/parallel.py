@@ -1,4 +1,4 @@
-"""A function of many items in several processes, with results in the order of the items."""
+"""Applies a function to many items in several processes, with results in their order."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def map_in_order(
         items: consumed a few chunks ahead of the results.
         processes: None or 1 for this one. Workers are spawned, so a script that calls this needs an
             ``if __name__ == "__main__"`` guard.
-        chunk_size: items to a process at a time.
+        chunk_size: items sent to a process at a time.
 
     Raises:
         InputError: ``processes`` is less than 1.
@@ -84,7 +84,7 @@ def _start_worker(function: Callable[[Any], Any]) -> None:
 
 
 def _end_with_parent() -> None:
-    # A killed parent cannot tell its workers, which would wait for items for ever.
+    # A killed parent cannot tell its workers, which would wait for items forever.
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,9 +1,9 @@
 """Scores of solutions from outside a model, a second signal beside the answer, in a file.
 
-Whatever tells something about a solution may write one: a reconstructor's log q(x | z), the log of
-`solutions.agreement`, the log-probabilities of another model. Training adds them to log P(z | x) as
-``log_weights`` (`hardem_jax.losses`, "Samples and weights"). A score of -inf leaves a solution out;
-a question whose scores are all -inf counts as one without a solution.
+Anything that tells something about a solution may write one: a reconstructor's log q(x | z), the
+log of `solutions.agreement`, the log-probabilities of another model. Training adds them, as
+``log_weights``, to log P(z | x) (`hardem_jax.losses`, "Samples and weights"). A score of -inf
+leaves a solution out; a question whose scores are all -inf counts as one without a solution.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SolutionScores:
 
         Args:
             file: to read.
-            content: digest of the split that they must be of.
+            content: digest of the split that they must belong to.
 
         Raises:
             InputError: the file is missing, damaged, or of another split.
@@ -102,8 +102,8 @@ class SolutionScores:
     def of(self, id: str, count: int) -> np.ndarray:
         """The log-scores of a question's solutions, shifted so that the largest is 0.
 
-        A constant of each question changes no E-step, and this one keeps weighted probabilities
-        below those of the model.
+        A constant per question changes no E-step, and this one keeps weighted probabilities below
+        those of the model.
 
         Raises:
             InputError: there are none, or not as many as the question has solutions.

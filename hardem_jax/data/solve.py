@@ -76,7 +76,7 @@ def numeric_question(
 
 
 class Matcher(Protocol):
-    """An idea of an answer, which results are compared with."""
+    """A representation of an answer, which results are compared with."""
 
     def matches(self, result: Sequence[Cell], /) -> bool:
         """Whether this list, as the engine returns it, is the answer."""
@@ -85,7 +85,7 @@ class Matcher(Protocol):
 
 #: Items of an answer, and the number or date of each if the data gives them -> `Matcher`.
 MakeMatcher = Callable[[Sequence[str], Sequence[str] | None], Matcher]
-#: Likewise -> what programs are compared by.
+#: The same -> what results of programs are compared with.
 MakeTarget = Callable[[Sequence[str], Sequence[str] | None], Target]
 
 
@@ -151,7 +151,7 @@ def program_question(
 
     Raises:
         InputError: the question has too many words or links.
-        TypeError: the answer is no list of texts.
+        TypeError: the answer is not a list of texts.
 
     Example:
         >>> from hardem_jax.metrics.wikitablequestions import Denotation
@@ -210,5 +210,5 @@ def size_summary(sizes: Sequence[int]) -> dict[str, float | int | None]:
 
 @functools.lru_cache(maxsize=8)
 def _numbers_of_passage(passage: str, numbers: NumberConfig) -> list[NumberMention]:
-    # The questions on one passage follow one another.
+    # The questions on one passage are consecutive.
     return find_numbers(passage, numbers)

@@ -91,7 +91,7 @@ class Tokenizer:
     Args:
         tokenizer: a `tokenizers.Tokenizer` with entries for padding and for unknown tokens, whose
             post-processor puts special tokens around a pair of texts; without post-processor, one
-            with [CLS] and [SEP] entries. A copy is kept, on which truncation and padding are off:
+            with [CLS] and [SEP] entries. A copy is kept, with truncation and padding off:
             checkpoints ship tokenizers that silently cut at 128.
 
     Attributes:
@@ -159,7 +159,7 @@ class Tokenizer:
         casing included; ``tokenizer_config.json`` names special tokens and lengths.
 
         Args:
-            folder: that exists.
+            folder: an existing folder.
             max_tokens: of the longest input of the encoder.
             token_types: whether the encoder has two token types.
         """
@@ -295,7 +295,7 @@ def _from_json(file: Path) -> tokenizers.Tokenizer:
 
 
 def _from_vocabulary(file: Path) -> tokenizers.Tokenizer:
-    """BERT's tokenizer with the wordpieces of ``vocab.txt``, one a line."""
+    """BERT's tokenizer with the wordpieces of ``vocab.txt``, one per line."""
     config = _settings(file)
     vocabulary: dict[str, int] = {}
     for number, piece in enumerate(read_text(file).removesuffix("\n").split("\n")):

@@ -180,8 +180,8 @@ class TagDistribution:
         """``[B, Z]``, what each equation's operands add to `_untagged`."""
         operands = equations.reshape(*equations.shape[:2], 2, 2)
         slots, tags = operands[..., 0], operands[..., 1]
-        # A missing operand (slot -1) has tag NONE, whose gain is 0 in every slot. Tags beyond
-        # those of a slot are the next one's, which are not meant.
+        # A missing operand (slot -1) has tag NONE, whose gain is 0 in every slot. Tags beyond those
+        # of a slot would be read from the next slot.
         known = jnp.where(slots < 0, tags == NONE, (tags >= NONE) & (tags <= COUNT))
         flat = jnp.maximum(slots, 0) * (NUM_TAGS + 1) + tags
         gains = _look_up(self._gains(), jnp.where(known, flat, -1), fill=-jnp.inf)

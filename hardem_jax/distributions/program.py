@@ -1,17 +1,17 @@
 r"""P(z | x) over programs of `hardem_jax.solutions.programs`, a product of at most five factors.
 
 A program is a row of ints: its shape s (what is done, with which modifier and connective), the
-field f whose values it gives, the field g that a modifier compares, and two links i and j, the
+field f whose values it returns, the field g that a modifier compares, and two links i and j, the
 conditions of its rows. A shape that has no such slot has -1 there.
 
 .. math:: \log P(z \mid x) = \log P(s) + \log P(f \mid k_1(s)) + \log P(g \mid k_2(s))
     + \log P(i \mid k_3(s)) + \log P(j \mid k_4(s))
 
-A factor depends on the shape through its kind k only: fields that are summed differ from fields
-that are shown, whatever the rows. Slots that the shape lacks add nothing. The factors are
-independent otherwise, so the combinations that are no programs (two times the same link, say)
-have mass, and the programs of a shape sum to less than P(s). `log_mass` says how much they have
-together; `sample` and `top` are restricted to them if a `Support` says which they are.
+A factor depends on the shape only through its kind k: fields that are summed differ from fields
+that are shown, whatever the rows. Slots that the shape lacks add nothing. Otherwise the factors are
+independent, so combinations that are not programs (the same link twice, say) have mass, and the
+programs of a shape sum to less than P(s). `log_mass` gives their total; `sample` and `top` are
+restricted to them if a `Support` says which they are.
 
 Every factor is an entry of a table that is computed once per question, so a program costs five
 gathers and Z may hold thousands of them.
@@ -91,14 +91,14 @@ class ProgramDistribution:
 
         Args:
             shape: ``[B, S]`` float.
-            select, modify: ``[B, K, F]`` float, with a K of their own.
-            link1, link2: ``[B, K, M]`` float, with a K of their own.
+            select, modify: ``[B, K, F]`` float, each with its own K.
+            link1, link2: ``[B, K, M]`` float, each with its own K.
             kinds: ``[S, 4]``, see above.
             select_where, modify_where, link1_where, link2_where: bool, each with the shape of its
                 logits; what can fill the slot, None for everything. The rest has no mass, and
                 logits there are ignored.
-            shape_where: ``[B, S]`` bool, likewise. Shapes with a slot that nothing can fill have
-                no mass, either.
+            shape_where: ``[B, S]`` bool, the same for shapes. Shapes with a slot that nothing can
+                fill have no mass either.
         """
         rows = tuple((int(a), int(b), int(c), int(d)) for a, b, c, d in kinds)
         logits = select, modify, link1, link2
@@ -121,8 +121,8 @@ class ProgramDistribution:
                 slots, that is, log P(s = 0).
 
         Returns:
-            ``[B, Z]`` float32; -inf for a program without mass, also one that leaves a slot of its
-            shape empty or fills one that its shape lacks.
+            ``[B, Z]`` float32; -inf for a program without mass, including one that leaves a slot of
+            its shape empty or fills one that its shape lacks.
         """
         shape = jnp.maximum(programs[..., 0], 0).astype(jnp.int32)
         total = gather(self.shape, shape)
@@ -131,7 +131,7 @@ class ProgramDistribution:
         for place, name in enumerate(SLOTS):
             table, entry = getattr(self, name), programs[..., place + 1].astype(jnp.int32)
             used, (_, num_kinds, size) = entry >= 0, table.shape
-            # Beyond its kind's entries are those of the next, which are not meant.
+            # An index beyond its kind's entries would read those of the next kind.
             flat = jnp.where(entry < size, kinds[..., place] * size + entry, num_kinds * size)
             total += jnp.where(used, gather(table, jnp.where(used, flat, 0)), 0.0)
         return jnp.where(fits, total, -jnp.inf)

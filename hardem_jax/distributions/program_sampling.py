@@ -7,9 +7,9 @@ the two links, so that
 .. math:: \sum_z P(z) = \sum_s P(s) \; m(f, g \mid s) \; m(i, j \mid s), \qquad
     m(i, j \mid s) = \sum_i P(i \mid k_3(s)) \sum_{j : (i, j) \in rule(s)} P(j \mid k_4(s))
 
-is exact and costs one sum over pairs for each rule. Read forward it is a sampler: the shape by its
-whole sum, the first slot by its own part of it, then the second slot among those that the first
-allows.
+is exact and costs one sum over pairs for each rule. Read forward, it is a sampler: it draws the
+shape by its total, the first slot by its part of that total, then the second slot among those that
+the first allows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Support:
 
 
 class _Pair(NamedTuple):
-    """Two slots, for each *group* of shapes that have the same kinds and rule of them.
+    """Two slots, for each *group* of shapes that share the kinds and the rule of these slots.
 
     A slot that the group lacks has its mass on entry 0. The others are normalised, and shapes that
     nothing can fill have no mass, so that sums are needed only where there is a rule.
@@ -74,7 +74,7 @@ class _Pair(NamedTuple):
     def of(
         cls, tables: Sequence[Array], kinds: np.ndarray, allowed: Array | None, rules: np.ndarray
     ) -> _Pair:
-        """Of two tables ``[B, K, N]``; ``kinds`` ``[S, 2]`` and ``rules`` ``[S]`` by shape."""
+        """From two tables ``[B, K, N]``; ``kinds`` ``[S, 2]`` and ``rules`` ``[S]`` by shape."""
         # Without a second entry there is nothing to rule out.
         rules = np.where((kinds >= 0).all(axis=1), rules, -1)
         groups, of_shape = np.unique(
@@ -89,10 +89,10 @@ class _Pair(NamedTuple):
         return cls(first, second, allowed, groups[:, 2], used, of_shape.reshape(-1))
 
     def over_second(self, reduce: Callable[[Array], Array]) -> Array:
-        """``[B, G, N]``: of each first entry, a sum or maximum over the second ones it allows.
+        """``[B, G, N]``: for each first entry, a sum or maximum over the second ones it allows.
 
-        It is 0 in groups without a rule, where it is the same for all of them: a sum is 1, and the
-        maximum does not change which first entries are the best.
+        In groups without a rule it is 0, because it is the same for all first entries: a sum is 1,
+        and the maximum does not change which first entries are best.
         """
         ruled = np.flatnonzero(self.rule >= 0)
         if self.allowed is None or not len(ruled):
@@ -141,7 +141,7 @@ class _Pair(NamedTuple):
         flat = (x.reshape(batch, -1) for x in (group, places))
         second = self.following(*flat).reshape(batch, groups, k, size)
         first = jnp.take_along_axis(self.first, places, axis=-1)
-        # Places are repeated where there are fewer than k.
+        # Entries are repeated where there are fewer than k.
         first = jnp.where(jnp.arange(k) < size, first, -jnp.inf)
         scores, best = top((first[..., None] + second).reshape(batch, groups, -1), k)
         chosen = jnp.take_along_axis(places, best // size, axis=-1)
@@ -149,7 +149,7 @@ class _Pair(NamedTuple):
 
 
 class Combinations(NamedTuple):
-    """What can be drawn.
+    """The shapes and slots to draw from.
 
     Attributes:
         shape: ``[B, S]`` log P(shape).
@@ -183,7 +183,7 @@ class Combinations(NamedTuple):
         return masked.logsumexp(self._by_shape(self._over_second()))
 
     def sample(self, key: Array, count: int) -> Array:
-        """``[B, count, 5]`` int32, independent; of a row that has no program, any."""
+        """``[B, count, 5]`` int32, independent; arbitrary in a row without a program."""
         over_second = self._over_second()
         by_shape = self._by_shape(over_second)
         # The largest of log-probabilities with Gumbel noise is a sample.

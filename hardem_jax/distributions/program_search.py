@@ -32,7 +32,7 @@ class ProgramScores:
     def best_first(self) -> Iterator[tuple[tuple[int, ...], float]]:
         """Every combination of slots that has mass, as a program's row, and its log P(z | x).
 
-        The most likely one comes first; of equals, the first shape. A combination costs a few
+        The most likely one comes first; ties go to the earlier shape. A combination costs a few
         operations on a heap, so one can look for the first that meets a condition.
 
         Example:
@@ -69,7 +69,7 @@ class ProgramScores:
             score, shape, ranks = heapq.heappop(heap)
             entries = (table[0][rank] for table, rank in zip(tables[shape], ranks, strict=True))
             yield (shape, *entries), -score
-            # Only from the last slot that is not at its best, so that each is reached once.
+            # Advance only from the last slot not at its best, so that each is reached once.
             last = max((place for place, rank in enumerate(ranks) if rank), default=0)
             for place in range(last, len(SLOTS)):
                 push(shape, (*ranks[:place], ranks[place] + 1, *ranks[place + 1 :]))

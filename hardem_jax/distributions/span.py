@@ -105,7 +105,7 @@ class SpanDistribution:
     def restrict_to(self, starts: Array, ends: Array | None = None) -> "SpanDistribution":
         """Sets log-probabilities of other starts and ends to -inf, unnormalised.
 
-        The rest keep their values under the model, which may also point elsewhere.
+        The rest keep their values under the model, whose mass may partly lie elsewhere.
 
         Args:
             starts: ``[B, T]`` bool, where a span may start.

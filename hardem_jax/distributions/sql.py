@@ -143,7 +143,7 @@ class QueryDistribution:
             jnp.where(used, parts[..., field], 0) for field in range(FIELDS)
         )
         num_aggregators = self.aggregator.shape[-1]
-        # Aggregators beyond the last one are those of the next column.
+        # Aggregators beyond the last one would be read from the next column.
         cell = jnp.where(aggregator < num_aggregators, select * num_aggregators + aggregator, -1)
         head = gather(self.select, select) + gather(self.aggregator, cell)
         head += gather(self.number, number)
@@ -313,7 +313,7 @@ class QueryDistribution:
         spans = gather(self.first, cell * num_words + first) + gather(
             self.last, cell * num_words + last
         )
-        # Operators and words that there are not would be those of another cell.
+        # Operators and words out of range would be read from another cell.
         real = (operator >= 0) & (operator < num_operators)
         for word in first, last:
             real &= (word >= 0) & (word < num_words)

@@ -1,10 +1,10 @@
 r"""Exact sums over, and samples from, the queries of `QueryDistribution`.
 
 SQLova decides how many conditions there are, which columns have one, and the two ends of a span
-independently of one another, so that part of its mass lies on outcomes that are no query. The rest
-can be summed exactly. With :math:`w_j` what a condition on column j adds to a probability, summed
-over its operators and its spans that do not end before they start, the sum over all sets of n
-columns is the elementary symmetric polynomial
+independently of one another, so part of its mass lies on outcomes that are not queries. The rest
+can be summed exactly. Let :math:`w_j` be what a condition on column j contributes to a probability,
+summed over its operators and its spans that do not end before they start. The sum over all sets of
+n columns is then the elementary symmetric polynomial
 
 .. math:: e_n(w_1 \ldots w_C) = e_n(w_1 \ldots w_{C-1}) + w_C \, e_{n-1}(w_1 \ldots w_{C-1}),
 
@@ -12,8 +12,8 @@ one column at a time. The same table, read backwards, gives samples: the last co
 n conditions with probability :math:`w_C e_{n-1} / e_n`, and so on (forward filtering, backward
 sampling).
 
-Impossible parts have the finite `_FLOOR` instead of -inf in here: so no difference of two -inf
-arises, and every gradient is finite.
+Here, impossible parts have the finite `_FLOOR` instead of -inf, so that no -inf is subtracted from
+another and every gradient is finite.
 """
 
 from typing import NamedTuple, Protocol
@@ -187,7 +187,7 @@ def sample(
         count: n, static.
 
     Returns:
-        ``[B, n, 3 + 4 K]`` int32; of a row that has no query, any.
+        ``[B, n, 3 + 4 K]`` int32; arbitrary in a row without a query.
     """
     batch, width = len(number), number.shape[-1] - 1
     num_aggregators = heads.shape[-1] // conditions.column.shape[-1]

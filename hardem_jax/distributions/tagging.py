@@ -9,11 +9,11 @@ are one. Tags are independent given x:
 
 for the set z of disjoint mentions m that a tagging marks. The first sum is shared by all z.
 
-What is known is which texts belong to the answer, and each may be mentioned several times. Z holds
-the taggings that mark every text at least once, and nothing else: one non-empty subset of mentions
-for each text (`hardem_jax.solutions.taggings.enumerate_taggings`). There are exponentially many,
-but if no two mentions overlap, their total probability has a closed form. The non-empty subsets of
-the mentions :math:`m_1, m_2, \dots` of one text are told apart by the first one they choose:
+We know which texts belong to the answer, but each may be mentioned several times. Z holds the
+taggings that mark every text at least once, and nothing else: one non-empty subset of mentions for
+each text (`hardem_jax.solutions.taggings.enumerate_taggings`). There are exponentially many, but if
+no two mentions overlap, their total probability has a closed form. The non-empty subsets of the
+mentions :math:`m_1, m_2, \dots` of one text are told apart by the first one they choose:
 
 .. math:: \log \sum_{z \in Z} P(z \mid x) = \sum_t \log P(\mathrm{O}_t)
     + \sum_a \log \sum_k \exp \Big(s_{a,k} + \sum_{j > k} \log(1 + \exp s_{a,j})\Big)
@@ -130,10 +130,10 @@ class TaggingDistribution:
         return jnp.where(impossible, -jnp.inf, self._unmarked() + marked)
 
     def mode(self, *, empty: bool = True) -> Array:
-        """The most likely tagging that is well-formed: no I behind an O, or at the very start.
+        """The most likely tagging that is well-formed: no I after an O or at the very start.
 
         Args:
-            empty: whether it may mark nothing. Otherwise it is the most likely one with a span, of
+            empty: whether it may mark nothing. Otherwise it is the most likely one with a span, in
                 rows that have a token.
 
         Returns:
@@ -182,7 +182,7 @@ class TaggingDistribution:
             more = self.tags[..., tag] - self.tags[..., OUTSIDE]
             return jnp.where(self.where, more, 0.0)[:, None]
 
-        # With IO tags, a span begins with INSIDE, too, which is the last one then.
+        # With IO tags, a span also begins with INSIDE, which is then the last tag.
         gains = jnp.where(places == first, gain(-1), gain(INSIDE))
         return jnp.sum(jnp.where(here, gains, 0.0), axis=-1), possible
 
@@ -198,7 +198,7 @@ def marked_spans(tags: np.ndarray) -> list[tuple[int, int]]:
     """First and last token, both inclusive, of each span of one tagging.
 
     Args:
-        tags: ``[T]`` int. An INSIDE without a token of a span before it begins one.
+        tags: ``[T]`` int. An INSIDE that follows no token of a span begins one.
 
     Example:
         >>> marked_spans(np.array([BEGIN, INSIDE, BEGIN, OUTSIDE, INSIDE]))
@@ -214,7 +214,7 @@ def marked_spans(tags: np.ndarray) -> list[tuple[int, int]]:
 
 
 # Number of tags -> state, state before it: whether they may follow one another. A state is a tag
-# behind the first span's begin, or, the last one, that no span has begun yet.
+# once the first span has begun; the last state says that none has begun yet.
 _FOLLOWS = {
     2: np.array([[1, 1, 0], [1, 1, 1], [0, 0, 1]], bool),
     3: np.array([[1, 1, 1, 0], [0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]], bool),

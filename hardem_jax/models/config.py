@@ -9,7 +9,7 @@ from hardem_jax.errors import InputError, require
 
 #: What computes attention, see `hardem_jax.models.ops.attention`.
 Implementation = Literal["auto", "xla", "cudnn", "splash"]
-#: What the backward pass computes again instead of reading it from memory: nothing; the attention
+#: What the backward pass recomputes instead of reading it from memory: nothing; the attention
 #: probabilities, which are the largest array of long inputs and cost few operations (Korthikanti et
 #: al., 2022, section 5); all but products with weights; everything in a layer but its input.
 Remat = Literal["none", "attention", "dots", "layer"]

@@ -5,8 +5,8 @@ learned positions, GELU, and an output layer tied to the embeddings. It is for t
 themselves the latent variable, such as rationales: `Decoder.sequence_log_prob` is what a loss
 takes, and `Decoder.sample` draws the solutions.
 
-Padding may stand anywhere: a token sees the real tokens before it only, its position counts those,
-and its probability is read off the last of them. So prompts of unequal lengths are padded as is
+Padding may stand anywhere: a token sees only the real tokens before it, its position counts those,
+and its probability is read off the last of them. So prompts of unequal lengths are padded wherever
 convenient, and a target follows after the padding.
 
 Like encoders, the module holds parameters and nothing else and is used functionally: `nnx.split`

@@ -140,8 +140,8 @@ def _run(gates, recurrent, real, state) -> jax.Array:
         gates: ``[T, M, 2, B, 4h]``, all that does not depend on the state; the second direction
             reversed in time.
         recurrent: ``[M, 2, h, 4h]``.
-        real: ``[T, 2, B]`` bool. Padding leaves the state as it is, for the backward half meets it
-            before the text, and gives 0.
+        real: ``[T, 2, B]`` bool. Padding leaves the state unchanged, because the backward half
+            meets it before the text, and gives 0.
         state: hidden and cell, ``[M, 2, B, h]`` each.
 
     Returns:

@@ -61,7 +61,7 @@ class NAQANet(nnx.Module):
         config: sizes and rates.
         rngs: source of the initial parameters (stream `params`).
         word_vectors: float [num_words, word_size] pretrained, e.g. from `load_word_vectors`; they
-            stay as they are. `None`: random, and trained with everything else.
+            stay fixed. `None`: random, and trained with everything else.
         dtype: of activations and products; parameters, norms, softmax and heads are in float32.
         remat: recompute each block in the backward pass instead of storing its activations.
         rules: normalise signs over the equations of these rules, and not over all signs of all

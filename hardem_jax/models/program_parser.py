@@ -12,7 +12,7 @@ link           from its column and part, its operator, the first and last word o
                many rows satisfy it, and the question
 =============  =================================================================================
 
-What comes out are the tables of a `ProgramDistribution`.
+The output is the tables of a `ProgramDistribution`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _numbered() -> tuple[tuple[tuple[int, int, int, int], ...], tuple[int, ...]]
     return tuple(rows), tuple(map(len, seen))
 
 
-#: Of each of `SHAPES`, the kinds of its four slots, see `ProgramDistribution`; and how many kinds
+#: For each of `SHAPES`, the kinds of its four slots, see `ProgramDistribution`; and how many kinds
 #: there are of each.
 KINDS, NUM_KINDS = _numbered()
 
@@ -93,7 +93,7 @@ def _by_kind(place: int, values: Mapping[Shape, Any]) -> np.ndarray:
 
 def _parts_of(may: Callable[[Shape, Field, int], bool], used: str, place: int) -> np.ndarray:
     """``[K, 1 + P]`` bool: whether a kind takes the row number, and which parts of columns."""
-    # Of a table with one column, the row number is that after it.
+    # In a table with one column, the row number is the column after it.
     fields = [Field(1, PARTS.index("number")), *(Field(0, part) for part in range(len(PARTS)))]
     rows = {s: np.array([getattr(s, used) and may(s, f, 1) for f in fields]) for s in SHAPES}
     return _by_kind(place, rows)
@@ -191,7 +191,7 @@ class ProgramParser(nnx.Module):
         )
 
     def read_columns(self, tokens: Array, headers: Array, row_number: Array) -> Array:
-        """``[B, C, D]``: the mean of each column's tokens; of the row number, a learned vector."""
+        """``[B, C, D]``: the mean of each column's tokens; for the row number, a learned vector."""
         places = jnp.arange(tokens.shape[1])[None, None]
         inside = (headers[..., :1] <= places) & (places < headers[..., 1:])
         is_number = jnp.arange(headers.shape[1])[None] == row_number[:, None]

@@ -12,7 +12,7 @@ value       first and last word, given a column and an operator
 ==========  ====================================================================
 
 The original runs the last two on the columns and operators of one query. Here every module runs on
-every column (and operator): what comes out are the tables of a `QueryDistribution`, from which the
+every column (and operator): the output is the tables of a `QueryDistribution`, from which the
 probability of any query is read off.
 """
 
@@ -280,8 +280,8 @@ def _take(x: Array, places: Array) -> Array:
 def _project(lstms: BiLSTMs, tokens: Array, places: Array) -> Array:
     """`BiLSTMs.project` of the tokens ``[B, T, I]`` at these places ``[B, N]``.
 
-    The projection is the largest product outside the encoder, so it takes the fewer rows: N of a
-    text that is a part of the input, T where padding makes N larger.
+    The projection is the largest product outside the encoder, so it is applied to the fewer rows: N
+    of a text that is a part of the input, T where padding makes N larger.
     """
     sizes = places.shape[1], tokens.shape[1]
     # Programs for inputs of any size (`jax.export`) cannot compare sizes.

@@ -1,6 +1,6 @@
 """A reader of answers that consist of several spans: a tag for every word, on an encoder.
 
-The paper's reader (`hardem_jax.models.span_reader`) with a tagging of the words in place of a start
+The paper's reader (`hardem_jax.models.span_reader`) with a tagging of the words instead of a start
 and an end (Segal et al., 2020).
 """
 

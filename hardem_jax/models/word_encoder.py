@@ -113,8 +113,8 @@ class WordEncoder(nnx.Module):
         size: width D of the output.
         num_highway_layers: may be 0.
         dropout: on the concatenated vectors.
-        vectors: [num_words, W] pretrained word vectors, which stay as they are; `None` starts
-            from N(0, 0.1) and trains them.
+        vectors: [num_words, W] pretrained word vectors, which stay fixed; with `None` they start
+            from N(0, 0.1) and are trained.
         rngs: source of the initial parameters (stream `params`).
         dtype: of activations and products.
 
@@ -161,7 +161,7 @@ class WordEncoder(nnx.Module):
     ) -> jax.Array:
         """[B, T] and [B, T, C] ids, dropout key or `None` -> [B, T, D]."""
         table = self.word_vectors[...]
-        # Without gradient they neither move nor weigh in the norm by which gradients are clipped.
+        # Without a gradient they neither move nor count in the norm by which gradients are clipped.
         table = jax.lax.stop_gradient(table) if self.frozen else table
         x = jnp.concatenate([table[words].astype(self.dtype), self.characters(chars)], axis=-1)
         x = self.projection(dropout(x, self.dropout, key))

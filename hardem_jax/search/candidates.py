@@ -1,4 +1,4 @@
-"""Sets of candidate solutions: merged without duplicates, remembered, and known again when seen.
+"""Sets of candidate solutions: merged without duplicates, remembered, and recognised later.
 
 A candidate is a row of W integers. Absent ones are rows of -1, so that sets have static shapes.
 """
@@ -112,7 +112,8 @@ def _taken(solutions: Array, where: Array, places: Array, count: int) -> Array:
 def fingerprints(solutions: Array) -> Array:
     """``[B, N, W]`` -> ``[B, N]`` uint32 above 0: equal for equal candidates; 0 for padding.
 
-    Two different ones of a question agree with probability 2**-32 (FNV-1a over their integers).
+    Two different candidates of a question agree with probability 2**-32 (FNV-1a over their
+    integers).
     """
     hashed = jnp.full(solutions.shape[:2], 2166136261, jnp.uint32)
     for field in range(solutions.shape[-1]):
@@ -128,7 +129,7 @@ def is_seen(seen: Array, solutions: Array) -> Array:
 
 
 def see(seen: Array, solutions: Array, where: Array) -> Array:
-    """Adds candidates to those seen; of more than S, the oldest are forgotten.
+    """Adds candidates to those seen; if there are more than S, the oldest are forgotten.
 
     Example:
         >>> seen, yes = jnp.zeros((1, 2), jnp.uint32), jnp.ones((1, 1), bool)

@@ -67,14 +67,14 @@ def learned_reward_loss(
         held_out: V, a scalar for ``params``; such as `losses.mml_loss` of what was found for
             questions that are not in the batch.
         rate: :math:`\alpha`, the step's size. It scales the gradient of :math:`\phi`, and says
-            where V is differentiated; 0 leaves the reward as it is.
+            where V is differentiated; 0 leaves the reward unchanged.
 
     Returns:
         L, float32, and by name: ``held_out``, V after the step; ``agreement``, the cosine between
         the gradients of L and of V after the step.
 
     Example:
-        Candidate 0 has feature 0. To make it more likely is all that the held-out loss asks for:
+        Candidate 0 has feature 0. Making it more likely is all that the held-out loss asks for:
 
         >>> features = jnp.array([[[1.0, 0.0], [0.0, 1.0]]])
         >>> def loss(logits, weights):

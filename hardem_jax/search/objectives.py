@@ -80,8 +80,8 @@ class SearchObjective(Protocol):
             The loss, float32. The metrics, a float32 total and a count each: ``found``, the share
             of questions with a rewarded candidate, now or in memory; ``reward``, the mean reward of
             the candidates; ``remembered``, solutions in memory per question; ``averaged``, the rows
-            that the loss averages over. The memory, in the order of the rows; that of rows that are
-            not real means nothing.
+            that the loss averages over. The memory, in the order of the rows; at rows that are not
+            real, it is arbitrary.
         """
         ...
 
@@ -289,10 +289,10 @@ class MAPO:
     what was found from being forgotten while the model is poor, and biases the gradient towards
     the memory wherever P'(B) is below it. Without a memory w is 0.
 
-    Besides, ``explore`` solutions that were never tried for this question are tried at every visit
+    In addition, every visit tries ``explore`` solutions that were never tried for this question
     (systematic exploration), drawn from P' without those seen: it draws four times as many samples
-    and keeps the first unseen ones. They serve the memory, hence later visits, and never enter the
-    estimate, which takes its own samples as they are, tried before or not.
+    and keeps the first unseen ones. They serve the memory, and hence later visits, but never enter
+    the estimate, which uses its own samples, tried before or not.
 
     Example:
         >>> MAPO(alpha=0.5)
@@ -468,7 +468,7 @@ AnySearchObjective = Reinforce | IterativeML | BeamMML | BeamHardEM | MAPO | MAP
 
 
 def _check(objective: Any, *names: str, at_least: int) -> None:
-    """Refuses other integers; of these fields, or of all."""
+    """Refuses integers below ``at_least`` or beyond 32 bits, in the fields named or in all."""
     for field in dataclasses.fields(objective):
         value = getattr(objective, field.name)
         if not isinstance(value, int) or names and field.name not in names:

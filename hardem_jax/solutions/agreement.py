@@ -24,7 +24,7 @@ def perturbed(table: Table, how: Perturbation, rng: np.random.Generator) -> Tabl
     """A table of the same size and types with other contents.
 
     Args:
-        table: has at least one row, or is returned as it is.
+        table: has at least one row, or is returned unchanged.
         how: "permute" shuffles each column on its own; "resample" draws each cell anew from its
             column; "rows" draws whole rows, with replacement.
         rng: of the draws.
@@ -51,7 +51,7 @@ def agreement(results: Sequence[Sequence[Hashable]]) -> np.ndarray:
     """How far each solution agrees with the others.
 
     Args:
-        results: of each perturbed table, the results of all solutions, in the order of Z.
+        results: for each perturbed table, the results of all solutions, in the order of Z.
 
     Returns:
         ``[Z]`` float64 in (0, 1]: the share of the solutions, itself included, that have the same

@@ -99,7 +99,7 @@ def cuts_word(text: str) -> np.ndarray:
     their neighbours) have no such place, since their words are not marked.
 
     Returns:
-        ``[C + 1]`` bool for the positions before, between and behind the C characters.
+        ``[C + 1]`` bool for the positions before, between and after the C characters.
 
     Example:
         >>> text = "Don, 1,000 \u6771\u4eac"

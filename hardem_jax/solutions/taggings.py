@@ -38,8 +38,8 @@ def enumerate_taggings(
 
     Args:
         answers: for each text ``[m, 2]`` int, first and last token of its mentions, both inclusive.
-        max_taggings: at most this many, those with the fewest mentions. A hundred times as many
-            sets are looked at: some may overlap.
+        max_taggings: at most this many, those with the fewest mentions. Up to a hundred times as
+            many sets are tried, because some may overlap.
 
     Returns:
         ``[M, 2]`` int32, all mentions, text after text; and ``[Z, M]`` bool, which mentions each

@@ -32,8 +32,8 @@ class FoundAnswer(Answer):
     Attributes:
         document: index of the document containing the answer. For a choice such as "yes", the
             document of the window it was chosen in.
-        start, end: characters of it, end exclusive; below 0 for a choice.
-        context: up to 60 characters before it, its text, and as many after it; none of a choice.
+        start, end: its characters, end exclusive; negative for a choice.
+        context: up to 60 characters before it, its text, and as many after it; empty for a choice.
     """
 
     document: int
@@ -45,8 +45,8 @@ class FoundAnswer(Answer):
 class Reader:
     """Answers questions about documents with a trained span reader.
 
-    Made by `from_run` or `from_pretrained`. Texts become windows as they did in training, and
-    answers are read off as the run's ``inference`` says. Each length of input is compiled once.
+    Create one with `from_run` or `from_pretrained`. Texts become windows as they did in training,
+    and answers are read off as the run's ``inference`` says. Each length of input is compiled once.
 
     Example:
         >>> reader = Reader.from_run("runs/hard-em")  # doctest: +SKIP
@@ -74,7 +74,7 @@ class Reader:
         batch_size: int = 8,
         **inference: Any,
     ) -> Reader:
-        """The reader that a run has trained.
+        """The reader that a run trained.
 
         Args:
             run_dir: folder of the run.
@@ -95,9 +95,9 @@ class Reader:
     ) -> Reader:
         """The reader in a Hugging Face folder, such as `export` writes, or on the hub.
 
-        Windows and inference are those that `export` has written into ``config.json``; other
-        checkpoints get the defaults of `WindowConfig` and `SpanInference`. The checkpoint must
-        have a selector, as those of `export` and ``DPRReader`` do.
+        Windows and inference are those that `export` wrote into ``config.json``; other checkpoints
+        get the defaults of `WindowConfig` and `SpanInference`. The checkpoint must have a selector,
+        as those of `export` and ``DPRReader`` do.
 
         Args:
             name_or_path: a folder with configuration, weights and tokenizer, or a hub name.
@@ -106,14 +106,14 @@ class Reader:
 
         Raises:
             InputError: there is no selector, ``config.json`` has a wrong value for this project,
-                windows are longer than the encoder's inputs, or see
+                windows are longer than the encoder's inputs, or a reason given in
                 `hardem_jax.models.checkpoints.span_reader.load_reader`.
         """
         folder = checkpoint_folder(name_or_path, weights=True)
         windows = _configured(folder, "windows", WindowConfig)
         found = _configured(folder, "inference", SpanInference)
         found = dataclasses.replace(found, batch_size=batch_size, **inference)
-        # By its name: of the hub, the folder has only what was asked for so far.
+        # By name: the local folder of a hub repository has only the files requested so far.
         tokenizer = load_tokenizer(os.fspath(name_or_path))
         task = SpanTask(found, windows=windows)
         module = load_reader(folder)
@@ -145,8 +145,8 @@ class Reader:
             question: the question.
             documents: text to read, one or several; only the first ``inference.num_documents`` of
                 them, if that is given.
-            top: at most this many. Each window gives at most ``inference.top``, of which several
-                may have the same text.
+            top: at most this many. Each window gives at most ``inference.top``; several of them may
+                have the same text.
 
         Raises:
             InputError: the question or all documents are empty.
@@ -159,7 +159,7 @@ class Reader:
         """Answers to many questions, whose windows share batches.
 
         Args:
-            asked: question and documents of each.
+            asked: pairs of a question and its documents.
             top: see `answer`.
 
         Returns:

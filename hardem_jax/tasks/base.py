@@ -45,7 +45,7 @@ class Questions:
         left_out: id -> reason, for every other question of the data set; each counts 0.
         scored: whether the golds are known, so that answers can be scored.
         place: the folder they come from, for messages.
-        meta: what determined them, as JSON holds it; a run is not continued on other data.
+        meta: what determined them, as JSON values; a run is not continued on other data.
     """
 
     questions: Sequence[Any]
@@ -68,7 +68,7 @@ class Questions:
         return None
 
     def first(self, count: int | None) -> Self:
-        """The first ``count`` questions, none of them left out; all as they are if None."""
+        """The first ``count`` questions, none of them left out; all, unchanged, if None."""
         if count is None:
             return self
         return self.select(range(min(count, len(self.questions))))
@@ -131,12 +131,12 @@ class Model(abc.ABC):
         """Raises `InputError` if inputs may be longer than the module reads.
 
         Args:
-            buckets: of the batches; what limits inputs that the model does not cut.
+            buckets: of the batches; they limit inputs that the model does not cut.
         """
         del buckets
 
     def check_inputs(self, inputs: Inputs, place: str) -> None:
-        """Raises `InputError` if one of these inputs, of ``place``, is longer than it reads."""
+        """Raises `InputError` if an input, from ``place``, is longer than the module reads."""
         longest, limit = int(inputs.sizes[:, 0].max(initial=0)), self.max_tokens
         if limit is not None and longest > limit:
             raise InputError(
@@ -147,7 +147,7 @@ class Model(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class ShownAnswer:
-    """What a model answers, for people, and whether the metric accepts it."""
+    """A model's answer as people read it, and whether the metric accepts it."""
 
     question: str
     gold: str
@@ -161,7 +161,7 @@ A = TypeVar("A")
 
 
 class Task(abc.ABC, Generic[D, R, A]):
-    """What is particular to a task. D are its questions, R what is read of an input, A its answers.
+    """What is specific to a task: D its questions, R what is read off an input, A its answers.
 
     Implementations are frozen dataclasses of the options that do not belong to a model.
 
@@ -226,7 +226,7 @@ class Task(abc.ABC, Generic[D, R, A]):
         )
 
     def trained(self, model: Model) -> Model:
-        """The model of a run: as it is, or with parameters that only the loss reads.
+        """The model of a run: unchanged, or with parameters that only the loss reads.
 
         Raises:
             InputError: it cannot be trained in this way.
@@ -239,7 +239,7 @@ class Task(abc.ABC, Generic[D, R, A]):
 
     @abc.abstractmethod
     def decode(self, found: Any, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """What to read off the distribution of a batch; traced, one row for each of the batch."""
+        """What to read off the distribution of a batch; traced, one row per row of the batch."""
 
     @abc.abstractmethod
     def reading(
@@ -265,9 +265,9 @@ class Task(abc.ABC, Generic[D, R, A]):
             answers: to its questions, from `score`.
 
         Returns:
-            Name -> ``[N]`` float64 in percent, whose mean is what `score` has under that name. In
-            the order of the questions, as often as the official metric counts them; then those left
-            out, 0 each.
+            Name -> ``[N]`` float64 in percent, whose mean is what `score` gives under that name.
+            Scores are in the order of the questions, each as often as the official metric counts
+            it; then those left out, 0 each.
         """
 
     @abc.abstractmethod
@@ -276,7 +276,7 @@ class Task(abc.ABC, Generic[D, R, A]):
 
     @abc.abstractmethod
     def describe(self, data: D, inputs: Any) -> str:
-        """How many questions there are, and what became of them as inputs, in a line."""
+        """One line that says how many questions there are and what became of them as inputs."""
 
     @abc.abstractmethod
     def shown(self, data: D, answers: A) -> list[ShownAnswer]:
@@ -294,9 +294,9 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
     Returns:
         ``loss(params, batch, *, step, key, dropout_key) -> (loss, metrics)``, both of float32
         scalars: the objective draws from ``key``, dropout from ``dropout_key``. In addition to the
-        model's inputs, a batch has ``solutions`` and ``solutions_where``, ``[B, Z]`` bool, and
-        where solutions have scores from outside ``log_weights``, ``[B, Z]`` float32. Among the
-        metrics are those of `z_metrics` and `z_visits.visit_metrics`.
+        model's inputs, a batch has ``solutions`` and ``solutions_where``, ``[B, Z]`` bool, and,
+        where solutions have outside scores, ``log_weights``, ``[B, Z]`` float32. Among the metrics
+        are those of `z_metrics` and `z_visits.visit_metrics`.
     """
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
@@ -331,7 +331,7 @@ def z_metrics(log_probs: Array, where: Array) -> dict[str, Array]:
         where: ``[B, Z]`` bool, real solutions.
 
     Returns:
-        ``items``, the number of rows with a solution, which the loss is the mean over; ``z_size``,
+        ``items``, the number of rows with a solution, over which the loss is the mean; ``z_size``,
         their solutions; ``z_entropy``, the entropy of their posteriors in nats
         (`losses.posterior_entropy`).
 
@@ -353,9 +353,9 @@ def z_metrics(log_probs: Array, where: Array) -> dict[str, Array]:
 def keys_of_part(objective: Objective, key: Array, dropout_key: Array) -> tuple[Array, Array]:
     """The keys that an objective and dropout draw from in a micro-batch.
 
-    Whether a step is hard is one draw for the whole batch, so that its micro-batches share ``key``.
-    An objective that draws for each row (`hardem_jax.objectives.EM`) gets a key of the micro-batch,
-    or rows at the same place of two of them would draw alike.
+    Whether a step is hard is one draw for the whole batch, so its micro-batches share ``key``. An
+    objective that draws for each row (`hardem_jax.objectives.EM`) gets a key for each micro-batch;
+    otherwise rows at the same position in two of them would draw the same.
 
     Example:
         >>> from hardem_jax.objectives import EM, HardEM

@@ -17,7 +17,7 @@ from hardem_jax.models.config import (
 )
 from hardem_jax.training.fingerprint import may_change
 
-#: What the probabilities of a question add up to 1 over.
+#: The set over which the probabilities of a question sum to 1.
 Normalize = Literal["tags", "equations"]
 #: How an answer is read off a parser of programs, see `ProgramInference`.
 ProgramDecoding = Literal["program", "result"]
@@ -77,7 +77,8 @@ class TaggedReaderConfig(EncoderConfig):
         max_mentions: maximum number of mentions considered per window. If there are more, the
             first mention of each text is kept, then the second of each, and so on while a whole
             round fits.
-        max_taggings: largest Z of a window; of more, those with the fewest mentions.
+        max_taggings: largest Z of a window; of more taggings, those with the fewest mentions are
+            kept.
     """
 
     tags: Literal["bio", "io"] = "bio"
@@ -95,8 +96,8 @@ class TaggerConfig(EncoderConfig):
 
     Attributes:
         product_over: "numbers" (default), or all "tokens" as in the paper's formula.
-        normalize: P(z | x) is a product over the "tags" of all numbers (the paper), most
-            of which are not equations, or a softmax over all "equations" of Z_tot.
+        normalize: P(z | x) is a product over the "tags" of all numbers (the paper), although most
+            taggings are not equations, or a softmax over all "equations" of Z_tot.
         no_tag_bias: initial bias of a number towards no tag; 0 for heads without bias (the paper).
         max_tokens: tokens of an input; longer passages are cut.
         max_question_tokens: longer questions are cut.
@@ -125,11 +126,11 @@ class NAQANetModelConfig(NAQANetSizes, WordConfig):
     """NAQANet (Dua et al., 2019) for answers that are numbers; sizes as released.
 
     Attributes:
-        word_vectors: text file of word vectors (GloVe), which stay as they are; None learns
-            vectors with everything else. Only ``train`` needs the file.
+        word_vectors: text file of word vectors (GloVe), which stay fixed; None learns vectors along
+            with everything else. Only ``train`` needs the file.
         min_words: words that occur less often in the training split are unknown; None for 1 with
             word vectors and 2 without, so that there are unknown words to learn from.
-        min_characters: likewise for characters (released: 200).
+        min_characters: the same for characters (released: 200).
         dtype: of activations and products; parameters, norms, softmax and heads stay float32.
         remat: recompute activations in the backward pass, to save memory.
         normalize: P(z | add or subtract, x) is a product over the signs ("tags") of all numbers,
@@ -165,7 +166,7 @@ class SQLovaConfig(EncoderConfig):
 
     Attributes:
         hidden_size: width of LSTMs and heads.
-        num_lstm_layers: of every LSTM.
+        num_lstm_layers: layers of every LSTM.
         num_target_layers: layers of the encoder that are read, from the last one down.
         dropout: between the layers of an LSTM; the encoder has its own.
         max_tokens: maximum input length in tokens. Inputs that are too long are shortened in this
@@ -257,7 +258,7 @@ class SpanInference:
     """How answers are read off a span reader.
 
     Attributes:
-        max_answer_tokens: longest answer, tokens (released code: 10).
+        max_answer_tokens: longest answer in tokens (released code: 10).
         whole_words: answer with whole words and numbers only, as every z is; otherwise a span may
             begin and end at any token, also inside a word.
         top: spans kept per window.
@@ -272,7 +273,7 @@ class SpanInference:
         num_documents: read only the first documents of each question; None for all.
         sweep: also score answers from the first n documents only, for each n given, without
             reading again.
-        keep: answers kept of each question of a split, best first.
+        keep: answers kept for each question of a split, best first.
         packed_tokens: pack windows into rows of this many tokens, longer if an input is; None
             pads them to buckets. Answers are the same up to rounding.
 
@@ -356,10 +357,10 @@ class QueryInference:
     Attributes:
         decoding: "query" takes the most likely query of Z_tot, "result" the most likely result,
             whose probability is the sum over all queries of Z_tot that lead to it; "well-formed"
-            takes the most likely query outside Z_tot, too, where values may be any spans and no row
-            need meet the conditions; "greedy" and "execution-guided" take one decision after
-            another, as SQLova does.
-        top: queries or results to show of a question; one is the answer.
+            also considers queries outside Z_tot, where values may be any spans and no row need meet
+            the conditions; "greedy" and "execution-guided" make one decision after another, as
+            SQLova does.
+        top: queries or results to show for a question; one is the answer.
         batch_size: questions read at once.
     """
 
@@ -377,7 +378,7 @@ class ProgramInference:
 
     Attributes:
         decoding: "program" takes the most likely program of Z_tot with a result; "result" the
-            result with the largest probability in total, over the ``top`` most likely of these.
+            result with the largest total probability over the ``top`` most likely of these.
         top: programs kept per question.
         max_combinations: combinations of slots that are looked at, most likely first.
         batch_size: questions read at once.

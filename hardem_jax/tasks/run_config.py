@@ -14,12 +14,12 @@ from hardem_jax.models.config import Remat
 
 T = TypeVar("T")
 
-# What version 0.1 kept in place of "task" and "model", by the name of the task.
+# What version 0.1 stored instead of "task" and "model", by the name of the task.
 _VERSION_0_1 = {"windows": "spans", "equation_model": "equations", "parser": "queries"}
 
 
 def check_run(run_dir: Path) -> None:
-    """Checks that a folder holds a run whose configuration and vocabulary are whole.
+    """Checks that a folder holds a run whose configuration and vocabulary are intact.
 
     Raises:
         InputError: names what is missing or damaged.
@@ -123,7 +123,7 @@ def restore(kind: type[T], fields: Mapping[str, Any], place: str) -> T:
 
 
 def _of_this_version(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The content with what earlier runs kept elsewhere, or took for granted, in its place."""
+    """The content, with what earlier versions stored elsewhere or left implicit in its place."""
     rules = content.get("rules")
     if isinstance(rules, dict) and "aggregates_of_one_row" in rules:
         # Up to version 0.2.0, Z of a parser always had them.
@@ -140,7 +140,7 @@ def _of_this_version(content: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value of JSON is what an annotation says; lists are tuples, paths are strings."""
+    """Whether a JSON value fits an annotation; lists stand for tuples, strings for paths."""
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any:
         return True

@@ -55,8 +55,8 @@ class LossFn(Protocol):
     A loss may keep a memory of each training input. If the run has one (`TrainState.memory`), the
     batch's entry `memory` holds what it says about the input of each row, `[R, ...]` by name, as of
     the beginning of the step. What the loss returns among its metrics under `memory`, in the same
-    layout, is written back unless the step was not finite; entries that it does not return stay as
-    they are. Rows whose `item` is -1 (padding, sampled negatives) read zeros and write nothing.
+    layout, is written back unless the step was not finite; entries that it does not return are
+    unchanged. Rows whose `item` is -1 (padding, sampled negatives) read zeros and write nothing.
     """
 
     def __call__(

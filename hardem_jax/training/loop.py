@@ -234,7 +234,7 @@ def train(
 
 
 def _token_cost(params_per_token: int | None, mesh: Mesh) -> float | None:
-    """Seconds of all devices at their bf16 peak: 6 operations a parameter (Kaplan et al., 2020).
+    """Seconds of all devices at their bf16 peak: 6 operations per parameter (Kaplan et al., 2020).
 
     That leaves out attention, a tenth for BERT-base at 512 tokens, and recomputation.
     """

@@ -30,8 +30,7 @@ class RunLog:
         start: updates made before this process started.
         progress: holds the running averages, and tells whether the run had already ended.
         began: `clock()` when `train` was called.
-        token_cost: share of a second of the devices at their peak that a token needs; None if it
-            is not known.
+        token_cost: seconds that a token needs from all devices at their peak; None if unknown.
         clock: seconds from an arbitrary origin.
     """
 
@@ -161,7 +160,7 @@ class Writer(Protocol):
     """Where the metrics of a run go, such as an experiment tracker.
 
     ``--loop.writers tracking:Wandb`` calls ``Wandb`` of ``tracking.py`` with the run's folder and
-    the step it continues from. All it takes for Weights and Biases::
+    the step it continues from. For Weights and Biases, this is enough::
 
         import wandb
 
@@ -194,7 +193,7 @@ class Writer(Protocol):
 
 
 class JsonLines:
-    """Appends to ``metrics.jsonl``: `step`, `kind` and the metrics, a call of `write` a line.
+    """Appends to ``metrics.jsonl``: `step`, `kind` and the metrics, one line per call of `write`.
 
     Args:
         directory: the run's folder; must exist.
@@ -226,7 +225,7 @@ class JsonLines:
 
 
 class TensorBoard:
-    """Writes event files below ``tensorboard`` of the run's folder.
+    """Writes event files below ``tensorboard`` in the run's folder.
 
     Args:
         directory: the run's folder.
@@ -255,7 +254,7 @@ def _writers(directory: Path, config: LoopConfig, step: int, evaluated: bool) ->
 
 
 def _factory(name: str) -> Callable[[Path, int], Writer]:
-    """What ``module:name`` names.
+    """The object that ``module:name`` names.
 
     Raises:
         InputError: there is no such module or name.

@@ -47,8 +47,8 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
     """Scales all gradients by one factor, so that their joint norm is at most `max_norm`.
 
     `optax.clip_by_global_norm` divides every gradient by the norm. XLA does not repeat a division
-    in both updates of AdamW's moments and keeps the clipped gradients in memory instead, one more
-    array of each parameter to write and to read.
+    in both updates of AdamW's moments and keeps the clipped gradients in memory instead: one more
+    array per parameter to write and read.
 
     Example:
         >>> clip = clip_by_global_norm(1.0)
@@ -66,7 +66,7 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
 
 
 class AdamState(NamedTuple):
-    """State of `scale_by_adam`, which leaves it as it is where a step is not finite.
+    """State of `scale_by_adam`, which leaves it unchanged where a step is not finite.
 
     Attributes:
         count: int32 `[]`, updates made.
@@ -79,14 +79,14 @@ class AdamState(NamedTuple):
 
 
 def scale_by_adam(*, b1: float, b2: float, eps: float) -> optax.GradientTransformationExtraArgs:
-    r"""Adam (Kingma and Ba, 2015) with moments that it keeps itself where a step is not finite.
+    r"""Adam (Kingma and Ba, 2015) that itself keeps its moments where a step is not finite.
 
     .. math:: m' = \beta_1 m + (1 - \beta_1) g, \quad v' = \beta_2 v + (1 - \beta_2) g^2, \quad
         u = \frac{m' / (1 - \beta_1^n)}{\sqrt{v' / (1 - \beta_2^n)} + \epsilon}
 
-    ``update`` takes one more argument, ``finite``: where it is False, the state stays as it is. If
-    the training step chose between old and new moments instead, it would store others than those
-    that the update is computed from, and XLA would copy both moments of every parameter.
+    ``update`` takes one more argument, ``finite``: where it is False, the state is unchanged. If
+    the training step chose between old and new moments instead, it would store arrays other than
+    those the update is computed from, and XLA would copy both moments of every parameter.
 
     Example:
         >>> adam = scale_by_adam(b1=0.9, b2=0.99, eps=1e-8)

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 from hardem_jax.training.devices.mesh import replicated, state_shardings
 from hardem_jax.training.grad_accumulation import MEMORY
 
-#: The entry of a batch that says whose memory each row reads and writes; -1: nobody's.
+#: The entry of a batch that says whose memory each row reads and writes; -1 means none.
 ITEM = "item"
 
 
@@ -88,7 +88,7 @@ def recall(memory: Mapping[str, Any], batch: Any) -> Any:
     """Adds to a batch, as its entry `memory`, what is remembered of the input of each row.
 
     Args:
-        memory: see `TrainState`; if it is empty, the batch is returned as it is.
+        memory: see `TrainState`; if it is empty, the batch is returned unchanged.
         batch: its entry `item`, int32 `[..., R]`, holds the number of the input of each row. Rows
             with -1 read zeros.
 
@@ -120,9 +120,9 @@ def remember(
     Args:
         memory: see `TrainState`.
         rows: new values of some or all of its entries, arrays `[..., R, ...]` in the order of the
-            batch. Other entries stay as they are.
+            batch. Other entries are unchanged.
         batch: see `recall`. Rows with -1 write nothing; no two others have the same input.
-        where: bool `[]`; False leaves everything as it is.
+        where: bool `[]`; False leaves everything unchanged.
 
     Raises:
         ValueError: if the memory has no such entry.

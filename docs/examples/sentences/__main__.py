@@ -26,7 +26,7 @@ class Prepare:
         file: the questions, in SQuAD's layout.
         out: folder to write.
         split: "train" leaves out questions without such a sentence, "dev" keeps them.
-        force: replace the split that is in ``out``.
+        force: replace the split in ``out``.
     """
 
     file: Path

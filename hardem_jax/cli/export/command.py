@@ -44,7 +44,7 @@ class Export:
         name: of the model in its card; None for that on the hub, or the name of ``out``.
         push_to_hub: also upload the folder to this repository of the Hugging Face hub, such as
             "me/reader", with the token of ``hf auth login``.
-        private: make a repository that does not exist yet a private one.
+        private: if the repository does not exist yet, create it as a private one.
         program: also write ``reader.jaxprogram``, which scores batches of any size with jax alone.
     """
 
@@ -57,7 +57,7 @@ class Export:
     program: bool = False
 
     def run(self) -> None:
-        # Of "." and of a link, the folder itself is replaced.
+        # With "." or a link, the folder itself is replaced.
         out = self.out.resolve()
         empty = os.path.isdir(out) and not os.listdir(out)
         if os.path.lexists(out) and not empty:

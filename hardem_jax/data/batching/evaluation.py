@@ -36,7 +36,7 @@ def evaluation_batches(
         examples: the examples.
         lengths: ``[N]`` int, tokens of each.
         config: batch size, buckets, length of packed rows. Examples longer than the last bucket
-            share an additional one; packed rows are as long as the longest example at least.
+            share an additional one; packed rows are at least as long as the longest example.
         pad: builds a batch from rows.
         num_devices: G, divides the batch size; each packs its own part of a batch.
 

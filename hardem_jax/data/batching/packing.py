@@ -62,7 +62,7 @@ def rows_needed(lengths: np.ndarray, row_tokens: int) -> int:
 
 
 def rounded_rows(rows: int) -> int:
-    """Returns ``rows``, more by a sixteenth at most, so that there are few different shapes.
+    """Returns ``rows``, raised by at most a sixteenth, so that there are few different shapes.
 
     Example:
         >>> [rounded_rows(rows) for rows in (7, 33, 65)]

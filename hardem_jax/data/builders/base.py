@@ -10,7 +10,7 @@ A build lies in ``{data_dir}/{name}/{fingerprint}/{version}/``:
 ``checksums.json``           size and SHA-256 of the other files
 ===========================  ==========================================================
 
-The fingerprint is of the code's format, the options, and the content of every source file. If one
+The fingerprint covers the code's format, the options, and the content of every source file. If one
 of them changes, so does the folder: a build is found again only if it would be made again. While a
 build is under way, its folder is called ``incomplete.*``.
 """
@@ -45,7 +45,8 @@ from hardem_jax.data.json_stream import PathLike
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 
-#: Of records and their order. To be raised with any change in what a build of the same files holds.
+#: Version of records and their order. Raise it with any change in what a build of the same files
+#: holds.
 FORMAT = "build 6"
 
 BUILD_FILE = "build.json"
@@ -64,10 +65,10 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
         folder: the official files; None downloads them, where there is a lasting record of their
             digest.
         options: of the data set, an instance of ``OPTIONS``; None for the defaults.
-        splits: to build; by default those whose files are there.
-        shard_size: questions of a shard.
-        processes: that find Z, without Beam; the files are the same. Workers are spawned, so a
-            script that calls this needs an ``if __name__ == "__main__"`` guard.
+        splits: splits to build; by default those whose files are present.
+        shard_size: questions per shard.
+        processes: number of processes that find Z without Beam; the files are the same. Workers are
+            spawned, so a script that calls this needs an ``if __name__ == "__main__"`` guard.
         progress: wraps what is done for each shard, as `hardem_jax.progress.counted`.
 
     Raises:

@@ -1,9 +1,9 @@
 """Shards written by Apache Beam (``pip install '.[beam]'``), on one machine or on many.
 
 The pipeline has one step, which writes a shard. `write_shard` is a pure function of its shard, so
-that the files are those of a build in a single process, whatever the runner and the number of
-workers. (TFDS's own pipeline makes a step of every shard, and Beam's local runner does one step
-after the other.)
+the files are those of a build in a single process, whatever the runner and the number of workers.
+(TFDS's own pipeline makes a step of every shard, and Beam's local runner does one step after the
+other.)
 
 Options are Beam's own, without the dashes. The local runner with one process for each core is the
 default; ``python -m experiments.build`` takes them after ``--beam``:

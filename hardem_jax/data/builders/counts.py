@@ -10,7 +10,7 @@
 ``tables``    table id -> place of the first record that holds the table
 ============  ====================================================================================
 
-A question that Z cannot hold is left out. So is, of numeric and table questions in "train", one
+A question that Z cannot hold is left out. So is, among numeric and table questions in "train", one
 without a solution: training cannot use it. Their records stay.
 """
 
@@ -46,8 +46,8 @@ def count(
     Args:
         kind: of its records.
         split: its name.
-        rows: `hardem_jax.data.builders.features.facts` of every record and its "digest"; of all
-            digests, options and numbers left out, "content" is the digest.
+        rows: `hardem_jax.data.builders.features.facts` of every record and its "digest"; "content"
+            is the digest of all digests, options and numbers left out.
         skips: what the reader left out; what drops out here is added to it.
         options: of the data set.
     """

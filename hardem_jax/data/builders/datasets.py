@@ -70,7 +70,7 @@ class NarrativeQA(SolutionBuilder):
 
     name = "hardem_narrativeqa"
     OPTIONS = NarrativeQAOptions
-    # "test" is built if it is named: copies are around that have no question in it.
+    # "test" is built only if it is named: some copies have no question in it.
     SPLITS = ("train", "valid")
     RELEASE = Release("https://github.com/google-deepmind/narrativeqa")
     METRIC = "rouge"

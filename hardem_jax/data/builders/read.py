@@ -45,7 +45,7 @@ class Build:
     """A finished build.
 
     Attributes:
-        folder: that holds ``build.json``.
+        folder: the one that holds ``build.json``.
         meta: its content: "data set", "options", "sources", "kind", "metric", "splits" with counts
             and |Z| statistics.
     """
@@ -90,7 +90,7 @@ class Examples(Sequence[Any]):
     Args:
         records: by index.
         make: record -> object.
-        places: of the records to be had; None for all.
+        places: of the records to use; None for all.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ def open_build(folder: PathLike) -> Build:
 
 
 def read_build_file(folder: Path) -> dict[str, Any]:
-    """``build.json`` of a build, every byte of which is compared with its checksum.
+    """``build.json`` of a build, checked in full against its checksum.
 
     Raises:
         InputError: see `open_build`.

@@ -2,7 +2,7 @@
 
 Reading is done once, by the process that starts the build: it is quick, it has to see the file in
 order (ids that repeat, tables before their questions), and it counts what is left out. It leaves
-examples in work files. Of each a shard is made, in this process, in several of this machine, or in
+examples in work files. Each becomes a shard, in this process, in several on this machine, or in
 those that `hardem_jax.data.builders.beam` runs elsewhere.
 """
 
@@ -63,7 +63,7 @@ def cut(examples: Iterable[Any], folder: Path, solver: Solver, size: int) -> lis
 
     Args:
         examples: from a reader.
-        folder: for the work files; made.
+        folder: for the work files; created.
         solver: finds Z.
         size: examples of a shard; the last has the rest.
     """
@@ -89,7 +89,7 @@ def write_shard(shard: Shard, path: Path) -> None:
     kind = shard.solver.kind
     partial = shard.work_file.with_name(uuid.uuid4().hex)
     rows: list[dict[str, Any]] = []
-    # One record a group: records are read one by one, in any order.
+    # One record per group: records are read one by one, in any order.
     writer = ArrayRecordWriter(str(partial), "group_size:1")
     with writing(path):
         try:

@@ -1,7 +1,7 @@
 """Examples in, records with Z out: the part of a build that takes time, done in any process.
 
 A solver is a frozen dataclass of rules. It can be pickled, and what it makes of an example depends
-on that example and the rules only, so that it does not matter which machine runs it.
+only on that example and the rules, so it does not matter which machine runs it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class EquationSolver:
 
 @dataclasses.dataclass(frozen=True)
 class QuerySolver:
-    """Queries that execute to the answer (section 4.3); of an `AnnotatedQuestion`, its own.
+    """Queries that execute to the answer (section 4.3); for an `AnnotatedQuestion`, its own.
 
     Attributes:
         rules: Z_tot.
@@ -130,7 +130,7 @@ class QuerySolver:
                 question, defect = query_question(example, self.rules, self.denotation), ""
             except InputError as error:  # beyond what Z can hold: kept, and marked
                 question, defect = _without_queries(example), f"{NOT_ENUMERABLE}: {error}"
-            # A question that no query answers is none to train on, whatever was annotated.
+            # A question that no query answers is not one to train on, whatever was annotated.
             if isinstance(example, AnnotatedQuestion) and question.num_queries:
                 row = annotated_row(question, example.query, self.rules)
                 if isinstance(row, str):

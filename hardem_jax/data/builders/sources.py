@@ -3,8 +3,8 @@
 ``checksums.tsv`` holds what may be downloaded, in TFDS's layout: address, bytes, SHA-256, name.
 The digests are public records: TriviaQA's from the TFDS builder ``trivia_qa``, those of DROP and
 WikiSQL from ``dataset_infos.json`` of their Hugging Face builders. A download with another digest
-is refused. NarrativeQA's repository has no archive whose bytes last, and passages of open-domain
-questions come from a retriever: those files a person supplies.
+is refused. NarrativeQA's repository has no archive whose bytes stay the same, and passages of
+open-domain questions come from a retriever: a person supplies those files.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def download(release: Release, dl_manager: tfds.download.DownloadManager, folder
     Args:
         release: with a ``url``.
         dl_manager: of TFDS; keeps the archive and compares its digest with the recorded one.
-        folder: to unpack into; made.
+        folder: to unpack into; created.
 
     Raises:
         InputError: it cannot be downloaded, has another digest, or cannot be unpacked.
@@ -124,10 +124,10 @@ def _reach(url: str) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpacks a ``.tar.*`` or ``.zip`` file; the folder gets its name when all of it is there.
+    """Unpacks a ``.tar.*`` or ``.zip`` file; the folder gets its name once it is complete.
 
     Raises:
-        InputError: it is no archive, or broken, or holds names that lead out of the folder.
+        InputError: it is not an archive, is broken, or holds names that lead out of the folder.
     """
     with work_folder(folder) as work:
         new = work / "new"

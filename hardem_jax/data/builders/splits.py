@@ -79,7 +79,7 @@ class NumericSplit(_Split):
         left_out: id -> reason of every other question of the source file. An official metric
             counts these, too.
         repeated: id -> the golds of every repetition of the question in the source file; here, it
-            is once. The official evaluator scores its answer against each of them.
+            occurs once. The official evaluator scores its answer against each of them.
         meta: options, counts, |Z| statistics, and a digest of all that scores depend on.
 
     Raises:

@@ -64,7 +64,7 @@ class WikiSQL(SolutionBuilder):
 
 
 class TableQuestions(SolutionBuilder):
-    """Questions on tables of one's own; Z: queries that execute to the answer, or match it.
+    """Questions on your own tables; Z: queries that execute to the answer, or match it.
 
     Args:
         denotation: what compares results with answers in words:

@@ -97,7 +97,7 @@ def read_texts(questions: Iterable[NumericQuestion], config: WordConfig) -> Iter
 
 
 class WordInputs(Sequence[WordInput]):
-    """Questions as words and characters, by index; passages asked about often are held once.
+    """Questions as words and characters, by index; a passage with several questions is held once.
 
     Args:
         questions: see `hardem_jax.data.solve`, with numbers of the passage only.
@@ -197,7 +197,7 @@ def pad_word_inputs(
         num_question_words: Q, at least the longest question.
         num_characters: C of the inputs.
         num_numbers: M, at least the most numbers.
-        num_solutions: Z; of more equations a row holds those that are `fitting`.
+        num_solutions: Z; of more equations, a row holds those that are `fitting`.
 
     Example:
         >>> ids, chars = np.array([2, 5, 3]), np.ones((3, 4), np.int32)

@@ -189,7 +189,7 @@ def pad_program_inputs(
         num_words: W, at least the longest question, in words.
         num_columns: C, at least the widest table, with the row number.
         num_links: M, at least as many as any of the questions has.
-        num_solutions: Z; of more programs a row holds those that are `fitting`.
+        num_solutions: Z; of more programs, a row holds those that are `fitting`.
         pad_id: of the tokenizer.
     """
     rows, num_fields = len(inputs), num_columns * len(PARTS)

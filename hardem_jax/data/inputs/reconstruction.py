@@ -13,9 +13,9 @@ finding it in the query. The most common words ("the", "of") stay words, unless 
 
 **What is explained.** All of Z leads to the answer, and most of it holds the same values. Words of
 values are therefore a poor sign of the right query: with ``explain="context"`` only the other words
-are to be predicted, among them names of columns. Which words are values does not depend on the
-query but on Z, so that all queries of a question explain the same words. With
-``explain="question"`` the words of values count, too, and a query that lacks one pays for it.
+are to be predicted, including names of columns. Which words are values does not depend on the query
+but on Z, so that all queries of a question explain the same words. With ``explain="question"`` the
+words of values count, too, and a query that lacks one pays for it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Vocabulary:
     Attributes:
         words: known ones, in lower case, most frequent first.
         slots: their number; further words of a question that could be slots stay words.
-        common: so many of the most frequent words are never slots, except in values.
+        common: this many of the most frequent words are never slots, except in values.
     """
 
     words: tuple[str, ...]
@@ -70,7 +70,7 @@ class Vocabulary:
         min_count: int = 3,
         slots: int = 32,
     ) -> Vocabulary:
-        """The words that questions and the columns of their tables have ``min_count`` times."""
+        """The words of questions and columns that occur at least ``min_count`` times."""
         counts = collections.Counter()
         for question in questions:
             counts.update(_words(question.question))
@@ -83,7 +83,7 @@ class Vocabulary:
         return len(_SYMBOLS) + self.slots + len(self.words)
 
     def id(self, token: str) -> int:
-        """Of a symbol or a word; that of an unknown word if there is no other."""
+        """The id of a symbol or word; that of an unknown word if it has none."""
         return self._ids.get(token, _SYMBOLS.index(UNKNOWN))
 
     def slot(self, number: int) -> int:

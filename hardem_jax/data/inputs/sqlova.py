@@ -121,7 +121,7 @@ def pad_query_inputs(
         num_words: W, at least the longest question, in words.
         num_columns: C, at least the widest table.
         num_header_tokens: H, at least the longest column, in tokens.
-        num_solutions: Z; of more queries a row holds those that are `fitting`.
+        num_solutions: Z; of more queries, a row holds those that are `fitting`.
         pad_id: of the tokenizer.
         weighted: whether the batch has ``log_weights``.
 

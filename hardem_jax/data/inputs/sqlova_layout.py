@@ -35,7 +35,7 @@ class QueryInput:
         headers: ``[C, 2]`` int32, first token of each column and the one after its last.
         queries: ``[Z, 15]`` int16, those of Z whose words and columns were all read.
         question_start: position of the question's first token.
-        log_weights: ``[Z]`` float32, their scores from outside; None without.
+        log_weights: ``[Z]`` float32, their scores from outside; None if there are none.
     """
 
     id: str
@@ -264,7 +264,7 @@ def least_max_tokens(template: PairTemplate) -> int:
 
 
 def shorten(lengths: np.ndarray, room: int) -> np.ndarray:
-    """Take 1 from the largest, of equals from the last, until the sum is ``room`` or all are 1.
+    """Takes 1 from the largest (the last if tied) until the sum is ``room`` or all are 1.
 
     Args:
         lengths: ``[C]`` int, at least 1.

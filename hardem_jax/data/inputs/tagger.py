@@ -56,7 +56,7 @@ class TaggerInputs(Sequence[EquationInput]):
     """Questions as inputs of the tagger, by index. All texts are tokenised at once.
 
     Args:
-        questions: see `data.solve`, all of the same number of special numbers.
+        questions: see `data.solve`, all with the same number of special numbers.
         tokenizer: of the encoder.
         max_tokens: longer inputs are cut at the end of the passage.
         max_question_tokens: longer questions are cut.
@@ -129,7 +129,7 @@ def pad_inputs(
         num_tokens: T, at least the longest input.
         num_numbers: M, at least the most numbers.
         num_special: S.
-        num_solutions: Z; of more equations a row holds those that are `fitting`.
+        num_solutions: Z; of more equations, a row holds those that are `fitting`.
         pad_id: of the tokenizer.
 
     Example:
@@ -167,7 +167,7 @@ def pad_equations(inputs: Sequence, num_slots: int, num_solutions: int) -> Array
     Args:
         inputs: R objects with ``id``, ``kinds``, ``equations`` and ``true_equation``, or None.
         num_slots: N.
-        num_solutions: Z; of more equations a row holds those that are `fitting`.
+        num_solutions: Z; of more equations, a row holds those that are `fitting`.
     """
     rows = len(inputs)
     batch: Arrays = {
@@ -201,7 +201,7 @@ def drop_cut_numbers(
     """
     slots = np.append(np.concatenate([np.ones(len(question.kinds) - len(kept), bool), kept]), True)
     n1, o1, n2, _ = question.equations.T
-    # Slot -1, of lone numbers, is the True at the end; a count's first column is no slot.
+    # Slot -1, of lone numbers, is the True at the end; a count's first column is not a slot.
     remain = slots[np.where(o1 == COUNT, -1, n1)] & slots[n2]
     true_equation = question.true_equation
     if true_equation >= 0:

@@ -48,13 +48,13 @@ def taggings_of(
     Args:
         window: whose answer consists of several texts.
         words: see `words_of`.
-        max_mentions: at most this many are looked at: the first of each text, then the second of
+        max_mentions: at most this many are considered: the first of each text, then the second of
             each, and so on.
         max_taggings: see `enumerate_taggings`.
 
     Returns:
         ``[M, 2]`` int32, first and last word of the mentions; ``[Z, M]`` bool, those that each
-        tagging marks. Z is empty if the answer has more texts than mentions are looked at.
+        tagging marks. Z is empty if the answer has more texts than mentions considered.
 
     Example:
         >>> window = Window("q", 0, "Ada met Ada", 0, np.arange(5), 2,

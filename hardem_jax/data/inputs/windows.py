@@ -103,7 +103,7 @@ def whole_words(
     """Which tokens may begin, and which may end, a span of whole words and numbers.
 
     Every token that begins or ends a mention of some Z is among them. At the edges of a text,
-    where nobody can see whether the word goes on, every token is.
+    where it is unknown whether the word continues, every token is.
 
     Args:
         texts: of windows, looked at together, which is ten times as fast as one by one.
@@ -118,13 +118,14 @@ def whole_words(
         >>> starts.tolist(), ends.tolist()
         ([True, False, True], [False, True, True])
     """
-    # A blank between them: no word goes on from one text to the next.
+    # A blank between them: no word continues from one text to the next.
     sizes = np.cumsum([0, *(len(text) + 1 for text in texts)])
     places = [part + shift for part, shift in zip(offsets, sizes, strict=False)]
     first, last = np.concatenate([np.zeros((0, 2), int), *places]).T
     cuts = cuts_word(" ".join(texts))
     # A token that is cut off may hold the boundary of another word, as "o_b" of "foo_bar" does.
-    # What a tokenizer drops belongs to the token behind it at a start, to that before it at an end.
+    # What a tokenizer drops belongs to the token after it at a start, to the one before it at an
+    # end.
     free = np.append(0, np.cumsum(~cuts))
     previous = np.append(0, last)[:-1]
     following = np.append(first, len(cuts) - 1)[1:]

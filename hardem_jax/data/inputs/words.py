@@ -210,7 +210,7 @@ def char_ids(words: Words, vocabulary: Vocabulary, *, length: int = 16) -> np.nd
 def load_word_vectors(
     file: str | Path, words: Vocabulary, *, size: int = 300
 ) -> tuple[Vocabulary, np.ndarray]:
-    """Vectors of the vocabulary's words out of a text file in the format of GloVe.
+    """Vectors of the vocabulary's words, from a text file in GloVe's format.
 
     The file is read once, line by line, and only the wanted vectors are kept, so its size does
     not matter. Each line is a word and `size` numbers, separated by single spaces; a word may

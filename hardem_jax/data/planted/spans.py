@@ -9,9 +9,9 @@ spurious, and only the question tells them apart:
 - the lines are shuffled, so the true mention is equally likely to be any element of Z;
 - the two splits use different names, so answers cannot be memorised.
 
-Knobs of `PlantedConfig` take these properties away one by one, and make Z larger or wrong. They
-draw from random numbers of their own: two corpora that differ in a knob have the same documents
-but for what it changes, and the questions that a share of 0.2 chooses are among those of 0.4.
+Knobs of `PlantedConfig` take these properties away one by one, and make Z larger or wrong. Each has
+its own random numbers: two corpora that differ in a knob have the same documents except for what it
+changes, and the questions that a share of 0.2 chooses are among those of 0.4.
 
 Example:
     >>> example = next(planted_examples(PlantedConfig(), "train"))
@@ -53,15 +53,15 @@ class PlantedConfig:
             once in every document.
         max_passing: maximum number of further entries per person, with other verbs; drawn from
             0 to this for each document.
-        decoys: further entries of every person, in place of a number drawn; their verbs may repeat.
+        decoys: further entries of every person, instead of a random number; their verbs may repeat.
             Z then always has `set_size` mentions.
         spurious: share of questions (of both splits) whose answer has an entry with
             ``SPURIOUS_VERBS`` of the question's verb, which nobody else has. At 1 that mention is
-            in Z as often as the true one and the question tells it as well; at 0 verbs of decoys
-            are independent of the question.
+            in Z as often as the true one and the question identifies it as well; at 0 verbs of
+            decoys are independent of the question.
         missing: share of training questions without the true mention in Z; the decoys stay.
-        first: probability that the true mention is the first of Z (both splits); None for as it
-            falls, 1 / |Z|.
+        first: probability that the true mention is the first of Z (both splits); None leaves it to
+            chance, 1 / |Z|.
         noise: share of training questions whose answer, and with it Z, is that of another question
             about the document. Their ``true_mention`` remains that of the question asked.
         seed: random seed.

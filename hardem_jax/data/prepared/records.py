@@ -71,7 +71,7 @@ class RecordWriter(Generic[T]):
     def __init__(self, stem: Path, codec: Codec[T]):
         self._stem, self._codec = stem, codec
         self._file = f"{stem}.array_record"
-        # One record a group: records are read one by one, in any order.
+        # One record per group: records are read one by one, in any order.
         self._writer = ArrayRecordWriter(self._file, "group_size:1")
         self._sizes: list[tuple[int, int]] = []
         self._content = hashlib.sha256()

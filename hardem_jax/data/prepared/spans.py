@@ -177,7 +177,7 @@ def prepare_split(
         exclusions: the readers' counts, to which questions left out here are added.
         keep_without_mention: whether to keep questions whose answer is not found, as evaluation
             needs; training cannot use them.
-        scored: whether the golds are known. Without, as of a test set whose answers are secret,
+        scored: whether the golds are known. If not, as for a test set whose answers are secret,
             nothing is counted as lacking a mention, and evaluation gives answers but no scores.
         processes: number of worker processes (spawned), or None for no workers; does not affect
             the result. A script that calls this needs an ``if __name__ == "__main__"`` guard.
@@ -284,7 +284,7 @@ def _why_no_mention(example: ReadingExample, tokenizer: Tokenizer, config: Windo
 def _num_distinct_solutions(windows: Sequence[Window]) -> int:
     """Counts the mentions of a question, those in several overlapping windows once.
 
-    Of sets of mentions, those of the window with most.
+    Of sets of mentions, counts those of the window with the most.
     """
     if any(window.texts is not None for window in windows):
         return max(window.num_solutions for window in windows)

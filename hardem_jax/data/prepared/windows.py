@@ -53,7 +53,7 @@ class WindowConfig:
         stride: tokens from the start of one window to the start of the next.
         max_question_tokens: longer questions are cut.
         max_windows: windows kept per question, those most similar to it by TF-IDF;
-            None keeps all. The paper filters and does not say how many remain.
+            None keeps all. The paper filters but does not say how many remain.
         choices: words in front of the document in every window, such as "yes" and "no". If an
             answer equals a choice, only the choice counts as a mention of it; all other answers are
             searched for in the documents only. The choice "unknown" means that the question has no
@@ -96,7 +96,7 @@ class Window:
     Attributes:
         example_id: of the question.
         document: index of the document in the example.
-        text: the choices, a blank behind each, and the document text that the window covers.
+        text: the choices, a blank after each, and the document text that the window covers.
         text_start: character of the document at which its part of ``text`` begins.
         token_ids: ``[T]`` int32, question and context with the tokenizer's special tokens:
             [CLS] question [SEP] context [SEP] for BERT.
@@ -188,7 +188,7 @@ def make_windows(
 
     Args:
         example: question, documents and the aliases to look for; ``mentions``, if the
-            example brings them, are taken in place of a search.
+            example brings them, replace the search.
         tokenizer: of the encoder.
         config: sizes.
 
@@ -249,12 +249,12 @@ def alias_matchers(aliases: Sequence[str], *, all_required: bool) -> list[AliasM
 
 @dataclasses.dataclass(frozen=True)
 class _Mentions:
-    """What an answer's texts are found at in a document, in its order.
+    """Where an answer's texts are found in a document, in its order.
 
     Attributes:
         spans: ``[M, 2]`` int32, first and last token.
         texts: ``[M]`` int32, see `Window`; None if one mention is an answer.
-        num_texts: that an answer consists of.
+        num_texts: number of texts that an answer consists of.
     """
 
     spans: np.ndarray
@@ -290,7 +290,7 @@ class _Front:
     Attributes:
         example_id: of the question.
         question: its tokens.
-        lead: text of the choices, with a blank behind each.
+        lead: text of the choices, with a blank after each.
         choices: their tokens.
         solutions: ``[Z, 2]`` int32, those tokens, counted from 0, that are answers.
     """

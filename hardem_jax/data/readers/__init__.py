@@ -1,1 +1,1 @@
-"""Official layouts -> examples, a module a layout."""
+"""Official layouts -> examples, one module per layout."""

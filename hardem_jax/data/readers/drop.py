@@ -69,8 +69,8 @@ def read_drop(
             float64 in passage or question, which `find_numbers` leaves out; question id that
             occurred before (the official files repeat questions, some with the answers of
             their annotators in another order, and the official evaluator counts each).
-        max_words: passages are cut behind this many words (Min et al., 2019, section 5.2);
-            None for whole passages.
+        max_words: passages are cut after this many words (Min et al., 2019, section 5.2); None for
+            whole passages.
         numbers: what counts as a number in the text, for the warnings.
 
     Raises:
@@ -114,7 +114,7 @@ def read_drop(
 
 
 def cut_after_words(text: str, max_words: int) -> int:
-    """The offset behind the last of the first `max_words` words, which white space separates.
+    """The offset after the last of the first `max_words` words, which white space separates.
 
     Example:
         >>> text = "A 41-yard  field goal."
@@ -129,7 +129,7 @@ def cut_after_words(text: str, max_words: int) -> int:
 
 
 def parse_number(text: str) -> float | None:
-    """The number that an answer's text is, None if it is none; inf if it is too large.
+    """The number that an answer's text is; None if it is not one, inf if it is too large.
 
     Example:
         >>> parse_number("83,000"), parse_number("-0.09"), parse_number("1e999")

@@ -72,8 +72,8 @@ def read_squad_layout(
             answer it and it is left out, unless `keep_several`.
         require_answers: True leaves out questions without an answer. False, for prediction,
             yields them with `aliases=()` and `golds=()`.
-        keep_several: keep the questions that need several answers, for a metric that gives a part
-            of them its due, `hardem_jax.metrics.quoref`.
+        keep_several: keep the questions that need several answers, for a metric that gives partial
+            credit, `hardem_jax.metrics.quoref`.
         choices: answers that need no place in the paragraph, such as "yes" and "no", see
             `hardem_jax.data.prepared.windows.WindowConfig`. With "unknown" among them, questions
             marked impossible, or answered "unknown", are kept: that is their alias, and their gold

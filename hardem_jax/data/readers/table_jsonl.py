@@ -1,6 +1,6 @@
-"""Reader for people's own questions on tables: JSON lines, with answers and no queries.
+"""Reader for your own questions on tables: JSON lines, with answers and no queries.
 
-One JSON object a line, a table before the first question on it:
+One JSON object per line, each table before the first question on it:
 
     {"table": {"id": "1-1", "header": ["player"], "types": ["text"], "rows": [["ann"], ["bo"]]}}
     {"id": "train-0", "question": "Who?", "table_id": "1-1", "answer": ["bo"], "match": "execution"}
@@ -34,8 +34,9 @@ def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[
             answer given. Warned of: question id that occurred before.
 
     Raises:
-        InputError: with the line: not JSON, a value of the wrong type, a table that was not yet
-            there, one that does not hold together, or another one with the id of an earlier one.
+        InputError: with the line: not JSON, a value of the wrong type, a table that does not come
+            before its questions, is inconsistent, or has the id of an earlier one with other
+            content.
 
     Example:
         >>> import json, tempfile

@@ -8,7 +8,7 @@ The list that names a file determines its folder, also in the web files (which l
 and the unfiltered files. `Domain` determines what is scored: a question with all of its documents
 ("Wikipedia"), or each document of a question separately (any other domain), under the key
 ``QuestionId--Filename``. `VerifiedEval` restricts a file to the questions that people have checked
-(`QuestionPartOfVerifiedEval`), and of the Wikipedia domain to the documents that they found to hold
+(`QuestionPartOfVerifiedEval`), and in the Wikipedia domain to the documents that they found to hold
 the answer (`DocPartOfVerifiedEval`).
 """
 

@@ -6,8 +6,8 @@
                            "rows": [[...], ...]}
     {split}.db            the same tables for SQLite, texts in lower case
 
-The files hold no answers: they are defined as what the official engine makes of the annotated
-query (Zhong et al., 2017). Weak supervision (Min et al., 2019, section 5.3) has the answers only,
+The files hold no answers: they are defined as what the official engine returns for the annotated
+query (Zhong et al., 2017). Weak supervision (Min et al., 2019, section 5.3) has only the answers,
 so `read_answers` executes each query once, and the builder drops the query.
 """
 
@@ -88,7 +88,8 @@ def read_answers(
 ) -> Iterator[AnnotatedQuestion]:
     """Streams the questions with their answers: each annotated query is executed once.
 
-    The answer is the official engine's result as it is, a number, NULL or nothing at all included.
+    The answer is exactly the official engine's result, even if that is a number, NULL or nothing at
+    all.
 
     Args:
         folder: see `read_wikisql`.

@@ -5,9 +5,9 @@ r"""Reader for WikiTableQuestions 1.0.2 in its official layout (Pasupat and Lian
     tagged/data/{name}.tagged  the same questions with more columns, of which `targetCanon`; one
                                file, "training", for all random splits
 
-In the TSV files, a backslash stands before what is not meant literally: ``\n`` is a line break,
-``\p`` a pipe, ``\\`` a backslash; items of an answer are separated by pipes. In the CSV files,
-it stands before quotation marks and backslashes within quotes.
+In the TSV files, a backslash precedes what is not meant literally: ``\n`` is a line break, ``\p`` a
+pipe, ``\\`` a backslash; items of an answer are separated by pipes. In the CSV files, it stands
+before quotation marks and backslashes within quotes.
 
 There is no query at all: a query is right if its result matches the answer, see
 `hardem_jax.metrics.wikitablequestions`.
@@ -43,9 +43,9 @@ def read_wikitablequestions(
 ) -> Iterator[TableQuestion]:
     """Streams the questions of a split, in the order of the file.
 
-    Tables are those of `make_table`: cells in lower case, which the evaluator ignores, columns of
-    numbers real where every cell can be turned back into an answer, all else text (dates, too: a
-    condition compares them with words of the question). They stay in memory.
+    Tables are those of `make_table`: cells are in lower case (the evaluator ignores case), columns
+    of numbers are real where every cell can be turned back into an answer, and all else is text
+    (dates, too: a condition compares them with words of the question). They stay in memory.
 
     Args:
         folder: holds `data` and `csv`.
@@ -54,9 +54,9 @@ def read_wikitablequestions(
             answer given, table file missing. Warned of: question id that occurred before; by
             table: rows of different lengths (short ones are filled up, and so is the header if it
             is), table without rows.
-        tagged: True takes `targetCanon` of the same question in `tagged/data` as the questions'
-            `values`, which the official evaluator compares. False leaves `values` None, so
-            that they are read out of the answers.
+        tagged: True uses `targetCanon` of the same question in `tagged/data` as the questions'
+            `values`, which the official evaluator compares. False leaves `values` None, so that
+            they are read out of the answers.
 
     Raises:
         InputError: a file is missing or not in this layout, a table file is broken, or the tagged
@@ -141,7 +141,7 @@ def unescape_list(field: str) -> tuple[str, ...]:
 
 def _records(file: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
     """(line number from 1, the wanted columns) of every line of a TSV file that is not blank."""
-    # Lines end at "\n" alone: what else Python takes for the end of one may stand in a text.
+    # Lines end at "\n" alone: what else Python treats as a line end may occur in a text.
     lines = read_text(file).split("\n")
     header = lines[0].rstrip("\r").split("\t")
     if missing := [column for column in wanted if column not in header]:

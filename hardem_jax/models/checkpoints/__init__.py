@@ -1,1 +1,1 @@
-"""Trained models in the layouts of others, read and written."""
+"""Trained models in the layouts of other projects, read and written."""

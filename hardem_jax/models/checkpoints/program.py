@@ -1,12 +1,12 @@
 """Trained models as programs that jax alone runs, on any device and at any batch size and length.
 
-`jax.export` serialises a model's computation, weights included, as StableHLO. Where one is to be
-used, neither this project nor Flax is needed, only jax and flatbuffers:
+`jax.export` serialises a model's computation, weights included, as StableHLO. Using one takes only
+jax and flatbuffers, neither this project nor Flax:
 
     program = jax.export.deserialize(bytearray(Path("reader.jaxprogram").read_bytes()))
     outputs = program.call(batch)
 
-Attention is computed by XLA in it, without kernels, which are programs for one kind of device.
+In it, XLA computes attention without kernels, which are programs for one kind of device.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def export_model(
 
     Args:
         model: called with a batch, without dropout. Its weights become part of the program.
-        inputs: of the batch, by name. Dimensions that are words may have any size, those of one
-            word the same; numbers are fixed, and "2*columns" is twice another. "tokens" is at most
-            `max_tokens`, or calling the program is an error.
+        inputs: of the batch, by name. Dimensions that are words may have any size, the same
+            wherever the word recurs; numbers are fixed, and "2*columns" is twice another. "tokens"
+            is at most `max_tokens`, or calling the program is an error.
         outputs: what the model returns -> arrays in dicts, lists and tuples, which need no code to
             be read back.
         max_tokens: of the longest input; None for any length.
@@ -125,8 +125,8 @@ def export_tagger(tagger: EquationTagger) -> bytes:
     Its batch has ``token_ids`` and ``token_type_ids`` int32 [B, T], ``where`` bool [B, T],
     ``number_tokens`` int32 [B, N], the first token of each number, and ``numbers_where`` bool
     [B, N]. It returns ``tags`` float32, log-probabilities of the tags of the special numbers and
-    then of those of the text; see `TagDistribution`. Which equation they make most likely is
-    searched outside: the normaliser of a tagger over equations is the same for all of them.
+    then of those of the text; see `TagDistribution`. The equation that they make most likely is
+    searched for outside: the normaliser of a tagger over equations is the same for all of them.
     """
     numbers: Inputs = {
         "number_tokens": ("batch, numbers", jnp.int32),
@@ -150,7 +150,7 @@ def export_parser(parser: SQLova) -> bytes:
     ``words_first`` int32 and ``words_where`` bool [B, W], which of them begin words; of the columns
     ``header_tokens`` int32 and ``header_where`` bool [B, C, H], and ``columns_where`` bool [B, C].
     It returns the log-probabilities of `QueryDistribution` by the names of its attributes. The most
-    likely query, which depends on the table, is searched outside.
+    likely query, which depends on the table, is searched for outside.
     """
     table: Inputs = {
         "question_tokens": ("batch, question", jnp.int32),
@@ -177,7 +177,7 @@ def export_program_parser(parser: ProgramParser) -> bytes:
     ``shape`` float32 [R, S], ``select`` and ``modify`` [R, K, F], ``link1`` and ``link2``
     [R, K, M]: the log-probabilities of `ProgramDistribution`. Which kind of a slot a shape has is
     `hardem_jax.models.program_parser.KINDS`. The most likely program with a result, which depends
-    on the table, is searched outside.
+    on the table, is searched for outside.
     """
     fields = f"batch, {len(PARTS)}*columns"
     table: Inputs = {
@@ -207,8 +207,8 @@ def export_naqanet(model: NAQANet) -> bytes:
     character filters; ``number_tokens`` int32 and ``numbers_where`` bool [B, M]. Ids are those of
     the run's vocabulary. It returns the log-probabilities ``ability`` float32 [B, 2] of adding up
     and counting, ``signs`` of the tags of the special numbers and then of those of the passage, and
-    ``counts``; see `AbilityDistribution`. Which equation they make most likely is searched outside,
-    as for `export_tagger`.
+    ``counts``; see `AbilityDistribution`. The equation that they make most likely is searched for
+    outside, as for `export_tagger`.
     """
     inputs: dict[str, tuple[str, DTypeLike]] = {
         "number_tokens": ("batch, numbers", jnp.int32),

@@ -188,10 +188,10 @@ def _with_span_scores(
 
 
 def read_details(folder: Path) -> dict[str, Any]:
-    """What `save_reader` has written into ``config.json`` for this project; empty if nothing.
+    """What `save_reader` wrote into ``config.json`` for this project; empty if nothing.
 
     Raises:
-        InputError: the file cannot be read, or holds something else than an object for it.
+        InputError: the file cannot be read, or holds something other than an object for it.
     """
     file = folder / "config.json"
     content = read_json(file).get(_OWN, {})
@@ -263,7 +263,7 @@ def _reader(
 def _two_classes(part: np.ndarray) -> np.ndarray:
     """Kernel or bias of a selector, ``[..., 1, 2 or 4]``, for the classes "no answer" and "answer".
 
-    A single logit is one against 0, so that the class "answer" has its sigmoid for probability.
+    A single logit is one against 0, so that the probability of the class "answer" is its sigmoid.
     """
     if part.shape[-1] == 4:
         return part[..., _RELEASED]

@@ -130,7 +130,7 @@ class ReaderHead:
         write: ``qa_outputs.weight`` and ``.bias``, and the encoder's tensors without prefix -> the
             tensors of the class that are not the encoder's.
         read: all tensors of a reader, and the encoder's without prefix -> the former with
-            ``qa_outputs`` in place of what `write` has put there.
+            ``qa_outputs`` instead of what `write` put there.
         config: what ``config.json`` says of them.
     """
 

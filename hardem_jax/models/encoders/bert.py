@@ -57,7 +57,7 @@ class BertConfig:
     hidden_dropout: float = 0.1
     attention_dropout: float = 0.1
 
-    #: Rows that the table of token types has at least.
+    #: Minimum number of rows of the table of token types.
     min_types: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class BertConfig:
 
     @property
     def embedding_width(self) -> int:
-        """Width of the embeddings; a dense layer brings others than `hidden_size` to that."""
+        """Width of the embeddings; a dense layer maps other widths to `hidden_size`."""
         return self.hidden_size
 
     @property
@@ -114,8 +114,8 @@ class Bert(TransformerEncoder):
         config: sizes, activation and dropout rates.
         rngs: source of the initial parameters (stream `params`).
         dtype, remat, scan_layers: see `TransformerEncoder`.
-        attention: see `models.ops.attention`; a kernel that is asked for by name needs a config
-            without attention dropout.
+        attention: see `models.ops.attention`; a kernel requested by name needs a config without
+            attention dropout.
 
     Example:
         >>> config = BertConfig(100, 8, 2, 2, 16)

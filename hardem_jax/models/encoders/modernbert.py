@@ -43,7 +43,7 @@ class ModernBertConfig:
     Layers 0, `global_every`, 2 `global_every`, ... attend to the whole input, the others to
     `local_attention // 2` tokens before and after each. `hidden_dropout` is the rate inside the
     feed-forward block, `attention_dropout` that of the probabilities and of what attention returns.
-    `pad_token_id` is kept for PyTorch, which takes one of the vocabulary or none.
+    `pad_token_id` is kept for PyTorch, which accepts an id of the vocabulary or none.
 
     Raises:
         InputError: a size is not a positive integer, the heads do not divide the hidden size into
@@ -123,9 +123,10 @@ class ModernBert(TransformerEncoder):
         config: sizes, activation and dropout rates.
         rngs: source of the initial parameters (stream `params`).
         dtype, remat: see `TransformerEncoder`.
-        attention: see `models.ops.attention`; a kernel that is asked for by name needs a config
-            without attention dropout.
-        scan_layers: must be off, for layers differ: the first one has no norm, and some are local.
+        attention: see `models.ops.attention`; a kernel requested by name needs a config without
+            attention dropout.
+        scan_layers: must be off, because layers differ: the first one has no norm, and some are
+            local.
 
     Raises:
         InputError: `scan_layers` is on; or see `TransformerEncoder`.
@@ -232,7 +233,7 @@ class ModernBertLayer(nnx.Module):
             )
 
         hidden, inner = config.hidden_size, config.intermediate_size
-        # What is added to the residual stream is smaller the more layers add to it.
+        # The more layers add to the residual stream, the less each of them adds.
         added = _INIT_STDDEV / (2 * config.num_hidden_layers) ** 0.5
         self.attention_norm = _norm(config) if number else None
         self.query = dense(hidden, hidden)
@@ -347,9 +348,9 @@ _TENSORS = {
 
 
 def _published(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A ``config.json`` as published, of one that may be written by transformers 5.
+    """The published form of a ``config.json`` that transformers 5 may have written.
 
-    That names the kind of every layer and has a table of rotary positions for each kind.
+    Transformers 5 names the kind of every layer and has a table of rotary positions for each kind.
 
     Raises:
         InputError: what those say cannot be said in the published form.
@@ -379,7 +380,7 @@ def _write_scores(tensors: Tensors, encoder: Tensors) -> dict[str, np.ndarray]:
     """Linear span scores as a `ModernBertForQuestionAnswering` has them.
 
     That class has a dense layer, an activation and a norm before its scores. With the activation
-    "linear" they return what they get: the dense layer divides by the scale of the last norm, and
+    "linear" they return their input: the dense layer divides by the scale of the last norm, and
     this norm, of what is normalised already, multiplies by it. What is left is a relative error of
     `norm_eps` over the variance of an activation before the last norm.
 
@@ -397,7 +398,7 @@ def _read_scores(tensors: Tensors, encoder: Tensors) -> dict[str, np.ndarray]:
     """The inverse of `_write_scores`.
 
     Raises:
-        InputError: the layers before the scores are others than that writes.
+        InputError: the layers before the scores are not those that it writes.
     """
     scale = encoder.get("final_norm.weight")
     dense, norm = tensors.get("head.dense.weight"), tensors.get("head.norm.weight")

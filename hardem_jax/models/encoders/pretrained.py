@@ -162,7 +162,7 @@ def save_encoder(encoder: Encoder, folder: str | os.PathLike[str]) -> None:
     """Writes `config.json` and `model.safetensors` for Hugging Face transformers to load.
 
     Weights are float32. There is no pooler: PyTorch users pass `add_pooling_layer=False`, or get a
-    freshly initialised one. Nor is there a tokenizer, and AutoTokenizer fails, until
+    freshly initialised one. Nor is there a tokenizer, so AutoTokenizer fails until
     `hardem_jax.data.tokenizer.Tokenizer.save_pretrained` writes one into the folder.
 
     Args:
@@ -186,8 +186,8 @@ def save_encoder(encoder: Encoder, folder: str | os.PathLike[str]) -> None:
 def config_content(config: EncoderConfig) -> dict[str, Any]:
     """What `config.json` says about an encoder.
 
-    It has AutoTokenizer read `tokenizer.json`. By default transformers makes a tokenizer by the
-    `model_type`: without complaint one of five words if there are no files, and one with the
+    It makes AutoTokenizer read `tokenizer.json`. By default, transformers chooses a tokenizer by
+    `model_type`: one of five words, without complaint, if there are no files, and one with the
     casing of `tokenizer_config.json` if there are.
     """
     kind = architecture(config.model_type)

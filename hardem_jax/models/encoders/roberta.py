@@ -75,7 +75,7 @@ ARCHITECTURE = Architecture(
         ignored=r"pooler\..*|lm_head\..*|embeddings\.position_ids",
     ),
     config_keys={**CONFIG_KEYS, "pad_token_id": "pad_token_id"},
-    # Hugging Face has other defaults for the rest than published checkpoints.
+    # For the rest, Hugging Face's defaults differ from published checkpoints.
     optional=frozenset({"hidden_act", "hidden_dropout", "attention_dropout", "pad_token_id"}),
     required_values={"position_embedding_type": "absolute", "is_decoder": False},
     reader_class_name="RobertaForQuestionAnswering",

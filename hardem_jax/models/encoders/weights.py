@@ -73,7 +73,7 @@ class WeightTable:
     Attributes:
         targets: by the tensor's name. `#` in a name and in its paths is the number of a layer;
             such paths begin with `layers.#.`.
-        prefix: which all names may have, or none: checkpoints of the whole model have it.
+        prefix: which either all names have or none: checkpoints of the whole model have it.
         ignored: regular expression of tensors that an encoder has no use for, without prefix.
         old_endings: ending of a name -> the ending that replaced it in later releases.
     """

@@ -1,4 +1,4 @@
-"""Attention kernels of GPUs and TPUs, which hold no array of size T x T.
+"""Attention kernels for GPUs and TPUs, which hold no array of size T x T.
 
 They compute what `fused.attention` does without dropout. Call `attention.attention`, which checks
 whether a kernel can be used.
@@ -154,7 +154,7 @@ def cudnn(
         q, k, v = (_pad_tokens(x, length + 1) for x in (q, k, v))
     attend = functools.partial(jax.nn.dot_product_attention, q, k, v, implementation="cudnn")
     if segments is None and window is None:
-        # A row of padding only is read as one token, to avoid an empty sum.
+        # A row of nothing but padding is read as one token, to avoid an empty sum.
         lengths = jnp.maximum(where.sum(axis=1, dtype=jnp.int32), 1)
         out = attend(query_seq_lengths=lengths, key_value_seq_lengths=lengths)
     else:

@@ -79,7 +79,7 @@ def _lowbias32(x: jax.Array) -> jax.Array:
 def drop_and_scale(x: jax.Array, seeds: jax.Array, rate: float) -> jax.Array:
     """`x` with dropped elements set to zero and kept ones divided by the keep probability.
 
-    `dropout` for those who have the seeds already, as a derivative by hand has.
+    `dropout` for callers that already have the seeds, such as hand-written derivatives.
     """
     scale = _RANGE / keep_threshold(rate)
     return jnp.where(keep_mask(seeds, rate, x.shape), x * scale, jnp.zeros((), x.dtype))

@@ -1,10 +1,10 @@
 """Operations of transformer layers with hand-written derivatives.
 
-Each keeps its inputs (attention: the probabilities too) and computes the rest again in the backward
-pass. Without them, attention makes a step of BERT slower, and larger by a seventh or more. The
-others matter where `scan_layers` makes a loop of the layers: XLA stores all that the derivative of
-its body asks for, while in unrolled layers it mostly sees by itself what to compute again.
-Statistics, softmax and activations are in float32 whatever the compute dtype.
+Each keeps its inputs (attention: the probabilities too) and recomputes the rest in the backward
+pass. Without them, attention makes a step of BERT slower, and its memory at least a seventh
+larger. The others matter where `scan_layers` makes a loop of the layers: XLA stores everything that
+the derivative of its body needs, whereas in unrolled layers it mostly finds by itself what to
+recompute. Statistics, softmax and activations are in float32 whatever the compute dtype.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def visible_keys(
     Args:
         where: bool [B, T], true at real tokens.
         segments: int [B, T], or `None`.
-        window: a query sees the keys at most so many places before and after it; `None`: all. The
-            tokens of a segment stand next to each other, so that it sees the same in any row.
+        window: a query sees the keys at most this many positions before and after it; `None`: all.
+            The tokens of a segment stand next to each other, so that it sees the same in any row.
 
     Example:
         >>> where, segments = jnp.array([[True, True, False]]), jnp.array([[0, 1, 1]])

@@ -107,7 +107,7 @@ def number_table(
 
     Args:
         passage: from `hardem_jax.solutions.equations.numbers.find_numbers`.
-        question: likewise.
+        question: also from `find_numbers`.
         special: S, distinct.
 
     Raises:

@@ -46,7 +46,7 @@ _VULGAR = "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 _TOKEN = re.compile(
     r"(?<![\w.])(?P<point>\.[0-9]+)(?![.,]?[0-9])"
     r"|(?<!\w)(?P<digits>[0-9]+(?:[.,][0-9]+)*)"
-    r"|(?P<inside>[^\W\d][0-9]+(?:[.,][0-9]+)+)"  # "000" of "RM1,000" is no number
+    r"|(?P<inside>[^\W\d][0-9]+(?:[.,][0-9]+)+)"  # "000" of "RM1,000" is not a number
     # ASCII, since Unicode also takes "ı" for "i" and "ſ" for "s".
     rf"|\b(?P<word>(?ai:{'|'.join(sorted(VALUES, key=len, reverse=True))}))\b"
     rf"|(?P<vulgar>[{_VULGAR}])"

@@ -4,8 +4,9 @@ A span of words is understood as a text and, if it is one, as a number or date:
 
 - text: its `text_key`. So accents, case, plurals, number words and punctuation do not matter. It is
   the value of "=" and "!=" where a cell's part has this key, and of "contains" where a longer cell
-  of "text" has its words, at most 8; spans of function words only are no values. A word that no
-  cell has stands for similar ones of the cells: "russian" for "russia" (`ProgramTable.similar`).
+  of "text" has its words, at most 8; spans of nothing but function words are not values. A word
+  that no cell has stands for similar ones of the cells: "russian" for "russia"
+  (`ProgramTable.similar`).
 - number: "1,200", "-3", ".5", "6½", "2.5 million", "five", "third", "42nd", "15km". It is compared
   with "number", "second number", "year", "last year", "day", "count" and the row number; a year,
   only with numbers from 1000 to 2100; a day, only with numbers up to 31.
@@ -15,7 +16,7 @@ A span of words is understood as a text and, if it is one, as a number or date:
 A link holds for at least one row, but never for every row (total rows aside). Of operators that
 hold for the same rows with the same field and span, the first of =, >, >=, <, <=, != stands for
 all. Spans have at most 16 words and start and end at words, not at punctuation or within a number.
-Numbers beyond float64 are no values.
+Numbers beyond float64 are not values.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.programs.table import FieldValues, ProgramTable
 from hardem_jax.solutions.programs.types import OPERATORS, PARTS, Links
 
-# Longer spans are no values.
+# Longer spans are not values.
 MAX_SPAN = 16
 
 _FUNCTION_WORDS = frozenset(
@@ -268,7 +269,7 @@ def _is_sign(question: str, start: int) -> bool:
 def span_numbers(text: str, key: str) -> dict[str, float]:
     """What a span is compared with, by the names of number parts.
 
-    Nothing if it is no number, or one beyond float64.
+    Empty if it is not a number, or one beyond float64.
 
     Args:
         text: the span.

@@ -112,7 +112,7 @@ class ProgramTable:
     an earlier part.
 
     A total row is one whose first text is "total", "average", "career" or the like, or begins or
-    ends with "total" and has three words at most. If most rows were totals, none is.
+    ends with "total" and has at most three words. If most rows were totals, none is.
 
     Attributes:
         header: names of the columns.
@@ -175,7 +175,7 @@ class ProgramTable:
 
     @functools.cached_property
     def containers(self) -> dict[str, list[tuple[int, int]]]:
-        """For each run of words within longer keys of "text", its fields and rows likewise."""
+        """For each run of words within longer keys of "text", the same: its fields and rows."""
         found: dict[str, dict[int, int]] = {}
         for code, values in self.fields.items():
             if values.field.part == TEXT:

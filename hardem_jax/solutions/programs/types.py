@@ -41,7 +41,7 @@ empty. A field that every row lacks does not exist.
 
 **Modifiers** go from these rows to the final ones. With "to" they start from A and end among the
 *targets* B; with any other connective the targets are all rows but totals. Below, g is the
-modifier field, whose keys are numbers but for "same"; rows that lack it are never chosen.
+modifier field, whose keys are numbers except for "same"; rows that lack it are never chosen.
 
     none                 the rows themselves
     first, last          the first or last of them, in the table's order
@@ -343,7 +343,7 @@ class Program(NamedTuple):
     Attributes:
         shape: result, modifier and connective.
         select: the select field, None if the shape has none.
-        modify: the modifier field, likewise.
+        modify: the modifier field, None if the shape has none.
         links: as many as the shape has.
     """
 

@@ -57,7 +57,7 @@ def overlap(prediction: Sentences, gold: Sentences) -> tuple[int, int, int]:
 
     Args:
         prediction: from `split_sentences`.
-        gold: likewise.
+        gold: also from `split_sentences`.
 
     Example:
         >>> overlap([["b", "a", "b"]], [["a", "b", "c"]])

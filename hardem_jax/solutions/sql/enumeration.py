@@ -10,7 +10,7 @@ and third condition, each by column, operator, first word and last word; "first-
 first query. Conditions within a query are sorted in the same way, so that each set of conditions
 is one query.
 
-`AnswerTest` says of single queries whether they are in Z, without finding it.
+`AnswerTest` tells whether single queries are in Z, without enumerating it.
 """
 
 from __future__ import annotations

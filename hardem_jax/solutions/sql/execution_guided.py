@@ -1,6 +1,6 @@
-"""Execution-guided decoding as SQLova has it (Hwang et al., 2019; Wang et al., 2018).
+"""Execution-guided decoding as in SQLova (Hwang et al., 2019; Wang et al., 2018).
 
-Decisions are taken one after the other, and those that cannot be executed or select no row are
+Decisions are made one after the other, and those that cannot be executed or select no row are
 passed over: first the head, then each condition by itself, then how many conditions there are. See
 `hardem_jax.solutions.sql.search` for the most likely query of all.
 """
@@ -33,11 +33,11 @@ def execution_guided(
     1. Of the ``beam_size`` best heads on the ``beam_size`` most likely columns, the first that the
        rules allow (`SqlRules.aggregates_on_text`); if none is, the last.
     2. Of the conditions on the four most likely columns, with values from the ``beam_size`` most
-       likely first and last words, the ``beam_size`` best; those stay that some row meets.
+       likely first and last words, the ``beam_size`` best; those that no row meets are dropped.
     3. The number n of conditions that maximises P(n) times the probability of the n-th.
 
     Two things differ from the original. It keeps a condition that no row meets if the aggregator is
-    COUNT, since 0 is a result; here it is passed over. And a column has one condition at most.
+    COUNT, since 0 is a result; here it is passed over. And a column has at most one condition.
 
     Args:
         table: the table of the question.

@@ -1,10 +1,10 @@
 """The most likely queries and results of Z_tot, exactly, from the tables of one question.
 
 A query's log-probability is a sum: its head (selected column and aggregator), its number of
-conditions, and each condition. Conditions that hold for the same rows are interchangeable but for
-their scores, so one pass over the distinct sets of rows finds the best sets of conditions, as it
-counts them in `hardem_jax.solutions.sql.combine`. What is found is what training could have shown:
-every query obeys `SqlRules`, and at least one row meets its conditions.
+conditions, and each condition. Conditions that hold for the same rows are interchangeable except
+for their scores, so one pass over the distinct sets of rows finds the best sets of conditions, as
+it counts them in `hardem_jax.solutions.sql.combine`. What is found is what training could have
+shown: every query obeys `SqlRules`, and at least one row meets its conditions.
 """
 
 from __future__ import annotations

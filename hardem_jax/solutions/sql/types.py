@@ -185,8 +185,8 @@ class Query:
 def column_names(header: Sequence[str]) -> list[str]:
     """Distinct names, regardless of case, as SQLite compares them.
 
-    The first column of a name keeps it. Others, and those without a name, get their number at the
-    end, more than once if the table has that name, too.
+    The first column with a name keeps it. Others, and those without a name, get their number
+    appended, repeatedly if the table already has that name.
 
     Example:
         >>> column_names(["City", "Year", "city", ""])

@@ -1,11 +1,11 @@
 """The checkpoints of a run, and the parameters that it leaves.
 
 A run folder holds `last/` (the two newest checkpoints, with everything needed to resume) and
-`best/` (parameters only). Checkpoints are numbered by their steps; one of a step that a folder has
-already gets the next number, because replacing it would briefly leave none. An older one is deleted
-once a newer one is complete and has its final name, so a process killed at any moment leaves a
-folder that loads. Checksums come last. If the newest checkpoint in `last/` is damaged, a run
-resumes from the one before.
+`best/` (parameters only). Checkpoints are numbered by their steps; if the folder already has one of
+a step, the new one gets the next number, because replacing it would briefly leave none. An older
+one is deleted once a newer one is complete and has its final name, so a process killed at any
+moment leaves a folder that loads. Checksums come last. If the newest checkpoint in `last/` is
+damaged, a run resumes from the one before.
 """
 
 from __future__ import annotations

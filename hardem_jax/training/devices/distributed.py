@@ -19,8 +19,9 @@ from jax.experimental import multihost_utils
 from hardem_jax.errors import InputError
 from hardem_jax.training.config import DistributedMode
 
-#: After so long without a sign of life a process counts as dead, and the others end. They give it
-#: from a thread of their own, also while Python or the compiler is busy. JAX's default is 100.
+#: After this many seconds without a heartbeat a process counts as dead, and the others end.
+#: Heartbeats come from a thread of their own, even while Python or the compiler is busy. JAX's
+#: default is 100.
 HEARTBEAT_SECONDS = 10
 
 _MAX_ERROR_LENGTH = 4096  # bytes

@@ -23,7 +23,7 @@ DATA_AXIS = "data"
 FSDP_AXIS = "fsdp"
 #: The axes over which the rows of a batch are split.
 BATCH_AXES = (DATA_AXIS, FSDP_AXIS)
-#: Arrays with fewer elements are copied: all_gather_params them would cost more than it saves.
+#: Arrays with fewer elements are copied: all-gathering them would cost more than it saves.
 MIN_SPLIT_SIZE = 2**14
 
 

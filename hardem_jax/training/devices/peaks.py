@@ -1,13 +1,14 @@
-"""What the devices can do at most: dense bf16 operations a second, of the makers' data sheets."""
+"""Peak rates of devices: dense bf16 operations per second, from the makers' data sheets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-#: What a `device_kind` begins with -> 10^12 bf16 operations a second of one device, without
-#: sparsity. A TPU v3 has two devices a chip, the others one. TPUs: cloud.google.com/tpu/docs, pages
-#: of system architecture; GPUs: data sheets of the SXM boards, the largest where there are several.
+#: What a `device_kind` begins with -> 10^12 bf16 operations per second of one device, without
+#: sparsity. A TPU v3 has two devices per chip, the others one. TPUs: cloud.google.com/tpu/docs,
+#: pages of system architecture; GPUs: data sheets of the SXM boards, the largest where there are
+#: several.
 PEAK_TFLOPS = {
     "TPU v3": 61.5,
     "TPU v4": 275.0,
@@ -24,7 +25,7 @@ PEAK_TFLOPS = {
 
 
 def peak_flops(devices: Sequence[Any]) -> float | None:
-    """Dense bf16 operations a second of all devices; None if the peak of one is not known.
+    """Dense bf16 operations per second of all devices; None if the peak of one is unknown.
 
     Example:
         >>> import jax
