@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import multi_span
 from experiments.inspect.drawings import DRAWERS, Drawer
 from hardem_jax.analysis.views import View
-from hardem_jax.cli import equations, programs, queries, spans
+from hardem_jax.cli import equations, programs, queries, spans, taggings
 from hardem_jax.cli.command import from_flags
 from hardem_jax.cli.evaluate import checkpoint_identity
 from hardem_jax.cli.train import TrainCommand
@@ -27,7 +26,7 @@ from hardem_jax.tasks.run_config import RunConfig, check_run
 
 _TRAIN: dict[str, type[TrainCommand]] = {
     "spans": spans.Train,
-    "taggings": multi_span.Train,
+    "taggings": taggings.Train,
     "equations": equations.Train,
     "queries": queries.Train,
     "programs": programs.Train,

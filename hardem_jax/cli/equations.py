@@ -13,6 +13,7 @@ from tyro.conf import subcommand
 
 from hardem_jax.analysis.equation_text import describe, left_out, mentions
 from hardem_jax.analysis.views import View
+from hardem_jax.cli import asking
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.train import TrainCommand
@@ -21,7 +22,6 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.files import json_text
-from hardem_jax.data.json_stream import read_text
 from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError, printable
 from hardem_jax.lazy import LazyModule
@@ -161,11 +161,8 @@ class Predict:
     checkpoint: Literal["best", "last"] = "best"
 
     def run(self) -> None:
-        if not self.question.strip():
-            raise InputError("--question: expected a question, found only blanks")
-        text = read_text(self.passage)
-        if not text.strip():
-            raise InputError(f"{self.passage}: expected text, found an empty document")
+        asking.check_question(self.question)
+        text = asking.read_document(self.passage)
         trained = runs.Trained(tasks.EquationTask, self.run_dir, self.checkpoint, batch_size=1)
         task = trained.task
         example = NumericExample("question", str(self.passage), text, self.question, None, ())

@@ -16,6 +16,7 @@ import numpy as np
 from rich.console import Console
 
 from hardem_jax.analysis.views import View
+from hardem_jax.cli import asking
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.evaluate import EvaluateCommand
 from hardem_jax.cli.preparing import print_summary
@@ -25,7 +26,6 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import ReadingExample, is_unknown
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import json_text, write_text
-from hardem_jax.data.json_stream import read_text
 from hardem_jax.data.prepared.spans import FORMAT, Question, prepare_split
 from hardem_jax.data.prepared.windows import Window, WindowConfig
 from hardem_jax.data.tokenizer import load_tokenizer
@@ -348,10 +348,10 @@ class Predict:
             raise InputError("document: expected at least one file, found none")
 
     def run(self) -> None:
-        texts = [read_document(path) for path in self.document]
+        texts = [asking.read_document(path) for path in self.document]
         reader = self._reader()
         console = Console(highlight=False, soft_wrap=True, emoji=False)
-        for question in asked(self.question):
+        for question in asking.asked(self.question):
             found = self._answers(reader, question, texts)
             if self.json:
                 best = [_as_json(x) for x in found]
@@ -397,28 +397,6 @@ class Predict:
         console.print(f"        {printable(context)}  ({place})", markup=False)
 
 
-def asked(question: str | None) -> Iterator[str]:
-    """The question; if None, those from the standard input, with a prompt if they are typed.
-
-    Raises:
-        InputError: the question is blank.
-    """
-    if question is not None:
-        if not question.strip():
-            raise InputError("--question: expected a question, found only blanks")
-        yield question
-        return
-    prompt = "question: " if sys.stdin.isatty() else ""
-    while True:
-        try:
-            question = input(prompt)
-        except EOFError:
-            return
-        if not question.strip():
-            return
-        yield question
-
-
 def mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
     """Document and characters of a mention in Z, and its text among its neighbours."""
     place = window.place(*window.solutions[z])
@@ -429,15 +407,3 @@ def mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
     before, after = window.text[max(window.lead, start - 24) : start], window.text[end : end + 24]
     text = " ".join(f"...{before}[{window.text[start:end]}]{after}...".split())
     return place, text
-
-
-def read_document(path: Path) -> str:
-    """The text of a file.
-
-    Raises:
-        InputError: it cannot be read, or has none.
-    """
-    text = read_text(path)
-    if not text.strip():
-        raise InputError(f"{path}: expected text, found an empty document")
-    return text

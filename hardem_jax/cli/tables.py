@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from rich.console import Console
 
+from hardem_jax.cli.asking import check_question
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.readers.csv_tables import read_csv_table
 from hardem_jax.errors import InputError, printable, require
@@ -59,8 +60,7 @@ class PredictOnTable(abc.ABC):
         """The solution of an answer and its result."""
 
     def run(self) -> None:
-        if not self.question.strip():
-            raise InputError("--question: expected a question, found only blanks")
+        check_question(self.question)
         table = read_csv_table(self.table, id=self.table.stem)
         if not table.header:
             raise InputError(f"{self.table}: expected columns to select from, found none")
