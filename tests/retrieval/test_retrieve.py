@@ -53,7 +53,7 @@ def build(source, folder, shard_passages, **options):
     return skips.as_dict()
 
 
-@pytest.mark.parametrize("shard_passages", [1, 3, 90, 1000])
+@pytest.mark.parametrize("shard_passages", [1, 3, 89])
 def test_an_index_built_in_shards_is_the_same(folder, tmp_path, shard_passages):
     build(folder.parent / "a.tsv", tmp_path / "whole", 10**9)
     build(folder.parent / "a.tsv", tmp_path / "index", shard_passages)
@@ -68,6 +68,7 @@ def test_ids_titles_and_terms_that_shards_share(tmp_path):
     for size in (1, 2, 3, 100):
         left_out = build(source, tmp_path / str(size), size)
         assert left_out == {"passage id occurs again": 1}
+    for size in (2, 3, 100):
         same_files(tmp_path / "1", tmp_path / str(size))
     store = PassageStore(tmp_path / "1" / "store")
     assert [passage.id for passage in store] == ["1", "2", "3", "4", "5", "6"]
@@ -79,9 +80,10 @@ def test_real_passages_in_shards(shared_dir, tmp_path):
     source = shared_dir / "data/nq_open/psgs_w100.tsv.gz"
     if not source.exists():
         pytest.skip(f"{source} is not here")
-    for size in (4000, 2000, 1000):
+    build(source, tmp_path / "whole", 4000, limit=4000)
+    for size in (2000, 1000):
         build(source, tmp_path / str(size), size, limit=4000)
-        same_files(tmp_path / "4000", tmp_path / str(size))
+        same_files(tmp_path / "whole", tmp_path / str(size))
 
 
 def interrupt(monkeypatch, call):

@@ -1,4 +1,4 @@
-"""Packing changes what the encoder reads and nothing else: loss and gradients of every task."""
+"""Packing changes what the encoder reads, and neither loss nor gradients."""
 
 import functools
 
@@ -63,7 +63,7 @@ def assert_same_step(one, other):
 # SQLova reads `encode_layers`, which is tested below; `benchmark.data.packing` compares its losses,
 # which take half a minute to compile.
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["spans", *slow("equations")])
+@pytest.mark.parametrize("task", ["spans", "taggings", *slow("equations")])
 def test_a_packed_step_is_the_step(task):
     batch = batch_of(task)
     assert packed(batch)["packing"].size < 0.95 * batch["where"].size

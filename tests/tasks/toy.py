@@ -12,11 +12,15 @@ from flax import nnx
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.equation_tagger import EquationTagger
 from hardem_jax.models.naqanet import NAQANet, NAQANetConfig
+from hardem_jax.models.program_parser import FIELD_FACTS, LINK_FACTS, ProgramParser
 from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.models.sqlova import SQLova
+from hardem_jax.models.tagged_reader import TaggedReader
 from hardem_jax.solutions.equations.rules import MINUS, PASSAGE, PLUS, SPECIAL, EquationRules
+from hardem_jax.solutions.programs.types import PARTS, SHAPES
 from hardem_jax.tasks.base import make_loss
 from hardem_jax.tasks.spans.loss import make_span_loss
+from hardem_jax.tasks.spans.taggings import make_tagging_loss
 
 VOCABULARY = 1000
 NUM_SPECIAL, NUM_NUMBERS = 3, 6
@@ -86,6 +90,24 @@ def span_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
     }
 
 
+def tagging_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
+    """Three mentions of a word each; the first half of the rows has taggings of one or two."""
+    rng = np.random.default_rng(0)
+    batch = texts(rng, rows, tokens)
+    words = np.arange(tokens // 4, tokens // 2, dtype=np.int32)
+    mentions = np.sort(rng.permuted(np.tile(np.arange(len(words)), (rows, 1)), axis=1)[:, :3])
+    taggings = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 1]], bool)
+    holds = np.arange(rows) < rows // 2
+    return batch | {
+        "words": np.tile(words, (rows, 1)),
+        "words_where": np.ones((rows, len(words)), bool),
+        "mentions": np.stack([mentions, mentions], axis=-1).astype(np.int32),
+        "solutions": np.tile(taggings, (rows, 1, 1)),
+        "solutions_where": np.repeat(holds[:, None], len(taggings), axis=1),
+        "holds": holds,
+    }
+
+
 def equation_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
     """Sums and differences of two numbers."""
     rng = np.random.default_rng(0)
@@ -146,6 +168,37 @@ def query_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
     }
 
 
+def program_batch(rows: int, tokens: int) -> dict[str, np.ndarray]:
+    """Columns and links as in `query_batch`; programs that show the texts of a column."""
+    rng = np.random.default_rng(0)
+    words, columns, links = tokens // 4, 3, 4
+    first = words + 2 + 3 * np.arange(columns + 1)
+    headers = np.stack([first, first + 2], axis=-1)
+    shape, fields = (rows, NUM_SOLUTIONS), (columns + 1) * len(PARTS)
+    texts_of = PARTS.index("text") + len(PARTS) * np.arange(columns)
+    linked = np.stack(
+        [rng.choice(texts_of, (rows, links)), *np.zeros((3, rows, links), int)], axis=-1
+    )
+    shows = next(i for i, s in enumerate(SHAPES) if s.has_select and s.num_links == 1)
+    programs = np.full((*shape, 5), -1)
+    programs[..., 0] = shows
+    programs[..., 1] = rng.choice(texts_of, shape)
+    programs[..., 3] = rng.integers(0, links, shape)
+    return texts(rng, rows, tokens) | {
+        "words_first": np.tile(1 + np.arange(words, dtype=np.int32), (rows, 1)),
+        "headers": np.tile(headers.astype(np.int32), (rows, 1, 1)),
+        "row_number": np.full(rows, columns, np.int32),
+        "fields_where": np.ones((rows, fields), bool),
+        "field_facts": rng.normal(size=(rows, fields, FIELD_FACTS)).astype(np.float32),
+        "links": linked.astype(np.int32),
+        "links_where": np.ones((rows, links), bool),
+        "link_facts": rng.normal(size=(rows, links, LINK_FACTS)).astype(np.float32),
+        "shapes_where": np.ones((rows, len(SHAPES)), bool),
+        "solutions": programs.astype(np.int32),
+        "solutions_where": np.ones(shape, bool),
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class ToyTask:
     """`batch(rows, tokens)`, `model(encoder)` and `make_loss(graphdef, objective)`."""
@@ -167,9 +220,15 @@ TASKS = {
     "spans": ToyTask(
         span_batch, lambda encoder: SpanReader(encoder, rngs=nnx.Rngs(0)), make_span_loss
     ),
+    "taggings": ToyTask(
+        tagging_batch, lambda encoder: TaggedReader(encoder, rngs=nnx.Rngs(0)), make_tagging_loss
+    ),
     "equations": _tagger(None),
     "normalized-equations": _tagger(EquationRules(special_pairs=True, negative=True)),
     "queries": ToyTask(query_batch, lambda encoder: SQLova(encoder, rngs=nnx.Rngs(0)), make_loss),
+    "programs": ToyTask(
+        program_batch, lambda encoder: ProgramParser(encoder, rngs=nnx.Rngs(0)), make_loss
+    ),
     "naqanet": ToyTask(
         word_batch,
         lambda encoder: NAQANet(WORDS, dtype=encoder.dtype, rngs=nnx.Rngs(0)),

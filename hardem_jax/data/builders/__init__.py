@@ -6,7 +6,7 @@
     build = open_build(builder.data_dir)
     question = build.examples("train")[0]
 
-TensorFlow is not needed. Importing this package imports TFDS; nothing else in the project does.
+TensorFlow is not needed. Importing this package imports TFDS.
 """
 
 from hardem_jax.data.build_options import (

@@ -19,8 +19,8 @@ from hardem_jax.data.builders.features import (
     numeric_record,
     program_record,
     query_record,
+    reading_record,
 )
-from hardem_jax.data.builders.features import reading_record as to_record
 from hardem_jax.data.examples import (
     AnnotatedQuestion,
     NumericExample,
@@ -84,7 +84,7 @@ class SpanSolver:
     kind: ClassVar[Kind] = "reading"
 
     def records(self, examples: Sequence[ReadingExample]) -> Iterator[Record]:
-        return map(to_record, map(with_mentions, examples))
+        return map(reading_record, map(with_mentions, examples))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +95,7 @@ class RougeSolver:
     kind: ClassVar[Kind] = "reading"
 
     def records(self, examples: Sequence[ReadingExample]) -> Iterator[Record]:
-        return map(to_record, add_rouge_mentions(examples, self.rules))
+        return map(reading_record, add_rouge_mentions(examples, self.rules))
 
 
 @dataclasses.dataclass(frozen=True)

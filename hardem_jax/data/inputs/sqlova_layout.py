@@ -24,7 +24,7 @@ Input = TypeVar("Input")
 
 @dataclasses.dataclass(frozen=True)
 class QueryInput:
-    """One input of SQLova.
+    """One input of SQLova or of the parser of programs, which reads no queries.
 
     Attributes:
         id: of the question.

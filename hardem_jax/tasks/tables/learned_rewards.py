@@ -144,8 +144,9 @@ def make_learned_reward_loss(
         features: what the reward reads of solutions.
 
     Returns:
-        See `hardem_jax.tasks.tables.search.make_search_loss`. Besides, the memory in a batch has
-        `CUES_ENTRY`, and metrics are those of `search.learned_rewards.learned_reward_loss`.
+        See `hardem_jax.tasks.tables.search_losses.make_search_loss`. In addition, the memory in a
+        batch has `CUES_ENTRY`, and metrics are those of
+        `search.learned_rewards.learned_reward_loss`.
     """
     every = objective.held_out
 
