@@ -112,7 +112,7 @@ class TagDistribution:
             pairs, lone: Z_tot, as in `top`.
         """
         table = self._table(pairs, lone)
-        log_total = masked.logsumexp(table.reshape(len(table), -1))
+        log_total = masked.logsumexp(jax.lax.collapse(table, 1))
         return EquationDistribution(self, pairs, lone, log_total)
 
     def top(self, k: int, *, pairs: Array, lone: Array) -> tuple[Array, Array]:
@@ -146,7 +146,7 @@ class TagDistribution:
         table = self._table(pairs, lone)
         batch, num_first, num_second = table.shape
         num_found = min(k, num_first * num_second)
-        gains, flat = jax.lax.top_k(table.reshape(batch, -1), num_found)
+        gains, flat = jax.lax.top_k(jax.lax.collapse(table, 1), num_found)
         first, second = flat // num_second, flat % num_second - 1
         equations = jnp.stack(
             [
@@ -406,9 +406,8 @@ class AbilityDistribution:
 
 def _look_up(table: Array, flat: Array, *, fill: float | bool) -> Array:
     """Entries of ``[B, ...]`` tables at flat indices ``[B, ...]``; ``fill`` out of range."""
-    batch = flat.shape[0]
-    indices = flat.reshape(batch, -1)
+    indices = jax.lax.collapse(flat, 1)
     entries = jnp.take_along_axis(
-        table.reshape(batch, -1), jnp.maximum(indices, 0), axis=-1, mode="fill", fill_value=fill
+        jax.lax.collapse(table, 1), jnp.maximum(indices, 0), axis=-1, mode="fill", fill_value=fill
     )
     return jnp.where(indices < 0, fill, entries).reshape(flat.shape)

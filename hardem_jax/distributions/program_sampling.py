@@ -120,7 +120,7 @@ class _Pair(NamedTuple):
             return second
         batch, size = len(second), self.allowed.shape[-1]
         rule = jnp.asarray(self.rule)[group]
-        flat = self.allowed.reshape(len(self.allowed), -1, size)
+        flat = jax.lax.collapse(self.allowed, 1, -1)
         flat = jnp.broadcast_to(flat, (batch, *flat.shape[1:]))
         allowed = rows(flat, jnp.maximum(rule, 0) * size + first)
         return jnp.where(allowed | (rule < 0)[..., None], second, -jnp.inf)
@@ -138,12 +138,12 @@ class _Pair(NamedTuple):
         batch, groups, size = self.first.shape
         _, places = top(self.first + self.over_second(functools.partial(jnp.max, axis=-1)), k)
         group = jnp.broadcast_to(jnp.arange(groups)[None, :, None], places.shape)
-        flat = (x.reshape(batch, -1) for x in (group, places))
+        flat = (jax.lax.collapse(x, 1) for x in (group, places))
         second = self.following(*flat).reshape(batch, groups, k, size)
         first = jnp.take_along_axis(self.first, places, axis=-1)
         # Entries are repeated where there are fewer than k.
         first = jnp.where(jnp.arange(k) < size, first, -jnp.inf)
-        scores, best = top((first[..., None] + second).reshape(batch, groups, -1), k)
+        scores, best = top(jax.lax.collapse(first[..., None] + second, 2), k)
         chosen = jnp.take_along_axis(places, best // size, axis=-1)
         return scores, self.entries(group, chosen, best % size)
 
@@ -202,12 +202,12 @@ class Combinations(NamedTuple):
         parts = [(pair.of_shape, *pair.best(k)) for pair in self._pairs]
         fields, links = (scores[:, of_shape] for of_shape, scores, _ in parts)
         total = self.shape[..., None, None] + fields[..., :, None] + links[..., None, :]
-        scores, flat = top(total.reshape(len(total), -1), k)
+        scores, flat = top(jax.lax.collapse(total, 1), k)
         shape, ranks = flat // k**2, (flat // k % k, flat % k)
         slots = []
         for (of_shape, _, entries), rank in zip(parts, ranks, strict=True):
             places = jnp.asarray(of_shape)[shape] * k + rank
-            slots += [jnp.take_along_axis(x.reshape(len(x), -1), places, axis=1) for x in entries]
+            slots += [jnp.take_along_axis(jax.lax.collapse(x, 1), places, axis=1) for x in entries]
         return jnp.stack([shape, *slots], axis=-1).astype(jnp.int32), scores
 
     @property

@@ -153,7 +153,7 @@ class SpanDistribution:
         scores = self.start[..., None] + following(self.end, -jnp.inf)
         if parts is not None:
             scores = jnp.where(following(parts, 0) == parts[..., None], scores, -jnp.inf)
-        log_probs, flat = tables.top(scores.reshape(scores.shape[0], -1), k)
+        log_probs, flat = tables.top(jax.lax.collapse(scores, 1), k)
         first = flat // max_length
         return jnp.stack([first, first + flat % max_length], axis=-1), log_probs
 

@@ -182,7 +182,7 @@ class QueryDistribution:
         clauses, clause_scores = best_clauses(*parts, self.number, k, limit=allowed)
         batch, num_clauses = clause_scores.shape
         total = head_scores[:, :, None] + clause_scores[:, None, :]
-        scores, flat = top(total.reshape(batch, -1), k)
+        scores, flat = top(jax.lax.collapse(total, 1), k)
         head = jnp.take_along_axis(heads, (flat // num_clauses)[..., None], axis=1)
         clause = jnp.take_along_axis(clauses, (flat % num_clauses)[..., None], axis=1)
         queries = jnp.concatenate([head, clause], axis=-1)
@@ -285,7 +285,7 @@ class QueryDistribution:
         heads = self.select[..., None] + self.aggregator
         if within is not None:
             heads = jnp.where(within.heads, heads, -jnp.inf)
-        return heads.reshape(len(heads), -1)
+        return jax.lax.collapse(heads, 1)
 
     def _conditions(self, within: Support | None) -> Conditions:
         if within is None:
@@ -333,4 +333,4 @@ def _ordered(clause: Array) -> Array:
     """``[B, K, 4]`` -> ``[B, 4 K]`` with columns ascending and unused entries last."""
     column = clause[..., 0]
     order = jnp.argsort(jnp.where(column < 0, jnp.iinfo(jnp.int32).max, column), axis=-1)
-    return jnp.take_along_axis(clause, order[..., None], axis=1).reshape(len(clause), -1)
+    return jax.lax.collapse(jnp.take_along_axis(clause, order[..., None], axis=1), 1)

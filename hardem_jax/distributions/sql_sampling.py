@@ -228,7 +228,7 @@ def _draw_columns(key: Array, size: Array, gains: Array, before: Array, width: i
 
 def _by_cell(table: Array) -> Array:
     """``[B, C, O, W]`` -> ``[B, C O, W]``."""
-    return table.reshape(len(table), -1, table.shape[-1])
+    return jax.lax.collapse(table, 1, -1)
 
 
 def _finite(log_probs: Array) -> Array:

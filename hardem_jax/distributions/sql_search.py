@@ -23,7 +23,7 @@ def best_heads(
     scores = select[..., None] + aggregator
     if where is not None:
         scores = jnp.where(where, scores, -jnp.inf)
-    scores, flat = top(scores.reshape(len(scores), -1), k)
+    scores, flat = top(jax.lax.collapse(scores, 1), k)
     num_aggregators = aggregator.shape[-1]
     heads = jnp.stack([flat // num_aggregators, flat % num_aggregators], axis=-1)
     return heads.astype(jnp.int32), scores
@@ -38,11 +38,11 @@ def best_conditions(
     spans = first[..., :, None] + last[..., None, :]
     spans = jnp.where(forward[None, None, None], spans, -jnp.inf)
     batch, num_columns, num_operators = operator.shape
-    scores, flat = top(spans.reshape(batch, num_columns, num_operators, -1), k)
+    scores, flat = top(jax.lax.collapse(spans, 3), k)
     kept = scores.shape[-1]
-    scores = (operator[..., None] + scores).reshape(batch, num_columns, -1)
+    scores = jax.lax.collapse(operator[..., None] + scores, 2)
     scores, best = top(scores, k)
-    flat = jnp.take_along_axis(flat.reshape(batch, num_columns, -1), best, axis=-1)
+    flat = jnp.take_along_axis(jax.lax.collapse(flat, 2), best, axis=-1)
     has_one = column[..., 1] - column[..., 0]
     columns = jnp.broadcast_to(jnp.arange(num_columns)[None, :, None], flat.shape)
     parts = [columns, best // kept, flat // num_words, flat % num_words]
@@ -70,10 +70,8 @@ def best_clauses(
             longer = scores[:, size - 1, :, None] + gain[:, None, :]
             grown = jnp.broadcast_to(clauses[:, size - 1, :, None], (*longer.shape, width, FIELDS))
             grown = grown.at[:, :, :, size - 1].set(condition[:, None])
-            both = jnp.concatenate([scores[:, size], longer.reshape(batch, -1)], axis=1)
-            rows = jnp.concatenate(
-                [clauses[:, size], grown.reshape(batch, -1, width, FIELDS)], axis=1
-            )
+            both = jnp.concatenate([scores[:, size], jax.lax.collapse(longer, 1)], axis=1)
+            rows = jnp.concatenate([clauses[:, size], jax.lax.collapse(grown, 1, 3)], axis=1)
             best, indices = top(both, k)
             new_scores.append(best)
             new_clauses.append(jnp.take_along_axis(rows, indices[..., None, None], axis=1))
@@ -83,6 +81,6 @@ def best_clauses(
     (scores, clauses), _ = jax.lax.scan(add_column, (scores, clauses), by_column)
     sizes = jnp.arange(limit + 1)[None, :, None, None]
     sizes = jnp.broadcast_to(sizes, (batch, limit + 1, k, 1))
-    rows = jnp.concatenate([sizes, clauses.reshape(batch, limit + 1, k, -1)], axis=-1)
+    rows = jnp.concatenate([sizes, jax.lax.collapse(clauses, 3)], axis=-1)
     scores = scores + number[:, : limit + 1, None]
-    return rows.reshape(batch, (limit + 1) * k, -1), scores.reshape(batch, -1)
+    return jax.lax.collapse(rows, 1, 3), jax.lax.collapse(scores, 1)

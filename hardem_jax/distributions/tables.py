@@ -20,7 +20,7 @@ def gather(table: Array, indices: Array) -> Array:
         >>> gather(jnp.array([[[1.0, 2.0], [3.0, 4.0]]]), jnp.array([[2, 9, -1]])).tolist()
         [[3.0, -inf, -inf]]
     """
-    flat, places = (x.reshape(len(table), -1) for x in (table, indices.astype(jnp.int32)))
+    flat, places = (jax.lax.collapse(x, 1) for x in (table, indices.astype(jnp.int32)))
     # Negative ones would count from the end.
     places = jnp.where(places < 0, flat.shape[1], places)
     found = jnp.take_along_axis(flat, places, axis=1, mode="fill", fill_value=-jnp.inf)

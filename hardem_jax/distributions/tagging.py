@@ -117,7 +117,7 @@ class TaggingDistribution:
             >>> print(jnp.exp(taggings.log_mass(twice, jnp.ones((1, 1, 2), bool))).round(4))
             [0.625]
         """
-        scores, possible = self._scores(mentions.reshape(len(mentions), -1, 2))
+        scores, possible = self._scores(jax.lax.collapse(mentions, 1, -1))
         possible = possible.reshape(where.shape) & where
         # Finite where masked, so that gradients are.
         scores = jnp.where(possible, scores.reshape(where.shape), 0.0)
