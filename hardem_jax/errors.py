@@ -155,6 +155,27 @@ def _cut(text: str, limit: int) -> str:
     return text[: room - room // 2] + note + text[len(text) - room // 2 :]
 
 
+def check_unicode(text: str, place: str = "text") -> None:
+    r"""Raises `InputError` if a text holds half a surrogate pair, as bytes do that are not UTF-8.
+
+    Args:
+        text: from a command line, a file or a caller.
+        place: what it is, for the message.
+
+    Example:
+        >>> check_unicode("caf\u00e9")
+        >>> check_unicode("caf\udce9", "--question")
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: --question: expected UTF-8 text, found 'caf\udce9'
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        around = text[max(0, error.start - 20) : error.end]
+        raise InputError(f"{place}: expected UTF-8 text, found {around!r}") from error
+
+
 def require(
     config: Any,
     *names: str,

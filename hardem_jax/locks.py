@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, check_unicode
 
 LOCK_FILE = "lock.json"
 #: Errors from file systems without lock support.
@@ -37,7 +37,8 @@ def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterat
 
     Raises:
         InUse: another process holds the lock (names its id, host and start time).
-        InputError: the folder cannot be written to.
+        InputError: the folder cannot be written to, or its name is not UTF-8, which the libraries
+            that write checkpoints and records need.
 
     Example:
         >>> import tempfile
@@ -48,6 +49,7 @@ def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterat
         ...
         hardem_jax.locks.InUse: ...: in use by process ... on ..., since ...
     """
+    check_unicode(str(folder), "folder")
     file = folder / name
     handle = _hold(file, wait)
     try:

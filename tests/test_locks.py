@@ -122,3 +122,15 @@ def test_what_a_killed_process_left_of_a_file_is_replaced(tmp_path):
         file.write_text("whole")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert (tmp_path / "out").read_text() == "whole"
+
+
+def test_a_name_that_is_not_utf8_shows_before_anything_is_written(tmp_path):
+    """Checkpoints and records could not be written there, after all the work."""
+    folder = tmp_path / "caf\udce9"
+    with pytest.raises(InputError, match="folder: expected UTF-8 text"):
+        with new_folder(folder, format="kind 1"):
+            raise AssertionError("began to work")
+    assert list(tmp_path.iterdir()) == []
+    folder.mkdir()
+    with pytest.raises(InputError, match="folder: expected UTF-8 text"), locked(folder):
+        raise AssertionError("began to work")

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hardem_jax.data.json_stream import read_text
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, check_unicode
 
 
 def check_question(question: str) -> None:
-    """Raises `InputError` if a question is blank."""
+    """Raises `InputError` if a question is blank, or is not text."""
     if not question.strip():
         raise InputError("--question: expected a question, found only blanks")
+    check_unicode(question, "--question")
 
 
 def asked(question: str | None) -> Iterator[str]:

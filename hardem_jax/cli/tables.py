@@ -74,7 +74,7 @@ class PredictOnTable(abc.ABC):
         if inputs.cut_questions:
             print(f"note: only the first {layout.num_question_tokens} tokens were read")
         [(_, reading)] = trained.reader.read(trained.params, inputs)
-        answers = task.answers(data.questions[0], table, reading)
+        answers = list(task.answers(data.questions[0], table, reading))
         console = Console(highlight=False, soft_wrap=True, emoji=False)
         for rank, answer in enumerate(answers):
             solution, result = map(printable, self.texts(task, question, answer))

@@ -21,7 +21,7 @@ from hardem_jax.checksums import (
     verify_checksums,
     write_checksums,
 )
-from hardem_jax.errors import InputError, found_by, similar_path
+from hardem_jax.errors import InputError, check_unicode, found_by, similar_path
 from hardem_jax.locks import LOCK_FILE, locked
 
 
@@ -55,8 +55,9 @@ def new_folder(folder: Path, *, format: str, replace: bool = False) -> Iterator[
 
     Raises:
         InputError: ``folder`` exists, another process is writing it, or it cannot be written
-            (no permission, disk full).
+            (no permission, disk full, a name that is not UTF-8).
     """
+    check_unicode(str(folder), "folder")
     if os.path.islink(folder) or folder.name in ("", ".."):
         folder = folder.resolve()
     _check_free(folder, format, replace)

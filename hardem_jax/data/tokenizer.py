@@ -14,7 +14,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from hardem_jax.data.json_stream import read_json_object, read_text
-from hardem_jax.errors import InputError
+from hardem_jax.errors import InputError, check_unicode
 from hardem_jax.hub import download
 from hardem_jax.solutions.spans import skip_combining_marks
 
@@ -136,8 +136,14 @@ class Tokenizer:
         """Tokens of each text, in parallel over texts.
 
         Combining marks that follow a token belong to it, even if the tokenizer drops them.
+        Special tokens that a text spells out are special, as in transformers.
+
+        Raises:
+            InputError: a text holds half a surrogate pair, which is no character.
         """
         texts = list(texts)
+        for text in texts:
+            check_unicode(text)
         encodings = []
         for text, found in zip(
             texts, self._tokenizer.encode_batch(texts, add_special_tokens=False), strict=True

@@ -239,6 +239,12 @@ def test_words_lie_in_the_tokens_that_cover_them(kind, text):
         assert pieces.offsets[first, 1] > start and pieces.offsets[last, 0] < end
 
 
+def test_half_a_surrogate_pair_is_one_line():
+    tokenizer = Tokenizer(next(iter(BYTE_LEVEL.values())))
+    with pytest.raises(InputError, match=r"text: expected UTF-8 text, found 'who \\ud800'"):
+        tokenizer.encode(["fine", "who \ud800?"])
+
+
 def test_metaspace_tokens_lose_their_blank():
     """As in XLM-RoBERTa."""
     pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]

@@ -234,6 +234,11 @@ def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     chances = [float(line.split("%")[0]) for line in lines[::2]]
     assert chances == sorted(chances, reverse=True)
     assert "found only blanks" in fails(capsys, *command, "--question", " ")
+    # As the shell passes Latin-1, or any other bytes that are not UTF-8.
+    assert "--question: expected UTF-8" in fails(capsys, *command, "--question", "caf\udce9 who?")
+    table.write_text("who,yards\n")
+    call(*command, "--question", "Who ran?")
+    assert capsys.readouterr().out == "nothing that can be executed was found\n"
     table.write_text("")
     assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
 
