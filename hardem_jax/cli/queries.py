@@ -278,7 +278,7 @@ class Convert:
         for file in (model_file, bert_file):
             if not os.path.isfile(file):
                 raise InputError(f"{file}: expected a file that naver/sqlova saved, found none")
-        model = tasks.Parser.convert(model_file, bert_file, self.encoder)
+        model = tasks.QueryModel.convert(model_file, bert_file, self.encoder)
         limit = model.config.max_tokens
         buckets = (*(size for size in (64, 96, 128) if size < limit), limit)
         used = {

@@ -78,7 +78,7 @@ class NumericQuestions(Questions):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tagger(EncoderModel):
+class TaggerModel(EncoderModel):
     """A tagger of numbers on a pretrained encoder, see `TaggerConfig`.
 
     Attributes:

@@ -32,7 +32,7 @@ from hardem_jax.solutions.equations.enumeration import (
 from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.tasks.base import LossFn, ShownAnswer, Task, make_loss
 from hardem_jax.tasks.config import EquationInference, NAQANetModelConfig, TaggerConfig
-from hardem_jax.tasks.equation_models import NAQANetModel, NumericQuestions, Tagger
+from hardem_jax.tasks.equation_models import NAQANetModel, NumericQuestions, TaggerModel
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.scoring import (
     SPARSITY_THRESHOLDS,
@@ -87,7 +87,7 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
 
     NAME = "equations"
     QUESTIONS = NumericQuestions
-    MODELS = {TaggerConfig: Tagger, NAQANetModelConfig: NAQANetModel}
+    MODELS = {TaggerConfig: TaggerModel, NAQANetModelConfig: NAQANetModel}
     PACKS = True
 
     inference: EquationInference

@@ -80,7 +80,8 @@ def test_buckets_beyond_the_encoders_positions_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("model", "config"), [(queries.Parser, SQLovaConfig), (programs.Parser, ProgramParserConfig)]
+    ("model", "config"),
+    [(queries.QueryModel, SQLovaConfig), (programs.ProgramModel, ProgramParserConfig)],
 )
 def test_parsers_cut_their_inputs_to_what_the_encoder_reads(model, config):
     bert = BertConfig(100, 8, 2, 2, 16, max_position_embeddings=64)

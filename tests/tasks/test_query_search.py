@@ -18,8 +18,8 @@ from hardem_jax.tasks.equations import EquationTask
 from hardem_jax.tasks.tables.queries import QueryTask, TableQuestions
 from hardem_jax.tasks.tables.query_search import (
     MAX_LINKS,
+    QueryCandidates,
     QueryExecutor,
-    QuerySpace,
 )
 from hardem_jax.tasks.tables.search import WithoutSolutions, make_search_loss
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
@@ -65,7 +65,7 @@ def value_and_grad(objective, questions=QUESTIONS, parts=1):
     graphdef, params = nnx.split(Tables(), nnx.Param)
     run = executor(questions)
     loss = make_search_loss(
-        graphdef, objective, lambda found, batch: QuerySpace.of(found, batch["item"], run, 3)
+        graphdef, objective, lambda found, batch: QueryCandidates.of(found, batch["item"], run, 3)
     )
     keys = dict(zip(("key", "dropout_key"), jax.random.split(jax.random.key(2)), strict=True))
     if parts == 1:
@@ -124,7 +124,7 @@ def test_candidates_are_those_of_z_tot():
     @jax.jit
     def candidates():
         found = Tables()({"item": item})
-        space = QuerySpace.of(found, item, executor(rules=SqlRules()), 3)
+        space = QueryCandidates.of(found, item, executor(rules=SqlRules()), 3)
         return space.beam(100)[0], space.sample(jax.random.key(0), 300)[0]
 
     queries, drawn = map(np.asarray, candidates())

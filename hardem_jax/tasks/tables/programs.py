@@ -73,7 +73,7 @@ class ProgramQuestions(QuestionsOnTables):
 
 
 @dataclasses.dataclass(frozen=True)
-class Parser(EncoderModel):
+class ProgramModel(EncoderModel):
     """A `ProgramParser` on a pretrained encoder, see `ProgramParserConfig`."""
 
     config: ProgramParserConfig
@@ -149,7 +149,7 @@ class ProgramTask(TableTask[ProgramQuestions, ProgramReading, list[ProgramAnswer
 
     NAME = "programs"
     QUESTIONS = ProgramQuestions
-    MODELS = {ProgramParserConfig: Parser}
+    MODELS = {ProgramParserConfig: ProgramModel}
     INFERENCE = ProgramInference
     RULES = ProgramRules
 

@@ -123,7 +123,7 @@ class TableQuestions(QuestionsOnTables):
 
 
 @dataclasses.dataclass(frozen=True)
-class Parser(EncoderModel):
+class QueryModel(EncoderModel):
     """SQLova on a pretrained encoder, see `SQLovaConfig`."""
 
     config: SQLovaConfig
@@ -235,7 +235,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
 
     NAME = "queries"
     QUESTIONS = TableQuestions
-    MODELS = {SQLovaConfig: Parser}
+    MODELS = {SQLovaConfig: QueryModel}
     INFERENCE = QueryInference
     RULES = SqlRules
 

@@ -73,7 +73,7 @@ class QueryExecutor(search.Executor):
 
 
 @dataclasses.dataclass(frozen=True)
-class QuerySpace(search.TableSpace):
+class QueryCandidates(search.TableSpace):
     """The queries of a batch with their rewards.
 
     Candidates are queries that Z_tot allows: their conditions hold for a row of the table, as in
@@ -83,7 +83,7 @@ class QuerySpace(search.TableSpace):
     @classmethod
     def of(
         cls, found: QueryDistribution, items: Array, executor: QueryExecutor, max_conditions: int
-    ) -> QuerySpace:
+    ) -> QueryCandidates:
         """With the support that the host gives for each question."""
         num_columns = found.select.shape[1]
         width = 4 * MAX_LINKS + len(AGGREGATORS) * num_columns
@@ -107,8 +107,8 @@ class QuerySearch(search.TableSearch, QueryTask):
     ROW_WIDTH = ROW_WIDTH
     NUM_FEATURES = len(QUERY_FEATURES)
 
-    def space(self, found: QueryDistribution, batch: Mapping[str, Array]) -> QuerySpace:
-        return QuerySpace.of(found, batch[ITEM], self.executor, self.rules.max_conditions)
+    def space(self, found: QueryDistribution, batch: Mapping[str, Array]) -> QueryCandidates:
+        return QueryCandidates.of(found, batch[ITEM], self.executor, self.rules.max_conditions)
 
     def features(self, solutions: Array, cues: Array, batch: Mapping[str, Array]) -> Array:
         return query_features(solutions, cues, batch)
