@@ -115,9 +115,7 @@ def table(found: Found, metric: str) -> str:
     lines = [f"| {metric} | {' | '.join(objectives)} |", "|---" * (1 + len(objectives)) + "|"]
     for cell, scores in found.items():
         columns = [scores[name][metric] if name in scores else None for name in objectives]
-        texts = [
-            "-" if one is None else f"{one[0]:.1f} [{one[1]:.1f}, {one[2]:.1f}]" for one in columns
-        ]
+        texts = ("-" if one is None else str(one) for one in columns)
         lines.append(f"| {cell} | {' | '.join(texts)} |")
     return "".join(f"{line}\n" for line in lines)
 

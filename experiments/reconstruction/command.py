@@ -32,7 +32,7 @@ import numpy as np
 from experiments.reconstruction.shares import RULES, measured, rule_shares, shares_by_question
 from experiments.report import Report, table
 from experiments.solution_sets.sql import Answered, annotations
-from hardem_jax.analysis.statistics import Difference, Interval, difference, interval
+from hardem_jax.analysis.statistics import difference, interval
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.examples import QueryQuestion
 from hardem_jax.data.files import check_writable
@@ -212,14 +212,10 @@ class Measure:
         drawn, rows = shares[RULES.index("drawn")], []
         for name, found in zip(RULES, shares, strict=True):
             mean, more = interval(found), difference(found, drawn)
-            rows.append({"name": name, "share": _text(mean), "more": _text(more)})
+            rows.append({"name": name, "share": str(mean), "more": str(more)})
         means = dict(zip(RULES, shares.mean(2).tolist(), strict=True))
         title = f"{len(questions)} questions with several queries, {len(files)} seeds"
         report.write({"rows": rows, "by seed": means}, table(title, rows, MEASURED))
-
-
-def _text(found: Interval | Difference) -> str:
-    return f"{found.mean:.1f} [{found.low:.1f}, {found.high:.1f}]"
 
 
 def _annotated(

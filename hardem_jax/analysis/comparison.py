@@ -119,8 +119,7 @@ def sentence(first: str, second: str, found: Difference) -> str:
     """
     shown = found.p < LEVEL and not found.low <= 0 <= found.high
     says = f"{first if found.mean > 0 else second} is ahead" if shown else "no difference shown"
-    bounds = f"[{found.low:.1f}, {found.high:.1f}]"
-    return f"{first} - {second}: {found.mean:+.1f} {bounds}, p = {found.p:.2g}: {says}"
+    return f"{first} - {second}: {found}, p = {found.p:.2g}: {says}"
 
 
 def sentences(
@@ -170,8 +169,7 @@ def table(summary: Summary, found: Mapping[str, Mapping[str, Interval]], num_see
 
 def _cell(over_seeds: tuple[float, float] | None, over_questions: Interval | None) -> str:
     if over_questions is not None:
-        mean, low, high = over_questions
-        return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+        return str(over_questions)
     if over_seeds is None:
         return "-"
     mean, spread = over_seeds

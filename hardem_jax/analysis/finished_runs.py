@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hardem_jax.analysis.statistics import Difference, difference, interval
+from hardem_jax.analysis.statistics import difference, interval
 from hardem_jax.errors import InputError, found_by
 from hardem_jax.training.fingerprint import flatten
 
@@ -193,8 +193,7 @@ def _spaced(cell: str) -> str:
 
 def _cell(runs: Mapping[int, FinishedRun], metric: str) -> str:
     if all(metric in run.by_question for run in runs.values()):
-        mean, low, high = interval(_by_question(runs, sorted(runs), metric))
-        return f"{mean:.1f} [{low:.1f}, {high:.1f}]"
+        return str(interval(_by_question(runs, sorted(runs), metric)))
     if not all(metric in run.scores for run in runs.values()):
         return "-"
     scores = [run.scores[metric] for run in runs.values()]
@@ -218,8 +217,8 @@ def _compared(
             f"{metric}: expected scores of the same questions, "
             f"found {ours.shape[1]} and {theirs.shape[1]}"
         )
-    ahead: Difference = difference(ours, theirs)
-    return [f"{ahead.mean:+.1f} [{ahead.low:.1f}, {ahead.high:.1f}]", f"{ahead.p:.2g}"]
+    ahead = difference(ours, theirs)
+    return [str(ahead), f"{ahead.p:.2g}"]
 
 
 def _check_questions(names: str, run: FinishedRun, other: FinishedRun) -> None:

@@ -38,6 +38,9 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} [{self.low:.1f}, {self.high:.1f}]"
+
 
 class Difference(NamedTuple):
     """A mean difference, the interval that holds the expected one, and the p-value of none."""
@@ -46,6 +49,9 @@ class Difference(NamedTuple):
     low: float
     high: float
     p: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.1f} [{self.low:.1f}, {self.high:.1f}]"
 
 
 def interval(
@@ -68,8 +74,7 @@ def interval(
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> mean, low, high = interval(100 * (rng.random((3, 1000)) < 0.7))
-        >>> print(f"{mean:.1f} [{low:.1f}, {high:.1f}]")
+        >>> print(interval(100 * (rng.random((3, 1000)) < 0.7)))
         70.0 [66.9, 73.2]
     """
     found = _checked("scores", scores)
