@@ -22,7 +22,10 @@ from hardem_jax.errors import InputError, found_by
 from hardem_jax.training.fingerprint import flatten
 
 #: Settings that do not name a row: the objective does already, or they follow from others.
-_UNNAMED = re.compile(r"loop\.seed|objective(\..*)?|contents of (?!.*\.(rules\.|supervised)).*")
+_UNNAMED = re.compile(
+    r"loop\.seed|objective(\..*)?|"
+    r"contents of (?!.*\.(rules\.|supervised|scores of solutions)).*"
+)
 #: What runs of one row may differ in. The digest of the contents says whether data are the same,
 #: in whichever format they are stored.
 _IMMATERIAL = re.compile(r"loop\.seed|contents of .*\.format")

@@ -74,6 +74,17 @@ def test_rows_are_named_after_what_differs_beyond_objective_and_seed():
     assert found["MML"] == dict(enumerate(runs[:2]))
 
 
+def test_rows_are_named_after_the_scores_of_solutions_that_were_trained_with():
+    contents = [{"content": "a", "scores of solutions": digest} for digest in ("6eb", "5a6")]
+    weighed = [finished(**{"contents of data": json.dumps(content)}) for content in contents]
+    found = rows([finished(**{"contents of data": '{"content": "a"}'}), *weighed])
+    assert list(found) == [
+        "MML",
+        "MML, contents of data.scores of solutions 6eb",
+        "MML, contents of data.scores of solutions 5a6",
+    ]
+
+
 def test_runs_on_the_same_data_in_another_format_are_seeds_of_one_row():
     stored = [
         finished(seed=seed, **{"contents of data": f'{{"content": "a", "format": "build {seed}"}}'})
