@@ -1,8 +1,9 @@
 """The weight of annotated queries: ``python -m experiments.solution_sets.agreement --help``.
 
 Weighs the queries of each Z of WikiSQL by how far their results on perturbed tables agree
-(`hardem_jax.solutions.agreement`), and measures how much of the weight the annotated query gets.
-Without weights that is the probability that a query drawn from Z is the annotated one.
+(`hardem_jax.solutions.agreement`), and measures how much of the weight the annotated query gets,
+and how much all queries that mean the same: those with its results on other perturbed tables.
+Without weights these are the probabilities of a query drawn from Z.
 """
 
 import dataclasses
@@ -38,11 +39,16 @@ COLUMNS = {
     "queries": "name",
     "tables": "how",
     "questions": "questions",
-    "drawn %": ("drawn", 100, 1),
+    "annotated, drawn %": ("drawn", 100, 1),
     "weight %": ("weight", 100, 1),
     "weight^4 %": ("power", 100, 1),
-    "largest weight %": ("largest", 100, 1),
+    "largest %": ("largest", 100, 1),
+    "meaning, drawn %": ("meaning, drawn", 100, 1),
+    "weight % ": ("meaning, weight", 100, 1),
+    "weight^4 % ": ("meaning, power", 100, 1),
+    "largest % ": ("meaning, largest", 100, 1),
 }
+SHARES = "drawn", "weight", "power", "largest"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +59,7 @@ class Agreement:
         folder: WikiSQL in the official layout.
         split: whose questions.
         limit: questions, from the start of the split; None for all.
-        tables: perturbed tables for each question.
+        tables: perturbed tables for each question; as many others say which queries mean the same.
         max_solutions: questions with more are left out.
         seed: of the perturbations.
         out: write the figures here, as JSON.
@@ -86,18 +92,25 @@ class Agreement:
     def _measure(
         self, rules: SqlRules, how: Perturbation, questions: Sequence[Answered]
     ) -> dict[str, Any]:
-        rng = np.random.default_rng(self.seed)
+        rng, others = np.random.default_rng(self.seed), np.random.default_rng([self.seed, 1])
         shares = []
         for question in track(questions, transient=True):
             z = enumerate_sql(question.table, question.question, question.answer, rules).queries
             is_annotated = annotations(question, z)
             if 1 < len(z) <= self.max_solutions and is_annotated.any():
-                tables = [perturbed(question.table, how, rng) for _ in range(self.tables)]
-                weights = agreement([results(t, question.question, z) for t in tables])
-                shares.append(shares_of(is_annotated, weights))
-        names = "drawn", "weight", "power", "largest"
+                weights = agreement(self._results(question, how, z, rng))
+                means_same = same_results(self._results(question, how, z, others), is_annotated)
+                shares.append(shares_of(is_annotated, weights) + shares_of(means_same, weights))
+        names = *SHARES, *(f"meaning, {name}" for name in SHARES)
         means = map(statistics.mean, zip(*shares, strict=True))
         return {"questions": len(shares), **dict(zip(names, means, strict=False))}
+
+    def _results(
+        self, question: Answered, how: Perturbation, z: np.ndarray, rng: np.random.Generator
+    ) -> list[list[tuple[str, ...] | None]]:
+        """The results of Z on each of the perturbed tables."""
+        tables = (perturbed(question.table, how, rng) for _ in range(self.tables))
+        return [results(table, question.question, z) for table in tables]
 
 
 def results(table: Table, question: str, z: np.ndarray) -> list[tuple[str, ...] | None]:
@@ -110,6 +123,25 @@ def results(table: Table, question: str, z: np.ndarray) -> list[tuple[str, ...] 
         except ExecutionError:
             found.append(None)
     return found
+
+
+def same_results(
+    found: Sequence[Sequence[tuple[str, ...] | None]], chosen: np.ndarray
+) -> np.ndarray:
+    """``[Z]`` bool: the solutions that have the results of a chosen one on every table.
+
+    Args:
+        found: the results of Z on each table.
+        chosen: ``[Z]`` bool, with at least one True.
+
+    Example:
+        >>> found = [[("a",), ("a",), None], [("b",), ("b",), ("b",)]]
+        >>> print(same_results(found, np.array([True, False, False])))
+        [ True  True False]
+    """
+    by_solution = list(zip(*found, strict=True))
+    wanted = {by_solution[place] for place in np.flatnonzero(chosen)}
+    return np.array([results in wanted for results in by_solution])
 
 
 def shares_of(chosen: np.ndarray, weights: np.ndarray) -> tuple[float, float, float, float]:

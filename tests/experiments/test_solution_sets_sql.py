@@ -88,6 +88,7 @@ def test_agreement_of_a_few_questions(few, tmp_path, capsys):
     for (name, _), row in rows.items():
         assert 0 < row["drawn"] < 1 and 0 < row["weight"] < 1
         assert row["drawn"] == rows[name, "permute"]["drawn"]
+        assert row["drawn"] < row["meaning, drawn"] < 1  # others mean the same, not all
     assert rows["default", "permute"]["weight"] != rows["default", "permute"]["drawn"]
 
 
