@@ -98,19 +98,26 @@ class Agreement:
             z = enumerate_sql(question.table, question.question, question.answer, rules).queries
             is_annotated = annotations(question, z)
             if 1 < len(z) <= self.max_solutions and is_annotated.any():
-                weights = agreement(self._results(question, how, z, rng))
-                means_same = same_results(self._results(question, how, z, others), is_annotated)
+                asked = question.table, question.question, z
+                weights = agreement(perturbed_results(*asked, how, self.tables, rng))
+                found = perturbed_results(*asked, how, self.tables, others)
+                means_same = same_results(found, is_annotated)
                 shares.append(shares_of(is_annotated, weights) + shares_of(means_same, weights))
         names = *SHARES, *(f"meaning, {name}" for name in SHARES)
         means = map(statistics.mean, zip(*shares, strict=True))
         return {"questions": len(shares), **dict(zip(names, means, strict=False))}
 
-    def _results(
-        self, question: Answered, how: Perturbation, z: np.ndarray, rng: np.random.Generator
-    ) -> list[list[tuple[str, ...] | None]]:
-        """The results of Z on each of the perturbed tables."""
-        tables = (perturbed(question.table, how, rng) for _ in range(self.tables))
-        return [results(table, question.question, z) for table in tables]
+
+def perturbed_results(
+    table: Table,
+    question: str,
+    z: np.ndarray,
+    how: Perturbation,
+    count: int,
+    rng: np.random.Generator,
+) -> list[list[tuple[str, ...] | None]]:
+    """The `results` of queries on each of ``count`` perturbed tables."""
+    return [results(perturbed(table, how, rng), question, z) for _ in range(count)]
 
 
 def results(table: Table, question: str, z: np.ndarray) -> list[tuple[str, ...] | None]:

@@ -47,8 +47,8 @@ def data(built):
     return TableQuestions.open(built, "train")
 
 
-def scored(built, data, out, *flags):
-    signals.main(["--data", str(built), "--out", str(out), *map(str, flags)])
+def scored(built, data, out, signal, *flags):
+    signals.main([signal, "--data", str(built), "--out", str(out), *map(str, flags)])
     file = SolutionScores.read(out, content=data.meta["content"])
     return {q.id: file.scores[q.id] for q in data.questions}
 
@@ -62,7 +62,7 @@ def executed(engine, table, question, row):
 
 
 def test_agreement_is_that_of_sqlite_on_the_same_tables(built, data, tmp_path):
-    flags = "--signal", "agreement", "--tables", 3, "--power", 2, "--seed", 5, "--how", "resample"
+    flags = "agreement", "--tables", 3, "--power", 2, "--seed", 5, "--how", "resample"
     scores = scored(built, data, tmp_path / "scores.npz", *flags)
     rng, differ = np.random.default_rng(5), 0
     with OfficialEngine() as engine:
@@ -86,14 +86,14 @@ def test_agreement_is_that_of_sqlite_on_the_same_tables(built, data, tmp_path):
 
 
 def test_a_large_z_is_left_as_it_is(built, data, tmp_path):
-    flags = "--signal", "agreement", "--tables", 2, "--max-solutions", 2
+    flags = "agreement", "--tables", 2, "--max-solutions", 2
     scores = scored(built, data, tmp_path / "scores.npz", *flags)
     large = [q.id for q in data.questions if len(q.queries) > 2]
     assert large and not any(scores[id].any() for id in large)
 
 
 def test_fewest_conditions(built, data, tmp_path):
-    scores = scored(built, data, tmp_path / "scores.npz", "--signal", "fewest-conditions")
+    scores = scored(built, data, tmp_path / "scores.npz", "fewest-conditions")
     left_out = 0
     for question in data.questions:
         words = split_words(question.question)
@@ -114,5 +114,5 @@ def test_a_file_that_cannot_be_written_shows_before_the_work(built, tmp_path, ca
     monkeypatch.setattr(TableQuestions, "open", work)
     out = tmp_path / "none" / "scores.npz"
     with pytest.raises(SystemExit) as stopped:
-        signals.main(["--data", str(built), "--signal", "agreement", "--out", str(out)])
+        signals.main(["agreement", "--data", str(built), "--out", str(out)])
     assert stopped.value.code == 2 and "cannot be written" in capsys.readouterr().err
