@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from hardem_jax.cli.command import flags
 from hardem_jax.data.files import check_writable, write_json, write_text
+from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError
 
 
@@ -45,7 +45,7 @@ class Report:
         about, out = self._machine, self._out
         about["load_average_after"] = list(os.getloadavg())
         if out is not None:
-            write_json(out, {"flags": flags(self._command), "machine": about, **content})
+            write_json(out, {"flags": to_json(self._command), "machine": about, **content})
             tables = [markdown(item) for item in shown if isinstance(item, Table)]
             write_text(out.with_suffix(".md"), "\n".join(tables))
         before, after = (

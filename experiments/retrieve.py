@@ -29,10 +29,11 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Table
 
-from hardem_jax.cli.command import flags, peak_mib, run_command
+from hardem_jax.cli.command import peak_mib, run_command
 from hardem_jax.data.examples import OpenQuestion, Passage
 from hardem_jax.data.exclusions import NO_DOCUMENT, ExclusionCounts
 from hardem_jax.data.files import check_writable, file_digest, write_json
+from hardem_jax.data.json_config import to_json
 from hardem_jax.data.readers.dpr import read_context_questions, write_contexts
 from hardem_jax.data.readers.nq_open import read_nq_open
 from hardem_jax.data.readers.open_questions import read_kilt_questions
@@ -153,7 +154,7 @@ class Retrieve:
         count = write_contexts(self.out, rows, left_out=skips)
         seconds = time.perf_counter() - begin
         content = {
-            "flags": flags(self),
+            "flags": to_json(self),
             "index": {"passages": retriever.store.content},
             "source": {self.questions.name: file_digest(self.questions)},
             "questions": count,

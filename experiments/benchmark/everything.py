@@ -16,8 +16,9 @@ from typing import Any, Literal
 from experiments.benchmark.steps.setting import Device, Preset
 from experiments.benchmark.train_step import COLUMNS, TrainStep, table_rows
 from experiments.report import machine, markdown, table, wide_console
-from hardem_jax.cli.command import flags, run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_json, write_text
+from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.locks import locked
 
@@ -121,7 +122,7 @@ class Everything:
         content = self._recorded()
         longest = 0.0
         for name, step in self.plan().items():
-            described = flags(step)
+            described = to_json(step)
             if content["parts"].get(name, {}).get("flags") == described:
                 continue
             begins = time.monotonic()

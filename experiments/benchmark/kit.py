@@ -23,8 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
-from hardem_jax.cli.command import flags, run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import new_folder, write_json
+from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
 
 FORMAT = "kit 1"
@@ -111,7 +112,7 @@ class Kit:
         if len(command) < 2:
             raise InputError(f"train: expected a module and its command, found {self.train!r}")
         with new_folder(self.out, format=FORMAT) as folder:
-            write_json(folder / "meta.json", {"format": FORMAT, "flags": flags(self)})
+            write_json(folder / "meta.json", {"format": FORMAT, "flags": to_json(self)})
             half_size(self.encoder, folder / ENCODER)
             (folder / "data").mkdir()
             for given in self.data:

@@ -22,8 +22,9 @@ from rich.progress import track
 
 from experiments.benchmark.steps.setting import Preset, Setting, Task
 from experiments.report import table, wide_console
-from hardem_jax.cli.command import flags, run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_json
+from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.models.config import Implementation
 
@@ -104,7 +105,7 @@ class Tpu:
             program = {"task": task, "topology": name, "attention": attention}
             results.append(program | figures | describe(compiled))
             if self.out is not None:  # after each: a program takes minutes
-                write_json(self.out, {"flags": flags(self), "results": results})
+                write_json(self.out, {"flags": to_json(self), "results": results})
         wide_console().print(
             table("One chip's training step", [*map(row, results)], COLUMNS, left=3)
         )

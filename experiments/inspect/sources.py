@@ -12,11 +12,11 @@ from typing import Any
 from experiments.inspect.drawings import DRAWERS, Drawer
 from hardem_jax.analysis.views import View
 from hardem_jax.cli import equations, programs, queries, spans, taggings
-from hardem_jax.cli.command import from_flags
 from hardem_jax.cli.evaluate import checkpoint_identity
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.cli.watching import recorded_views
 from hardem_jax.data.exclusions import ExclusionCounts, reasons
+from hardem_jax.data.json_config import from_json
 from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.data.prepared.spans import TAGGINGS_FORMAT, prepare_split
 from hardem_jax.data.tokenizer import load_tokenizer
@@ -311,7 +311,7 @@ def _setting(run_dir: Path) -> tuple[str, TrainCommand]:
     task, flags = content.get("task"), content.get("flags")
     if task not in _TRAIN or not isinstance(flags, dict) or flags.get("type") != "Train":
         raise InputError(f"{file}: expected a run that train wrote, found another")
-    return task, from_flags(_TRAIN[task], flags, str(file))
+    return task, from_json(_TRAIN[task], flags, str(file))
 
 
 def _open_data(folder: Path, split: str | None) -> tuple[str, Any]:

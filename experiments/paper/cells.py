@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hardem_jax.analysis.statistics import Interval
-from hardem_jax.cli.command import flags
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.data.files import make_out, write_json, write_text
+from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import require
 from hardem_jax.locks import locked
 from hardem_jax.training.fingerprint import may_change
@@ -66,7 +66,7 @@ class CellsCommand(CompareCommand, abc.ABC):
             found = {
                 name: scores for name, cell in self.cells().items() if (scores := _ended(cell))
             }
-            write_json(self.out / "cells.json", {"flags": flags(self), "cells": found})
+            write_json(self.out / "cells.json", {"flags": to_json(self), "cells": found})
             if found:
                 text = table(found, metric_of(found, self.loop.monitor))
                 write_text(self.out / "cells.md", text)
@@ -146,7 +146,7 @@ def _intervals_in(cell: CompareCommand, file: Path) -> dict[str, dict[str, Inter
         content = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):  # not begun, or killed while it was written
         return {}
-    same = content.get("flags") == json.loads(json.dumps(flags(cell)))
+    same = content.get("flags") == json.loads(json.dumps(to_json(cell)))
     if not same or "differences" not in content:
         return {}
     return {

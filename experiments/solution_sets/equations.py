@@ -14,9 +14,10 @@ from typing import Any
 from rich.progress import track
 
 from experiments.report import Report, table
-from hardem_jax.cli.command import flags, run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.json_config import to_json
 from hardem_jax.data.readers.drop import read_drop
 from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError, require
@@ -129,8 +130,8 @@ def measure(variant: Variant, examples: Sequence[NumericExample]) -> dict[str, A
         "name": variant.name,
         **size_of([len(question.equations) for question in found]),
         "numeric": len(examples),
-        "rules": flags(variant.rules),
-        "numbers": flags(variant.numbers),
+        "rules": to_json(variant.rules),
+        "numbers": to_json(variant.numbers),
         "full": variant.full,
     }
 

@@ -29,9 +29,10 @@ from experiments.solution_sets.program_differences import (
 from experiments.solution_sets.program_reference import Reference, table_values
 from experiments.solution_sets.squall.search import Verdict, judge
 from experiments.solution_sets.squall.sql import read_squall
-from hardem_jax.cli.command import flags, run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.json_config import to_json
 from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.errors import InputError, require
 from hardem_jax.metrics.wikitablequestions import Denotation
@@ -158,7 +159,7 @@ def measure(
         verdicts[question.id] = verdict
     nonempty = [size for size in sizes if size]
     return {
-        "rules": flags(rules),
+        "rules": to_json(rules),
         "questions": len(questions),
         "covered": len(nonempty) / len(questions),
         "mean": statistics.mean(nonempty) if nonempty else None,

@@ -18,9 +18,10 @@ from typing import Any
 from rich.progress import track
 
 from experiments.report import Report, table
-from hardem_jax.cli.command import flags, run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.json_config import to_json
 from hardem_jax.data.readers.narrativeqa import add_rouge_mentions, read_narrativeqa
 from hardem_jax.errors import InputError, require
 from hardem_jax.metrics import rouge
@@ -127,7 +128,7 @@ def measure(
     old = [of_mentions(example, rouge.rouge_l_0_3_2) for example in found]
     sizes = [len(of_one) for of_one in scores if of_one]
     return {
-        "rules": flags(rules),
+        "rules": to_json(rules),
         "covered": len(sizes) / len(found),
         "mean": statistics.mean(sizes) if sizes else None,
         "median": statistics.median(sizes) if sizes else None,

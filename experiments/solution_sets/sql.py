@@ -16,8 +16,9 @@ from rich.progress import track
 
 from experiments.report import Report, table
 from experiments.solution_sets.sql_queries import compare_engines
-from hardem_jax.cli.command import flags, run_command
+from hardem_jax.cli.command import run_command
 from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.json_config import to_json
 from hardem_jax.data.readers.wikisql import read_wikisql
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.sql.columns import typed_table
@@ -162,7 +163,7 @@ def measure(rules: SqlRules, questions: Sequence[Answered]) -> dict[str, Any]:
     ]
     covered = [places for places in annotated if len(places)]
     return {
-        "rules": flags(rules),
+        "rules": to_json(rules),
         "covered": len(sizes) / len(questions),
         "annotated": sum(places.any() for places in annotated) / len(questions),
         "first": statistics.mean(float(places[0]) for places in covered) if covered else None,

@@ -1,7 +1,6 @@
 """Command lines from dataclasses; user errors end in one line and exit code 2."""
 
 import contextlib
-import dataclasses
 import errno
 import io
 import os
@@ -11,7 +10,6 @@ import shlex
 import signal
 import sys
 import threading
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -21,6 +19,7 @@ import tyro
 from hardem_jax.buckets.commands import on_this_disk
 from hardem_jax.buckets.names import address, shown
 from hardem_jax.data.files import read_json
+from hardem_jax.data.json_config import from_json
 from hardem_jax.errors import TERMINATION, InputError, Stopped, nearest, one_line
 
 #: Takes a file with flags, ``config.json`` of a run or ``comparison.json``; others override them.
@@ -150,7 +149,7 @@ def _of_file(kind: type, file: Path) -> Any:
     if not isinstance(content, dict) or content.get("type") != kind.__name__:
         found = f"those of {content.get('type')!r}" if isinstance(content, dict) else "none"
         raise InputError(f"{file}: expected flags of {kind.__name__!r}, found {found}")
-    return from_flags(kind, content, shown(file))
+    return from_json(kind, content, f"{shown(file)}: flags")
 
 
 def _examples(text: str, program: str) -> str:
@@ -268,71 +267,13 @@ def _quiet_loops():
         sys.unraisablehook = before
 
 
-def flags(config: Any) -> Any:
-    """A configuration as nested plain values for JSON, objectives by type and fields."""
-    if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        fields = {f.name: flags(getattr(config, f.name)) for f in dataclasses.fields(config)}
-        return {"type": type(config).__name__, **fields}
-    if isinstance(config, tuple):
-        return [flags(item) for item in config]
-    return config if isinstance(config, (int, float, str, bool, type(None))) else shown(config)
-
-
-def from_flags(hint: Any, content: Any, place: str) -> Any:
-    """The configuration that `flags` has turned into plain values.
-
-    Fields that the content lacks get their defaults: an older version may have written it.
-
-    Args:
-        hint: the type of the configuration, or the annotation of a field.
-        content: from `flags`, perhaps by way of JSON.
-        place: where the content is from, for messages.
-
-    Raises:
-        InputError: the content has a field or a type that this version does not know.
-
-    Example:
-        >>> from hardem_jax.objectives import HardEM
-        >>> from_flags(HardEM, flags(HardEM(tau=8.0)), "config.json")
-        HardEM(tau=8.0, cap=1.0, schedule='linear')
-    """
-    kinds: list[Any] = [k for k in typing.get_args(hint) or (hint,) if k is not type(None)]
-    if isinstance(content, dict):
-        classes = (kind for kind in kinds if isinstance(kind, type))
-        named = {kind.__name__: kind for kind in classes if dataclasses.is_dataclass(kind)}
-        if (kind := named.get(content.get("type", ""))) is None:
-            raise InputError(
-                f"{place}: expected one of {', '.join(named)}, found {content.get('type')!r}"
-            )
-        hints = typing.get_type_hints(kind)
-        fields = {name: value for name, value in content.items() if name != "type"}
-        if unknown := fields.keys() - {field.name for field in dataclasses.fields(kind)}:
-            raise InputError(
-                f"{place}: expected fields of {kind.__name__}, found {', '.join(sorted(unknown))}"
-            )
-        values = {n: from_flags(hints[n], x, f"{place}: {n}") for n, x in fields.items()}
-        try:
-            return kind(**values)
-        except TypeError as error:  # a field without a default is missing
-            raise InputError(f"{place}: {error}") from error
-    if isinstance(content, list):
-        if typing.get_origin(hint) is not tuple:  # one of several kinds: "tuple[int, ...] | None"
-            kinds = [kind for kind in kinds if typing.get_origin(kind) is tuple]
-            return from_flags(kinds[0], content, place) if kinds else tuple(content)
-        inner = typing.get_args(hint)
-        inner = inner[:1] * len(content) if inner[-1:] == (...,) else inner
-        pairs = zip(inner, content, strict=True)
-        return tuple(from_flags(kind, item, place) for kind, item in pairs)
-    return Path(content) if isinstance(content, str) and Path in kinds else content
-
-
 def words_of(given: Mapping[str, Any], default: Mapping[str, Any]) -> list[str]:
     """The words of a command line, where it differs from the defaults.
 
     Args:
-        given: from `flags`. Only the last part of an absolute path is written: the rest means
+        given: from `to_json`. Only the last part of an absolute path is written: the rest means
             nothing elsewhere.
-        default: also from `flags`; flags that it lacks are all written.
+        default: also from `to_json`; flags that it lacks are all written.
 
     Example:
         >>> words_of({"loop": {"type": "L", "seed": 1, "quiet": True}, "objective": {

@@ -36,11 +36,12 @@ from hardem_jax.analysis.comparison import (
     summarize,
     table,
 )
-from hardem_jax.cli.command import flags, parse
+from hardem_jax.cli.command import parse
 from hardem_jax.cli.devices import say
 from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.cli.watching import draw_watched
 from hardem_jax.data.files import make_out, write_json, write_text
+from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
@@ -206,7 +207,7 @@ class CompareCommand(Setting):
         for run in grid:
             if (scores := run.scores()) is not None:
                 runs.setdefault(run.name, []).append(scores)
-        content = {"flags": flags(self), "devices": _devices(), "runs": runs}
+        content = {"flags": to_json(self), "devices": _devices(), "runs": runs}
         content["summary"] = summarize(runs)
         write_json(self.out / "comparison.json", content)
         return content

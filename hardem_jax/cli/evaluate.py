@@ -19,9 +19,10 @@ from rich.table import Table
 
 from hardem_jax.buckets.names import shown
 from hardem_jax.checksums import MANIFEST, has_checksums
-from hardem_jax.cli.command import flags, peak_mib
+from hardem_jax.cli.command import peak_mib
 from hardem_jax.cli.devices import OnDevices
 from hardem_jax.data.files import check_writable, file_digest, write_json, write_text
+from hardem_jax.data.json_config import to_json
 from hardem_jax.data.json_stream import read_text
 from hardem_jax.errors import InputError, require
 from hardem_jax.progress import counted
@@ -212,7 +213,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         name, digest = self.split_and_digest()
         check_run(self.run_dir)
         immaterial = self.IMMATERIAL | {"type"}
-        options = {n: value for n, value in flags(self).items() if n not in immaterial}
+        options = {n: value for n, value in to_json(self).items() if n not in immaterial}
         if self.questions is not None:
             options["questions"] = file_digest(self.questions)
         return {

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hardem_jax.cli.command import flags
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest
+from hardem_jax.data.json_config import to_json
 
 #: Flags that do not determine the content of a split, and the tokenizer, which has its own digest.
 _NOT_RECORDED = {"out", "force", "processes", "tokenizer"}
@@ -39,7 +39,7 @@ def determined_by(command: Any, **digests: Any) -> dict[str, Any]:
             values[field.name] = digests[field.name]
         elif field.name not in _NOT_RECORDED:
             is_file = isinstance(value, Path)
-            values[field.name] = {value.name: file_digest(value)} if is_file else flags(value)
+            values[field.name] = {value.name: file_digest(value)} if is_file else to_json(value)
     return values
 
 

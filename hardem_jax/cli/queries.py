@@ -16,7 +16,6 @@ from hardem_jax.analysis.query_differences import CorrectAnswer, differences_pag
 from hardem_jax.analysis.views import View
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
-from hardem_jax.cli.command import flags
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.tables import PredictOnTable
 from hardem_jax.cli.train import TrainCommand
@@ -26,6 +25,7 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.files import json_text, write_json, write_text
+from hardem_jax.data.json_config import to_json
 from hardem_jax.data.solve import query_question
 from hardem_jax.errors import InputError
 from hardem_jax.lazy import LazyModule
@@ -289,7 +289,7 @@ class Convert:
         self.out.mkdir(parents=True, exist_ok=True)
         content = {
             "version": __version__,
-            "flags": {name: flags(config) for name, config in used.items()},
+            "flags": {name: to_json(config) for name, config in used.items()},
             "task": tasks.QueryTask.NAME,
             "model": model.save(self.out),
             "rules": dataclasses.asdict(self.rules),

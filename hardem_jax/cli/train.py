@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from hardem_jax import __version__
 from hardem_jax.checksums import write_checksums
-from hardem_jax.cli.command import flags
 from hardem_jax.cli.devices import OnDevices, made_by, say
 from hardem_jax.cli.watching import observer
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import write_json
+from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import Objective, ThresholdedHardEM
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
@@ -157,7 +157,7 @@ class TrainCommand(Setting):
         settings = self.settings(run.data)
 
         def describe() -> None:
-            content = {"version": __version__, "flags": flags(self), "settings": settings}
+            content = {"version": __version__, "flags": to_json(self), "settings": settings}
             content["made by"] = made_by(mesh.size)
             # In a folder of their own first: only these files get checksums, whatever else is in
             # the run's folder, such as a log that still grows. Checkpoints have their own.

@@ -12,6 +12,7 @@ from flax import nnx
 
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import Document, ReadingExample
+from hardem_jax.data.json_config import from_json
 from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
@@ -20,7 +21,6 @@ from hardem_jax.models.checkpoints.span_reader import load_reader, read_details
 from hardem_jax.models.encoders.checkpoint_files import checkpoint_folder
 from hardem_jax.tasks import trained as runs
 from hardem_jax.tasks.config import SpanInference
-from hardem_jax.tasks.run_config import restore
 from hardem_jax.tasks.spans.answers import Answer, WindowReading
 from hardem_jax.tasks.spans.task import SpanTask, WindowInputs, pad_rows
 
@@ -210,7 +210,7 @@ def _configured(folder: Path, name: str, kind: type[Any]) -> Any:
     fields, place = read_details(folder).get(name, {}), _place(folder, name)
     if not isinstance(fields, dict):
         raise InputError(f"{place}: expected an object, found {json_type(fields)}")
-    return restore(kind, fields, place)
+    return from_json(kind, fields, place)
 
 
 def _place(folder: Path, name: str) -> str:

@@ -1,16 +1,15 @@
 """What a run folder says about itself: ``config.json`` and the checksums of its files."""
 
-import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union
 
 from hardem_jax.checksums import has_checksums, verify_checksums
+from hardem_jax.data.json_config import from_json
 from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.errors import InputError, similar_path
-from hardem_jax.models.config import Remat
 
 T = TypeVar("T")
 
@@ -63,9 +62,10 @@ class RunConfig:
     def flags(self, name: str, *kinds: type[Any]) -> Any:
         """A configuration among the flags, of one of these classes."""
         content = self._object(self._object(self._content, "flags"), name)
-        named = [kind for kind in kinds if kind.__name__ == content.get("type")] or [kinds[0]]
-        fields = {key: value for key, value in content.items() if key != "type"}
-        return self.restore(named[0], fields, f"flags.{name}")
+        # What an earlier version wrote may not name a class, or name one by another name.
+        if content.get("type") not in [kind.__name__ for kind in kinds]:
+            content = {**content, "type": kinds[0].__name__}
+        return from_json(Union[kinds], content, f"{self.place}: flags.{name}")  # noqa: UP007
 
     def part(self, name: str) -> dict[str, Any]:
         """An object that the model saved."""
@@ -81,7 +81,7 @@ class RunConfig:
         Raises:
             InputError: one is unknown, missing, or out of place.
         """
-        return restore(kind, fields, f"{self.place}: {name}")
+        return from_json(kind, dict(fields), f"{self.place}: {name}")
 
     def _object(self, content: Mapping[str, Any], name: str) -> dict[str, Any]:
         if not isinstance(value := content.get(name), dict):
@@ -90,44 +90,8 @@ class RunConfig:
         return value
 
 
-def restore(kind: type[T], fields: Mapping[str, Any], place: str) -> T:
-    """A configuration with fields from JSON.
-
-    Args:
-        kind: a dataclass.
-        fields: by name; those with defaults may be absent.
-        place: of the fields, for messages.
-
-    Raises:
-        InputError: one is unknown, missing, or out of place.
-    """
-    hints = get_type_hints(kind)
-    known = {f.name: f for f in dataclasses.fields(cast(Any, kind))}
-    for key in fields:
-        if key not in known:
-            raise InputError(
-                f"{place}.{key}: expected a field of {kind.__name__}, found one that this version "
-                "does not know"
-            )
-    for key, field in known.items():
-        if key not in fields and field.default is field.default_factory:  # both are missing
-            raise InputError(f"{place}.{key}: expected a value, found none")
-    for key, value in fields.items():
-        if not _fits(value, hints[key]):
-            raise InputError(f"{place}.{key}: expected {hints[key]}, found {value!r}")
-    values = {n: tuple(v) if isinstance(v, list) else v for n, v in fields.items()}
-    try:
-        return kind(**values)
-    except InputError as error:
-        raise InputError(f"{place}.{error}") from error
-
-
 def _of_this_version(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The content, with what earlier versions stored elsewhere or left implicit in its place."""
-    rules = content.get("rules")
-    if isinstance(rules, dict) and "aggregates_of_one_row" in rules:
-        # Up to version 0.2.0, Z of a parser always had them.
-        content = {**content, "rules": {"aggregates_on_text": True, **rules}}
+    """The content, with what earlier versions stored elsewhere in its place."""
     for key, task in _VERSION_0_1.items():
         if "task" not in content and key in content:
             model = content if key == "windows" else content[key]
@@ -137,26 +101,3 @@ def _of_this_version(content: Mapping[str, Any]) -> Mapping[str, Any]:
                 model = {**model, "encoder": bert}
             return {**content, "task": task, "model": model}
     return content
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a JSON value fits an annotation; lists stand for tuples, strings for paths."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return True
-    if hint is float:
-        return type(value) in (int, float)
-    if hint is Path:
-        return type(value) is str
-    if origin is Literal:
-        if hint == Remat and type(value) is bool:  # as runs of version 0.1 have it
-            return True
-        return any(type(value) is type(known) and value == known for known in arguments)
-    if origin is tuple:
-        inner = arguments[:1] if arguments[-1:] == (...,) else arguments
-        return isinstance(value, list) and all(
-            _fits(item, inner[i % len(inner)]) for i, item in enumerate(value)
-        )
-    if arguments:
-        return any(_fits(value, argument) for argument in arguments)
-    return type(value) is hint

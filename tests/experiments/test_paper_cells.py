@@ -11,8 +11,9 @@ from experiments.paper import cells
 from experiments.paper.latent_scope import LatentScope
 from experiments.paper.set_sizes import SetSizes, largest_count, neighbours
 from hardem_jax.analysis.statistics import Interval
-from hardem_jax.cli.command import flags, parse, run_command
+from hardem_jax.cli.command import parse, run_command
 from hardem_jax.cli.compare import CompareCommand
+from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError
 from hardem_jax.training.fingerprint import named_settings
 from tests import commands
@@ -68,7 +69,7 @@ def test_targets_are_the_same_cells_by_default_and_as_flags(subsets):
     sizes = [*range(1, 21)] * 50 + [200] * 20 + [600] * 20
     written = ["--targets", "3", "10", "30", "100", "300"]
     default, typed = subsets(sizes), subsets(sizes, *written)
-    assert [flags(cell) for cell in default.values()] == [flags(cell) for cell in typed.values()]
+    assert to_json((*default.values(),)) == to_json((*typed.values(),))
     assert [cell.out.name for cell in default.values()] == written[1:]
     settings = [named_settings(cell)["target"] for cell in default.values()]
     assert settings == ["3.0", "10.0", "30.0", "100.0", "300.0"]
@@ -103,7 +104,7 @@ def test_every_cell_is_the_comparison_of_its_scope(tmp_path):
 def test_a_seed_that_ended_stays_in_the_table_when_the_next_is_interrupted(tmp_path, monkeypatch):
     def run(self):
         self.out.mkdir(parents=True, exist_ok=True)
-        content = {"flags": flags(self), "intervals": {"MML": {"em": [10.0, 0.0, 100.0]}}}
+        content = {"flags": to_json(self), "intervals": {"MML": {"em": [10.0, 0.0, 100.0]}}}
         if ended := len(self.seeds) == 1:
             content["differences"] = {}
         (self.out / "comparison.json").write_text(json.dumps(content))
@@ -126,7 +127,7 @@ def test_seeds_come_in_turn_and_nothing_is_repeated(tmp_path, monkeypatch):
     def run(self):
         made.append((self.out.name, self.seeds))
         score = 10.0 * len(made)
-        content = {"flags": flags(self), "intervals": {"MML": {"em": [score, 0.0, 100.0]}}}
+        content = {"flags": to_json(self), "intervals": {"MML": {"em": [score, 0.0, 100.0]}}}
         self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "comparison.json").write_text(json.dumps(content | {"differences": {}}))
 

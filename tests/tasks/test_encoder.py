@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import pytest
 from flax import nnx
 
+from hardem_jax.data.json_config import from_json
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.models.checkpoints.span_reader import save_reader
@@ -44,8 +45,8 @@ def checkpoint(tmp_path_factory):
 
 def test_runs_from_before_rematerialisation_had_names_can_be_evaluated():
     """Version 0.1 stored it as on or off."""
-    assert ReaderConfig(remat=True) == ReaderConfig(remat="layer")  # type: ignore[arg-type]
-    assert ReaderConfig(remat=False) == ReaderConfig()  # type: ignore[arg-type]
+    assert from_json(ReaderConfig, {"remat": True}, "x") == ReaderConfig(remat="layer")
+    assert from_json(ReaderConfig, {"remat": False}, "x") == ReaderConfig()
 
 
 def test_attention_is_chosen_with_its_dropout(checkpoint):

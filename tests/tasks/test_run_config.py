@@ -1,6 +1,7 @@
 """What a run folder has to hold before anything is loaded."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.rules import SqlRules
 from hardem_jax.tasks.config import NAQANetModelConfig, ReaderConfig, SpanInference, TaggerConfig
-from hardem_jax.tasks.run_config import RunConfig, restore
+from hardem_jax.tasks.run_config import RunConfig
 
 SPAN = {
     "version": "0.2.0",
@@ -56,13 +57,7 @@ def test_a_model_goes_by_its_type(config):
     flags = {"model": {"type": "NAQANetModelConfig", "word_vectors": "glove.txt"}}
     found = config({"task": "equations", "model": {}, "flags": flags}, "equations")
     model = found.flags("model", TaggerConfig, NAQANetModelConfig)
-    assert model == NAQANetModelConfig(word_vectors="glove.txt")
-
-
-@pytest.mark.parametrize("scope", [True, False, 1, "all"])
-def test_a_choice_is_one_of_its_values(scope):
-    with pytest.raises(InputError, match=f"config.json: x.scope: expected .*, found {scope!r}"):
-        restore(SpanInference, {"scope": scope}, "config.json: x")
+    assert model == NAQANetModelConfig(word_vectors=Path("glove.txt"))
 
 
 @pytest.mark.parametrize(

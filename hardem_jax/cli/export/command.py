@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hardem_jax import __version__
-from hardem_jax.cli.command import flags, path_name, words_of
+from hardem_jax.cli.command import path_name, words_of
 from hardem_jax.cli.compare import history
 from hardem_jax.cli.evaluate import checkpoint_identity
 from hardem_jax.cli.export.model_card import Card, Scores
 from hardem_jax.cli.spans import Train
 from hardem_jax.data.files import read_json, work_folder, write_text
+from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError
 from hardem_jax.hub import upload
 from hardem_jax.lazy import LazyModule
@@ -123,13 +124,13 @@ def _objective(used: Mapping[str, Any]) -> str:
 
 
 def _defaults(kind: type) -> dict[str, Any]:
-    """The flags of a command that have a default, as `flags` gives them."""
+    """The flags of a command that have a default, as `to_json` gives them."""
     defaults = {}
     for field in dataclasses.fields(kind):
         if field.default is not dataclasses.MISSING:
-            defaults[field.name] = flags(field.default)
+            defaults[field.name] = to_json(field.default)
         elif field.default_factory is not dataclasses.MISSING:
-            defaults[field.name] = flags(field.default_factory())
+            defaults[field.name] = to_json(field.default_factory())
     return defaults
 
 

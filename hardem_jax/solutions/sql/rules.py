@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.arguments import check_choice
@@ -74,3 +75,8 @@ class SqlRules:
             raise InputError(
                 'numbers: expected "whole" or "exact" for sane semantics, found "official"'
             )
+
+    @classmethod
+    def of_earlier_version(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Up to version 0.2.0 Z always had aggregates of text, and no field said so."""
+        return {"aggregates_on_text": True, **fields}

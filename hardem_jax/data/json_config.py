@@ -1,0 +1,122 @@
+"""Configurations as JSON, in which runs and results keep the flags they were made with."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from hardem_jax.buckets.names import shown
+from hardem_jax.data.json_fields import json_type
+from hardem_jax.errors import InputError
+
+
+def to_json(config: Any) -> Any:
+    """A configuration as nested plain values; dataclasses by type and fields, tuples as lists.
+
+    Example:
+        >>> from hardem_jax.objectives import HardEM
+        >>> to_json(HardEM(tau=8.0))
+        {'type': 'HardEM', 'tau': 8.0, 'cap': 1.0, 'schedule': 'linear'}
+    """
+    if dataclasses.is_dataclass(config) and not isinstance(config, type):
+        fields = {f.name: to_json(getattr(config, f.name)) for f in dataclasses.fields(config)}
+        return {"type": type(config).__name__, **fields}
+    if isinstance(config, tuple):
+        return [to_json(item) for item in config]
+    return config if isinstance(config, (int, float, str, bool, type(None))) else shown(config)
+
+
+def from_json(hint: Any, content: Any, place: str) -> Any:
+    """The configuration that `to_json` has turned into plain values.
+
+    Fields that the content lacks get their defaults, for an older version may have written it. A
+    class can bring such content up to date in a class method ``of_earlier_version``, which takes
+    and returns the fields.
+
+    Args:
+        hint: the type of the configuration, or the annotation of a field.
+        content: from `to_json`, by way of JSON. "type" may be absent where only one is possible.
+        place: where the content is from, for messages.
+
+    Raises:
+        InputError: the content has a field or a type that this version does not know, lacks one
+            without a default, or holds a value that does not fit.
+
+    Example:
+        >>> from hardem_jax.objectives import HardEM, MML
+        >>> from_json(HardEM | MML, {"type": "HardEM", "tau": 8.0}, "config.json")
+        HardEM(tau=8.0, cap=1.0, schedule='linear')
+    """
+    kinds = _alternatives(hint)
+    if isinstance(content, dict) and (classes := [k for k in kinds if dataclasses.is_dataclass(k)]):
+        return _of_class(classes, content, place)
+    for kind in kinds:
+        if _fits(content, kind):
+            return _value(kind, content, place)
+    expected = f"expected {' | '.join(map(_name, kinds))}"
+    found = json_type(content) if isinstance(content, dict) else repr(content)
+    raise InputError(f"{place}: {expected}, found {found}")
+
+
+def _of_class(classes: list[Any], content: Mapping[str, Any], place: str) -> Any:
+    named = {kind.__name__: kind for kind in classes}
+    name = content.get("type", classes[0].__name__ if len(classes) == 1 else None)
+    if not isinstance(name, str) or name not in named:
+        raise InputError(f"{place}: expected one of {', '.join(named)}, found {name!r}")
+    kind, given = named[name], {key: value for key, value in content.items() if key != "type"}
+    if (update := getattr(kind, "of_earlier_version", None)) is not None:
+        given = update(given)
+    hints = get_type_hints(kind)
+    known = {field.name: field for field in dataclasses.fields(kind)}
+    for key in given:
+        if key not in known:
+            raise InputError(
+                f"{place}.{key}: expected a field of {name}, found one that this version does not "
+                "know"
+            )
+    for key, field in known.items():
+        if key not in given and field.default is field.default_factory:  # both are missing
+            raise InputError(f"{place}.{key}: expected a value, found none")
+    values = {key: from_json(hints[key], x, f"{place}.{key}") for key, x in given.items()}
+    try:
+        return kind(**values)
+    except InputError as error:  # it names the field
+        raise InputError(f"{place}.{error}") from error
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a JSON value is of a kind; lists stand for tuples, and strings for paths."""
+    if kind is Any:
+        return True
+    if get_origin(kind) is Literal:
+        return any(type(value) is type(known) and value == known for known in get_args(kind))
+    if get_origin(kind) is tuple:
+        arguments = get_args(kind)
+        return isinstance(value, list) and (arguments[-1] is ... or len(value) == len(arguments))
+    if kind is float:
+        return type(value) in (int, float)
+    return type(value) is (str if kind is Path else kind)
+
+
+def _value(kind: Any, value: Any, place: str) -> Any:
+    if get_origin(kind) is tuple:
+        inner = get_args(kind)
+        inner = inner[:1] * len(value) if inner[-1] is ... else inner
+        pairs = enumerate(zip(inner, value, strict=True))
+        return tuple(from_json(hint, item, f"{place}[{i}]") for i, (hint, item) in pairs)
+    return kind(value) if kind in (Path, float) else value
+
+
+def _name(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return " | ".join(map(repr, get_args(kind)))
+    if kind is type(None):
+        return "None"
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
