@@ -36,6 +36,7 @@ class Train:
     out: Path | None = None
     rates: tuple[tuple[str, float], ...] = ()
     seed: int = 0
+    width: Literal[1, 2] = 1
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,7 @@ def test_a_class_brings_the_fields_of_earlier_versions_up_to_date():
         ({"data": [], "seed": True}, "x.seed: expected int, found True"),
         ({"data": [], "seed": 1.0}, "x.seed: expected int, found 1.0"),
         ({"data": [], "seed": {"a": 1}}, "x.seed: expected int, found an object"),
+        ({"data": [], "width": True}, r"x.width: expected 1 \| 2, found True"),
         ({"data": [], "out": 3}, r"x.out: expected Path \| None, found 3"),
         (
             {"data": [], "rates": [["a"]]},
