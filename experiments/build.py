@@ -22,6 +22,7 @@ one to read.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,13 +30,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import subcommand
 
 from hardem_jax.analysis import equation_text
-from hardem_jax.cli import spans
 from hardem_jax.cli.builds import BuildCommand
 from hardem_jax.cli.command import run_command
+from hardem_jax.cli.preparing import PrepareCommand
 from hardem_jax.data import build_options
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.programs.links import find_links
@@ -155,33 +155,24 @@ def _mentions(example: ReadingExample) -> Iterator[str]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Prepare:
+class Prepare(PrepareCommand):
     """Cut a split of a reading data set into windows, to train on or to evaluate on.
 
     Numeric and table questions need no such step: their commands take the build.
 
     Attributes:
         folder: of the build, or one that holds no other.
-        out: folder to write.
         split: of the build.
         keep_without_solution: keep questions whose Z is empty; None for all splits but "train".
-        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
         windows: sizes; ``max_windows`` is 16 by default, and None (all windows) is what the open
             data sets use.
-        processes: number of processes that cut windows; the result is the same.
-        force: replace the split in ``out``.
     """
 
     folder: Path
-    out: Path
-    split: str = "train"
     keep_without_solution: bool | None = None
-    tokenizer: str = "bert-base-uncased"
-    windows: WindowConfig = WindowConfig()
-    processes: int = 1
-    force: bool = False
 
-    def run(self) -> None:
+    @functools.cached_property
+    def _build(self) -> builders.Build:
         from hardem_jax.data import builders
 
         build = builders.open_build(self.folder)
@@ -190,30 +181,27 @@ class Prepare:
                 f"{build.folder}: expected a build of a reading data set, found one that is "
                 "trained on as it is (--data)"
             )
-        examples = build.examples(self.split)
-        exclusions = ExclusionCounts()
-        for id, reason in build.index(self.split)["left_out"]:
-            exclusions.add(reason, id)
+        return build
+
+    def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
+        for id, reason in self._build.index(self.split)["left_out"]:
+            skips.add(reason, id)
+        return iter(self._build.examples(self.split))
+
+    def official_metric(self) -> str:
+        return self._build.meta["metric"]
+
+    def sources(self) -> dict[str, Any]:
+        """The build records its own."""
+        meta = self._build.meta
+        return {"build": meta["fingerprint"], "data set": meta["data set"], "split": self.split}
+
+    def scored(self) -> bool:
+        return True
+
+    def keep_without_mention(self) -> bool:
         keep = self.keep_without_solution
-        if keep is None:
-            keep = self.split != "train"
-        spans.prepare(
-            iter(examples),
-            self.out,
-            tokenizer=self.tokenizer,
-            windows=self.windows,
-            metric=build.meta["metric"],
-            # The build records its own sources.
-            sources={
-                "build": build.meta["fingerprint"],
-                "data set": build.meta["data set"],
-                "split": self.split,
-            },
-            exclusions=exclusions,
-            split="dev" if keep else "train",
-            force=self.force,
-            processes=self.processes,
-        )
+        return super().keep_without_mention() if keep is None else keep
 
 
 COMMANDS = {"build": BuildDataSet, "show": Show, "prepare": Prepare}

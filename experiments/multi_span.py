@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Literal
 
 from hardem_jax.cli.command import run_command
-from hardem_jax.cli.preparing import determined_by
-from hardem_jax.cli.spans import prepare
+from hardem_jax.cli.preparing import PrepareCommand
 from hardem_jax.cli.taggings import Compare, Evaluate, Predict, Train
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -36,8 +35,8 @@ from hardem_jax.data.readers.squad import read_squad_layout, read_squad_rows
 from hardem_jax.errors import InputError
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepare:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare(PrepareCommand):
     """Find every mention of every text of an answer, and cut the documents into windows.
 
     A window without all texts of the answer teaches that the answer is elsewhere, so windows should
@@ -45,54 +44,36 @@ class Prepare:
 
     Attributes:
         file: the questions.
-        out: folder to write.
-        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
         layout: "squad", or "rows" for one row per question, as in Hugging Face's data sets (JSON
             lines or a list).
         split: "train" leaves out questions without a window that mentions all of the answer, "dev"
             keeps them; "test" has no answers, so that ``evaluate`` writes predictions and no
             scores.
         windows: sizes.
-        processes: number of processes that cut windows; the result is the same.
-        force: replace the split in ``out``.
     """
 
+    FORMAT = TAGGINGS_FORMAT
+
     file: Path
-    out: Path
-    tokenizer: str = "bert-base-uncased"
     layout: Literal["squad", "rows"] = "squad"
     split: Literal["train", "dev", "test"] = "train"
     windows: WindowConfig = WindowConfig(max_tokens=512)
-    processes: int = 1
-    force: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.windows.choices:
             raise InputError("--windows.choices: expected none where answers have several texts")
 
-    def run(self) -> None:
-        exclusions = ExclusionCounts()
-        prepare(
-            self._examples(exclusions),
-            self.out,
-            tokenizer=self.tokenizer,
-            windows=self.windows,
-            metric="quoref",
-            sources=determined_by(self),
-            exclusions=exclusions,
-            split=self.split,
-            force=self.force,
-            processes=self.processes,
-            format=TAGGINGS_FORMAT,
-        )
+    def official_metric(self) -> str:
+        return "quoref"
 
-    def _examples(self, exclusions: ExclusionCounts) -> Iterator[ReadingExample]:
+    def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
         read = read_squad_rows if self.layout == "rows" else read_squad_layout
         examples = read(
             self.file,
-            skips=exclusions,
+            skips=skips,
             answers_are="all required",
-            require_answers=self.split != "test",
+            require_answers=self.scored(),
             keep_several=True,
         )
         return (dataclasses.replace(example, all_required=True) for example in examples)

@@ -19,24 +19,24 @@ The paper's noisy Z needs ``--rules.keep 5`` in ``prepare`` of the training ques
 """
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from hardem_jax.cli import spans
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.export.command import Export
-from hardem_jax.cli.preparing import determined_by
-from hardem_jax.cli.spans import Predict, prepare
+from hardem_jax.cli.preparing import PrepareCommand, determined_by
+from hardem_jax.cli.spans import Predict
+from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest
-from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.readers.narrativeqa import (
     QUESTIONS,
     SUMMARIES,
     add_rouge_mentions,
     read_narrativeqa,
 )
-from hardem_jax.errors import require
 from hardem_jax.solutions.rouge.search import RougeRules
 from hardem_jax.tasks.config import SpanInference
 from hardem_jax.training.config import LoopConfig
@@ -45,51 +45,37 @@ from hardem_jax.training.config import LoopConfig
 INFERENCE = SpanInference(max_answer_tokens=40)
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepare:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare(PrepareCommand):
     """Find the spans nearest to the answers and cut the summaries into windows.
 
     Attributes:
         folder: of the official release, with ``qaps.csv`` and ``third_party``.
-        out: folder to write.
-        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
         split: "train" leaves out questions without a span that is near enough; "valid" and
-            "test" keep them.
+            "test" keep them, and both are scored.
         rules: which spans make up Z.
         lower: summaries and questions in lower case, as in the paper's released conversion.
-        windows: sizes.
-        processes: number of processes that look for spans; None for this one.
-        force: replace the split in ``out``.
+        processes: number of processes that look for spans and cut windows; the result is the same.
     """
 
     folder: Path
-    out: Path
-    tokenizer: str = "bert-base-uncased"
     split: Literal["train", "valid", "test"] = "train"
     rules: RougeRules = RougeRules()
     lower: bool = True
-    windows: WindowConfig = WindowConfig()
-    processes: int | None = None
-    force: bool = False
 
-    def __post_init__(self) -> None:
-        require(self, "processes", at_least=1)
+    def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
+        examples = read_narrativeqa(self.folder, self.split, skips=skips, lower=self.lower)
+        return add_rouge_mentions(examples, self.rules, self.processes)
 
-    def run(self) -> None:
-        exclusions = ExclusionCounts()
-        examples = read_narrativeqa(self.folder, self.split, skips=exclusions, lower=self.lower)
+    def official_metric(self) -> str:
+        return "rouge"
+
+    def sources(self) -> dict[str, Any]:
         digests = {name: file_digest(self.folder / name) for name in (QUESTIONS, SUMMARIES)}
-        prepare(
-            add_rouge_mentions(examples, self.rules, self.processes),
-            self.out,
-            tokenizer=self.tokenizer,
-            windows=self.windows,
-            metric="rouge",
-            sources=determined_by(self, folder=digests),
-            exclusions=exclusions,
-            split="train" if self.split == "train" else "dev",
-            force=self.force,
-        )
+        return determined_by(self, folder=digests)
+
+    def scored(self) -> bool:
+        return True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

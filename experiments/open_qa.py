@@ -8,14 +8,14 @@ how many passages to read is chosen on the development split.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax.cli import spans
-from hardem_jax.cli.preparing import determined_by
-from hardem_jax.cli.spans import prepare
+from hardem_jax.cli.preparing import PrepareCommand
 from hardem_jax.data.batching.padding import BatchConfig
+from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.readers.dpr import read_contexts
@@ -23,63 +23,50 @@ from hardem_jax.errors import require
 from hardem_jax.training.config import LoopConfig
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepare:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare(PrepareCommand):
     """Find every mention in the retrieved passages and cut them into windows.
 
     Attributes:
         contexts: questions with passages, from ``experiments.retrieve`` or any other retriever
             (the JSON or JSON lines of DPR and FiD).
-        out: folder to write.
-        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
-        split: "train" drops questions without a mention in any passage, "dev" keeps them; "test"
-            has no answers, so that ``evaluate`` writes predictions and no scores.
         passages: the first N of each question; None for 20 in training and 80 otherwise, as in the
             paper.
         prepend_title: put the article's title before each passage.
         metric: how answers are compared with the golds; the paper normalises as for SQuAD, and
             NQ-open's evaluator also decomposes accents.
         windows: sizes; all windows are kept.
-        processes: number of processes that cut windows; the result is the same.
-        force: replace the split in ``out``.
     """
 
     contexts: Path
-    out: Path
-    tokenizer: str = "bert-base-uncased"
     split: Literal["train", "dev", "test"] = "train"
     passages: int | None = None
     prepend_title: bool = False
     metric: Literal["squad", "triviaqa", "nq_open"] = "squad"
     windows: WindowConfig = WindowConfig(max_windows=None)
-    processes: int = 1
-    force: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self, "passages", at_least=1)
 
-    def run(self) -> None:
-        exclusions = ExclusionCounts()
-        default = 20 if self.split == "train" else 80
-        passages = default if self.passages is None else self.passages
-        prepare(
-            read_contexts(
-                self.contexts,
-                num_passages=passages,
-                skips=exclusions,
-                prepend_title=self.prepend_title,
-                require_answers=self.split != "test",
-            ),
-            self.out,
-            tokenizer=self.tokenizer,
-            windows=self.windows,
-            metric=self.metric,
-            sources=determined_by(self) | {"passages": passages},
-            exclusions=exclusions,
-            split=self.split,
-            force=self.force,
-            processes=self.processes,
+    def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
+        return read_contexts(
+            self.contexts,
+            num_passages=self._num_passages(),
+            skips=skips,
+            prepend_title=self.prepend_title,
+            require_answers=self.scored(),
         )
+
+    def official_metric(self) -> str:
+        return self.metric
+
+    def sources(self) -> dict[str, Any]:
+        return super().sources() | {"passages": self._num_passages()}
+
+    def _num_passages(self) -> int:
+        default = 20 if self.split == "train" else 80
+        return default if self.passages is None else self.passages
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -26,97 +26,72 @@ then scored by its metric. The released qa-hard-em files are read as well
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.export.command import Export
-from hardem_jax.cli.preparing import determined_by
-from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train, prepare
+from hardem_jax.cli.preparing import PrepareCommand
+from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train
 from hardem_jax.data.annotations import annotated_mentions
 from hardem_jax.data.examples import ReadingExample, is_unknown
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.readers.qa_hard_em import read_qa_hard_em
 from hardem_jax.data.readers.squad import read_squad_layout, read_squad_rows
 from hardem_jax.errors import InputError
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepare:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare(PrepareCommand):
     """Find every mention and cut the documents into windows.
 
     Attributes:
         file: the questions.
-        out: folder to write.
-        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
         layout: "squad", "rows" for one row per question, as in Hugging Face's data sets (JSON lines
             or a list), or "qa-hard-em" for the JSON lines of the paper's release.
         answers_are: what several answers to a question mean: "alternatives" (SQuAD), or
             "all required" (Quoref). A single span cannot give them: such questions are left out
             of training, and scored by Quoref's metric, which counts the spans that are right.
-        split: "train" leaves out questions without a mention, "dev" keeps them; "test" has no
-            answers, so that ``evaluate`` writes predictions and no scores.
         supervised: make the annotated mention all of Z: full supervision, to compare with. Only
             for training.
-        windows: sizes.
-        processes: number of processes that cut windows; the result is the same.
-        force: replace the split in ``out``.
     """
 
     file: Path
-    out: Path
-    tokenizer: str = "bert-base-uncased"
     layout: Literal["squad", "rows", "qa-hard-em"] = "squad"
     answers_are: Literal["alternatives", "all required"] = "alternatives"
     split: Literal["train", "dev", "test"] = "train"
     supervised: bool = False
-    windows: WindowConfig = WindowConfig()
-    processes: int = 1
-    force: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.supervised and self.split != "train":
             raise InputError(f"--supervised: expected --split train, found {self.split}")
 
-    def run(self) -> None:
-        exclusions = ExclusionCounts()
-        sources = determined_by(self)
+    def sources(self) -> dict[str, Any]:
+        sources = super().sources()
         if not self.supervised:  # as in splits from before this flag existed
             del sources["supervised"]
-        prepare(
-            self._examples(exclusions),
-            self.out,
-            tokenizer=self.tokenizer,
-            windows=self.windows,
-            metric=self._metric(),
-            sources=sources,
-            exclusions=exclusions,
-            split=self.split,
-            force=self.force,
-            processes=self.processes,
-        )
+        return sources
 
-    def _metric(self) -> str:
+    def official_metric(self) -> str:
         if self.answers_are == "all required":
             return "quoref"
         return "squad2" if any(map(is_unknown, self.windows.choices)) else "squad"
 
-    def _examples(self, exclusions: ExclusionCounts) -> Iterator[ReadingExample]:
-        examples = self._read(exclusions)
+    def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
+        examples = self._read(skips)
         if not self.supervised:
             return examples
-        return annotated_mentions(examples, skips=exclusions, choices=self.windows.choices)
+        return annotated_mentions(examples, skips=skips, choices=self.windows.choices)
 
-    def _read(self, exclusions: ExclusionCounts) -> Iterator[ReadingExample]:
-        golds = self.split != "test"
+    def _read(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
         if self.layout == "qa-hard-em":
-            return read_qa_hard_em(self.file, skips=exclusions, require_answers=golds)
+            return read_qa_hard_em(self.file, skips=skips, require_answers=self.scored())
         read = read_squad_rows if self.layout == "rows" else read_squad_layout
         return read(
             self.file,
-            skips=exclusions,
+            skips=skips,
             answers_are=self.answers_are,
-            require_answers=golds,
+            require_answers=self.scored(),
             keep_several=self.split != "train",
             choices=self.windows.choices,
         )

@@ -19,20 +19,21 @@ Training on the Wikipedia domain, with the encoder named by a hub name or a fold
 """
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.export.command import Export
-from hardem_jax.cli.preparing import determined_by
-from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train, prepare
+from hardem_jax.cli.preparing import PrepareCommand, determined_by
+from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train
+from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.readers.triviaqa import read_triviaqa
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepare:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare(PrepareCommand):
     """Find every mention and cut the documents into windows.
 
     Attributes:
@@ -40,44 +41,23 @@ class Prepare:
             ``qa/verified-*.json``, which people have checked. Web files have one example per
             document, keyed ``QuestionId--Filename`` as officially scored.
         evidence: its folder ``evidence``.
-        out: folder to write.
-        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
-        split: "train" leaves out questions without a mention, "dev" keeps them; "test" has no
-            answers, so that ``evaluate`` writes predictions and no scores.
-        windows: sizes.
-        processes: number of processes that cut windows; the result is the same.
-        force: replace the split in ``out``.
     """
 
     qa_file: Path
     evidence: Path
-    out: Path
-    tokenizer: str = "bert-base-uncased"
     split: Literal["train", "dev", "test"] = "train"
-    windows: WindowConfig = WindowConfig()
-    processes: int = 1
-    force: bool = False
 
-    def run(self) -> None:
-        exclusions = ExclusionCounts()
-        prepare(
-            read_triviaqa(
-                self.qa_file,
-                self.evidence,
-                skips=exclusions,
-                require_answers=self.split != "test",
-            ),
-            self.out,
-            tokenizer=self.tokenizer,
-            windows=self.windows,
-            metric="triviaqa",
-            # Of the evidence, what is read: see "documents" in the meta.json.
-            sources=determined_by(self, evidence=self.evidence.name),
-            exclusions=exclusions,
-            split=self.split,
-            force=self.force,
-            processes=self.processes,
+    def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
+        return read_triviaqa(
+            self.qa_file, self.evidence, skips=skips, require_answers=self.scored()
         )
+
+    def official_metric(self) -> str:
+        return "triviaqa"
+
+    def sources(self) -> dict[str, Any]:
+        # Of the evidence, what is read: see "documents" in the meta.json.
+        return determined_by(self, evidence=self.evidence.name)
 
 
 COMMANDS = {

@@ -11,11 +11,10 @@ from typing import Literal
 
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.export.command import Export
-from hardem_jax.cli.preparing import determined_by
-from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train, prepare
+from hardem_jax.cli.preparing import PrepareCommand
+from hardem_jax.cli.spans import Compare, Evaluate, Predict, Train
 from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, NO_ANSWER, ExclusionCounts
-from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.arguments import check_texts
 
@@ -47,39 +46,22 @@ def read_questions(file: Path, *, skips: ExclusionCounts) -> Iterator[ReadingExa
                 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepare:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare(PrepareCommand):
     """Find every mention and cut the documents into windows.
 
     Attributes:
         file: the questions.
-        out: folder to write.
-        tokenizer: Hugging Face name or folder of the encoder's checkpoint.
-        split: "train" leaves out questions without a mention, "dev" keeps them.
-        windows: sizes.
-        force: replace the split in ``out``.
     """
 
     file: Path
-    out: Path
-    tokenizer: str = "bert-base-uncased"
     split: Literal["train", "dev"] = "train"
-    windows: WindowConfig = WindowConfig()
-    force: bool = False
 
-    def run(self) -> None:
-        exclusions = ExclusionCounts()
-        prepare(
-            read_questions(self.file, skips=exclusions),
-            self.out,
-            tokenizer=self.tokenizer,
-            windows=self.windows,
-            metric="squad",
-            sources=determined_by(self),
-            exclusions=exclusions,
-            split=self.split,
-            force=self.force,
-        )
+    def examples(self, skips: ExclusionCounts) -> Iterator[ReadingExample]:
+        return read_questions(self.file, skips=skips)
+
+    def official_metric(self) -> str:
+        return "squad"
 
 
 COMMANDS = {

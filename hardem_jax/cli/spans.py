@@ -1,4 +1,4 @@
-"""Reading documents: ``prepare`` of any layout, ``train``, ``compare``, ``evaluate``, ``predict``.
+"""Reading documents: ``train``, ``compare``, ``evaluate`` and ``predict``.
 
 The module of a data set adds its own ``prepare`` and shares everything here.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,20 +19,16 @@ from hardem_jax.analysis.views import View
 from hardem_jax.cli import asking
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.evaluate import EvaluateCommand
-from hardem_jax.cli.preparing import print_summary
 from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.examples import ReadingExample, is_unknown
-from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.examples import is_unknown
 from hardem_jax.data.files import json_text, write_text
-from hardem_jax.data.prepared.spans import FORMAT, Question, prepare_split
+from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import Window, WindowConfig
-from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
-from hardem_jax.progress import counted
 from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
@@ -47,42 +43,6 @@ else:  # imports jax, which help does not need
     answering = LazyModule("hardem_jax.tasks.answering")
     questions = LazyModule("hardem_jax.tasks.spans.questions")
     tasks = LazyModule("hardem_jax.tasks.spans.task")
-
-
-def prepare(
-    examples: Iterator[ReadingExample],
-    out: Path,
-    *,
-    tokenizer: str,
-    windows: WindowConfig,
-    metric: str,
-    sources: Mapping[str, Any],
-    exclusions: ExclusionCounts,
-    split: str,
-    force: bool,
-    processes: int | None = None,
-    format: str = FORMAT,
-) -> None:
-    """Prepares a split and prints its summary; the shared half of all ``prepare`` commands.
-
-    In the split "train", questions without a mention are left out. "test" has no golds. For the
-    others see `prepare_split`.
-    """
-    meta = prepare_split(
-        counted(examples, "questions"),
-        out,
-        tokenizer=load_tokenizer(tokenizer),
-        config=windows,
-        metric=metric,
-        sources=sources,
-        exclusions=exclusions,
-        keep_without_mention=split != "train",
-        scored=split != "test",
-        processes=processes,
-        replace=force,
-        format=format,
-    )
-    print_summary(meta, exclusions)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
