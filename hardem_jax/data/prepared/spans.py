@@ -58,6 +58,8 @@ NO_WORDS = "no words in any document"
 NOT_IN_DOCUMENTS = "answer not in the documents"
 FILTERED = "answer only in windows that TF-IDF left out"
 CUT = "answer cut by every window"
+# Document of a window, its tokens and solutions, and the encoded window.
+_Record = tuple[int, tuple[int, int], bytes]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,8 +206,7 @@ def prepare_split(
 
     cut = functools.partial(_cut, tokenizer=tokenizer, config=config, keep=keep_without_mention)
     with new_folder(folder, format=format, replace=replace) as partial:
-        writers = {n: RecordWriter(partial / n, WINDOWS) for n in ("positives", "negatives")}
-        places: dict[str, list[tuple[int, int, int]]] = {name: [] for name in writers}
+        writer = _WindowWriter(partial)
         with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
             for question, windows, reason in map_in_order(
                 cut, unique_examples(), processes=processes
@@ -213,24 +214,18 @@ def prepare_split(
                 if reason:
                     exclusions.add(reason, question.id)
                     continue
-                for rank, (document, sizes, data) in enumerate(windows):
-                    kind = "positives" if sizes[1] else "negatives"
-                    writers[kind].write_encoded(data, sizes)
-                    places[kind].append((len(set_sizes), document, rank))
+                writer.write(len(set_sizes), windows)
                 set_sizes.append(question.num_solutions)
                 kept.add(question.id)
                 row = dataclasses.asdict(question)
                 questions.write(json.dumps(row, ensure_ascii=False) + "\n")
-        for writer in writers.values():
-            writer.close()
+        positives, negatives = writer.close()
         check_not_empty(folder, len(set_sizes), keep_without_mention, exclusions)
-        all_places = np.array([*places["positives"], *places["negatives"]], np.int32)
-        np.save(partial / "places.npy", all_places.reshape(-1, 3))
         write_left_out(partial, exclusions, kept)
         tokenizer.save(partial)
         meta = {
             "format": format,
-            "content": [writer.content for writer in writers.values()],
+            "content": [positives.content, negatives.content],
             "windows": dataclasses.asdict(config),
             "metric": metric,
             "tokenizer": tokenizer.fingerprint,
@@ -243,8 +238,8 @@ def prepare_split(
                 "left out": exclusions.total,
                 "questions": len(set_sizes),
                 "questions with a mention": sum(size > 0 for size in set_sizes),
-                "windows with a mention": writers["positives"].num_records,
-                "windows without": writers["negatives"].num_records,
+                "windows with a mention": positives.num_records,
+                "windows without": negatives.num_records,
             },
             "excluded": exclusions.as_dict(),
             "solutions per question": size_summary(set_sizes),
@@ -253,10 +248,32 @@ def prepare_split(
     return meta
 
 
+class _WindowWriter:
+    """Writes windows with and without a mention, and the place of each."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._writers = [RecordWriter(folder / n, WINDOWS) for n in ("positives", "negatives")]
+        self._places: list[list[tuple[int, int, int]]] = [[], []]
+
+    def write(self, question: int, windows: Sequence[_Record]) -> None:
+        for rank, (document, sizes, data) in enumerate(windows):
+            kind = 0 if sizes[1] else 1
+            self._writers[kind].write_encoded(data, sizes)
+            self._places[kind].append((question, document, rank))
+
+    def close(self) -> list[RecordWriter[Window]]:
+        for writer in self._writers:
+            writer.close()
+        places = np.array([place for own in self._places for place in own], np.int32)
+        np.save(self._folder / "places.npy", places.reshape(-1, 3))
+        return self._writers
+
+
 def _cut(
     example: ReadingExample, tokenizer: Tokenizer, config: WindowConfig, keep: bool
-) -> tuple[Question, list[tuple[int, tuple[int, int], bytes]], str | None]:
-    """Returns the question, its windows as (document, sizes, record), and why it is unusable."""
+) -> tuple[Question, list[_Record], str | None]:
+    """Returns the question, its windows, and why it is unusable."""
     windows = make_windows(example, tokenizer, config)
     question = Question(
         example.id, example.question, example.golds, _num_distinct_solutions(windows)
