@@ -183,7 +183,8 @@ def _suggestion(line: str, commands: Any, prog: str, argv: Sequence[str]) -> str
     command = argv[:1] if isinstance(commands, Mapping) else []
     with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
         _parse(commands, prog, [*command, "--help"])
-    return nearest(unknown.group(1), set(_WORD.findall(text.getvalue())))
+    # A word of the help itself stands in the wrong place.
+    return nearest(unknown.group(1), set(_WORD.findall(text.getvalue())) - {unknown.group(1)})
 
 
 @contextlib.contextmanager
