@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import lzma
 import shutil
-import tarfile
-import zipfile
-import zlib
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from hardem_jax.data.archives import extract
 from hardem_jax.errors import InputError
-
-_DAMAGED = (
-    tarfile.FilterError,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    lzma.LZMAError,
-    zlib.error,
-    EOFError,
-)
 
 
 def unpack(archive: Path, folder: Path, *, strip: bool) -> None:
@@ -39,40 +27,12 @@ def unpack(archive: Path, folder: Path, *, strip: bool) -> None:
     shutil.rmtree(work, ignore_errors=True)  # of a call that was stopped
     work.mkdir(parents=True)
     try:
-        _unpack(archive, work)
+        extract(archive, work)
         top = _only_folder(archive, work) if strip else work
         for path in sorted(top.iterdir()):
             _move(path, folder / path.name)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def _unpack(archive: Path, work: Path) -> None:
-    try:
-        if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as members:
-                for name in members.namelist():
-                    _check_inside(archive, name)
-                members.extractall(work)
-        else:
-            with tarfile.open(archive) as members:
-                members.extractall(work, filter="data")
-                # A garbled header passes for the end. What checks itself is the compressed stream.
-                while members.fileobj is not None and members.fileobj.read(2**20):
-                    pass
-    except _DAMAGED as error:
-        raise InputError(f"{archive}: expected a sound archive, found {error}") from error
-    except OSError as error:
-        if error.errno is not None:  # of the disk
-            raise
-        raise InputError(f"{archive}: expected a sound archive, found {error}") from error
-
-
-def _check_inside(archive: Path, name: str) -> None:
-    # zipfile would write such members, too, under another name.
-    path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
-        raise InputError(f"{archive}: expected members below its own folder, found {name!r}")
 
 
 def _only_folder(archive: Path, work: Path) -> Path:

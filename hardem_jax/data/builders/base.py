@@ -108,6 +108,7 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
             "options": dataclasses.asdict(self.options),
             "sources": self._digests(),
             "shard_size": shard_size,
+            **self._more_identity(),
         }
         config = tfds.core.BuilderConfig(name=fingerprint(self.identity))
         # Absolute, since workers may have another current folder.
@@ -140,6 +141,10 @@ class SolutionBuilder(tfds.core.ShardBasedBuilder, abc.ABC):
                 for left in parent.glob("incomplete.*"):  # by a process that was killed
                     shutil.rmtree(left)
                 super().download_and_prepare(**options)
+
+    def _more_identity(self) -> dict[str, Any]:
+        """What else determines a build of a class with more arguments."""
+        return {}
 
     @abc.abstractmethod
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:

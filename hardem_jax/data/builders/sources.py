@@ -12,11 +12,9 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
-import tarfile
 import urllib.parse
 import urllib.request
-import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
 from tensorflow_datasets.core.download.util import DownloadError
 
+from hardem_jax.data.archives import extract
 from hardem_jax.data.files import work_folder
 from hardem_jax.errors import InputError, found_by
 from hardem_jax.hub import SECONDS
@@ -64,11 +63,7 @@ def digest(path: Path) -> str:
         if not os.path.isdir(path):
             with open(path, "rb") as content:
                 return hashlib.file_digest(content, "sha256").hexdigest()
-        names = sorted(
-            Path(parent, name).relative_to(path).as_posix()
-            for parent, _, found in os.walk(path)
-            for name in found
-        )
+        names = sorted(file.relative_to(path).as_posix() for file in _files_below(path))
     except OSError as error:
         raise InputError(f"{path}: expected a file or folder, found {found_by(error)}") from error
     whole = hashlib.sha256()
@@ -76,6 +71,15 @@ def digest(path: Path) -> str:
         # A name need not be UTF-8: Python keeps its bytes as surrogates.
         whole.update(f"{digest(path / name)} {name}\n".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
+
+
+def _files_below(folder: Path, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[Path]:
+    """All files, those in linked folders included; a link to a folder that it lies in is not."""
+    found = os.stat(folder)
+    here = found.st_dev, found.st_ino
+    if here not in above:
+        for path in folder.iterdir():
+            yield from _files_below(path, above | {here}) if path.is_dir() else (path,)
 
 
 def digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -132,15 +136,5 @@ def unpack(archive: Path, folder: Path) -> None:
     with work_folder(folder) as work:
         new = work / "new"
         new.mkdir()
-        try:
-            if zipfile.is_zipfile(archive):
-                with zipfile.ZipFile(archive) as content:
-                    content.extractall(new)  # strips what leads out of the folder
-            else:
-                with tarfile.open(archive) as content:
-                    content.extractall(new, filter="data")
-        except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
-            raise InputError(
-                f"{archive}: expected an archive, cannot be unpacked: {error}"
-            ) from error
+        extract(archive, new)
         new.rename(folder)

@@ -83,6 +83,10 @@ class TableQuestions(SolutionBuilder):
         super().__init__(**others)
         self._original_state["denotation"] = denotation
 
+    def _more_identity(self) -> dict[str, Any]:
+        compares: Any = self.denotation
+        return {"denotation": f"{compares.__module__}.{compares.__qualname__}"}
+
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
         return (f"{split}.jsonl",)
 

@@ -9,6 +9,7 @@ import tarfile
 import threading
 import zipfile
 
+import numpy as np
 import pytest
 from tensorflow_datasets.core.download.checksums import UrlInfo
 
@@ -105,7 +106,7 @@ def test_archives_are_unpacked_or_refused(tmp_path):
     with tarfile.open(tmp_path / "b.tar", "w") as content:
         content.add(tmp_path / "a.txt", "../b.txt")
     for archive in ("b.tar", "a.txt"):
-        with pytest.raises(InputError, match=f"{archive}: expected an archive"):
+        with pytest.raises(InputError, match=f"{archive}: expected a sound archive"):
             unpack(tmp_path / archive, tmp_path / "broken")
         assert not (tmp_path / "broken").exists() and not (tmp_path / "b.txt").exists()
 
@@ -119,3 +120,43 @@ def test_the_digest_of_a_folder_is_of_its_names_and_contents(tmp_path):
             file.write(name)
         lines.append(f"{hashlib.sha256(name).hexdigest()} ".encode() + name + b"\n")
     assert digest(tmp_path) == hashlib.sha256(b"".join(lines)).hexdigest()
+
+
+def test_the_digest_of_a_folder_is_also_of_linked_folders(tmp_path):
+    folder, elsewhere = tmp_path / "evidence", tmp_path / "large disk"
+    folder.mkdir()
+    elsewhere.mkdir()
+    (folder / "wikipedia").symlink_to(elsewhere)
+    (elsewhere / "back").symlink_to(folder)  # which would have no end
+    found = []
+    for text in ("Rome is old.", "Bonn is old."):
+        (elsewhere / "Rome.txt").write_text(text)
+        found.append(digest(folder))
+    assert found[0] != found[1]
+    (folder / "wikipedia").unlink()
+    (folder / "wikipedia").mkdir()
+    (folder / "wikipedia" / "Rome.txt").write_text("Bonn is old.")
+    assert digest(folder) == found[1]
+
+
+@pytest.mark.parametrize("kind", ["gz", "xz"])
+def test_an_archive_is_whole_or_refused(tmp_path, kind):
+    file, texts = tmp_path / f"a.tar.{kind}", {}
+    for name in ("a", "b"):
+        texts[name] = np.random.default_rng(0).bytes(3000)
+        (tmp_path / name).write_bytes(texts[name])
+    with tarfile.open(file, f"w:{kind}") as content:
+        for name in texts:
+            content.add(tmp_path / name, f"data/{name}")
+    whole = file.read_bytes()
+    for n, place in enumerate(range(20, len(whole), 97)):
+        damaged = bytearray(whole)
+        damaged[place] ^= 255
+        file.write_bytes(damaged if n % 2 else damaged[:place])
+        try:
+            unpack(file, tmp_path / f"{n}")
+        except InputError as error:
+            assert "a.tar." in str(error)
+        else:
+            found = {path.name: path.read_bytes() for path in (tmp_path / f"{n}/data").iterdir()}
+            assert found == texts

@@ -293,6 +293,23 @@ def test_what_z_cannot_hold_is_counted_and_the_rest_goes_on(tmp_path):
     assert "1 (words: question: expected at most 32767 words, found 40000)" in line
 
 
+class Never(Denotation):
+    def matches(self, result):
+        return False
+
+
+def test_what_compares_answers_makes_another_build(tmp_path):
+    asked = [dataclasses.replace(QUESTIONS[0], answer=("ann",), match="denotation")]
+    write_table_questions(tmp_path / "dev.jsonl", asked)
+    folders = [
+        build(
+            builders.TableQuestions, tmp_path, tmp_path / "built", denotation=kind, splits=["dev"]
+        )
+        for kind in (Denotation, Never, Denotation)
+    ]
+    assert folders[0] == folders[2] != folders[1]
+
+
 @pytest.mark.slow
 def test_any_number_of_processes_writes_the_same(tmp_path):
     many = [dataclasses.replace(q, id=f"{q.id}-{n}") for n in range(9) for q in QUESTIONS]

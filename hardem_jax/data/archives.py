@@ -1,0 +1,53 @@
+"""Extracting archives from the internet, which may be damaged or malicious."""
+
+from __future__ import annotations
+
+import lzma
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from hardem_jax.errors import InputError
+
+_DAMAGED = (
+    tarfile.FilterError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    lzma.LZMAError,
+    zlib.error,
+    EOFError,
+)
+
+
+def extract(archive: Path, folder: Path) -> None:
+    """Extracts all members of a tar or zip archive; its first bytes say what it is.
+
+    Raises:
+        InputError: it is no archive or damaged, or a member would be written outside of ``folder``.
+    """
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as members:
+                for name in members.namelist():
+                    _check_inside(archive, name)
+                members.extractall(folder)
+        else:
+            with tarfile.open(archive) as members:
+                members.extractall(folder, filter="data")
+                # A garbled header passes for the end. What checks itself is the compressed stream.
+                while members.fileobj is not None and members.fileobj.read(2**20):
+                    pass
+    except _DAMAGED as error:
+        raise InputError(f"{archive}: expected a sound archive, found {error}") from error
+    except OSError as error:
+        if error.errno is not None:  # of the disk
+            raise
+        raise InputError(f"{archive}: expected a sound archive, found {error}") from error
+
+
+def _check_inside(archive: Path, name: str) -> None:
+    # zipfile would write such members, too, under another name.
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
+        raise InputError(f"{archive}: expected members below its own folder, found {name!r}")
