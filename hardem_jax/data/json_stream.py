@@ -12,6 +12,7 @@ import csv
 import gzip
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,10 @@ PathLike = str | os.PathLike[str]
 # Real layouts have at most a dozen levels, and the parser's memory grows quadratically.
 MAX_DEPTH = 200
 _BOM = "\ufeff"
+HALF_A_PAIR = "half a surrogate pair (a damaged \\uXXXX escape)"
+_FIRST_HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
+_SECOND_HALF = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_PAIR = 12  # bytes of both
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 
 _EVENTS = {"start_map": "an object", "start_array": "a list", "string": "a string"}
@@ -99,6 +104,7 @@ deep, found more
         self._depth = 0
         self._in_string = False
         self._escape = b""  # a backslash whose character is in the next chunk
+        self._unchecked = b""  # may hold the first half of a surrogate pair, without what follows
 
     def read(self, size: int = -1, /) -> bytes:
         """At most `size` bytes, checked; the first call must request at least 3."""
@@ -106,14 +112,26 @@ deep, found more
         chunk = super().read(size)
         if at_start:
             chunk = chunk.removeprefix(codecs.BOM_UTF8)
-        self._check_depth(chunk)
-        return chunk
-
-    def _check_depth(self, chunk: bytes) -> None:
         text = self._escape + chunk
         backslashes = len(text) - len(text.rstrip(b"\\"))
         self._escape = b"\\" * (backslashes % 2)
-        text = text[: len(text) - backslashes % 2].replace(b"\\\\", b"").replace(b'\\"', b"")
+        text = text[: len(text) - backslashes % 2].replace(b"\\\\", b"??").replace(b'\\"', b"??")
+        self._check_pairs(text, at_end=not chunk)
+        self._check_depth(text)
+        return chunk
+
+    def _check_pairs(self, text: bytes, *, at_end: bool) -> None:
+        # The parser takes half a pair for "?", or for a part of the character that follows.
+        text = self._unchecked + text
+        checked = len(text) if at_end else max(0, len(text) - _PAIR + 1)
+        for half in _FIRST_HALF.finditer(text):
+            if half.start() < checked and not _SECOND_HALF.match(text, half.end()):
+                raise InputError(
+                    f"{self.name}: before byte {self.offset}: expected JSON, found {HALF_A_PAIR}"
+                )
+        self._unchecked = text[checked:]
+
+    def _check_depth(self, text: bytes) -> None:
         # Pieces between quotation marks alternate between structure and strings.
         pieces = text.translate(None, _NOT_STRUCTURE).split(b'"')
         structure = b"".join(pieces[self._in_string :: 2])
@@ -145,9 +163,7 @@ def json_errors(stream: JsonStream, read: Callable[[], str]) -> Iterator[None]:
         # The bytes are valid UTF-8, so a decoding error comes from an escape.
         found = "broken or truncated text"
         found = (
-            f"{found} ({_first_line(error)})"
-            if isinstance(error, ijson.JSONError)
-            else ("half a surrogate pair (a damaged \\uXXXX escape)")
+            f"{found} ({_first_line(error)})" if isinstance(error, ijson.JSONError) else HALF_A_PAIR
         )
         raise InputError(
             f"{stream.name}: after {read()}, before byte {stream.offset}: expected JSON, "
@@ -264,7 +280,7 @@ def _require_list(path: PathLike, key: str) -> None:
     expected = f"expected an object with a list under {key!r}"
     keys: list[str] = []
     with open_bytes(path) as stream:
-        events = ijson.parse(JsonStream(stream, str(path)))
+        events = ijson.parse(JsonStream(stream, str(path)), use_float=True)
         try:
             _, first, _ = next(events)
             if first != "start_map":
@@ -322,7 +338,7 @@ def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
 def _require_object(path: PathLike) -> None:
     """Raises `InputError` if the JSON file `path` has no top-level object."""
     with open_bytes(path) as stream:
-        _, event, _ = next(ijson.parse(JsonStream(stream, str(path))))
+        _, event, _ = next(ijson.parse(JsonStream(stream, str(path)), use_float=True))
     if event != "start_map":
         raise InputError(f"{path}: expected an object, found {_EVENTS.get(event, event)}")
 

@@ -125,3 +125,37 @@ def test_a_field_of_a_table_may_be_long(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text(f"City;Text\nBonn;{'x' * 200_000}\n")
     assert len(read_csv_table(file).rows[0][1]) == 200_000
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 12, 13, 1 << 16])
+@pytest.mark.parametrize(
+    ("escapes", "whole"),
+    [
+        ("\\ud83d\\ude00", True),
+        ("\\uD83D\\uDE00\\ud83d\\ude00", True),
+        ("\\\\ud83d", True),  # a backslash and five letters
+        ("\\\\\\ud83d", False),
+        ("\\ud83d", False),
+        ("\\ud83d\\u0041", False),  # which the parser makes another character of
+        ("\\ud83d\\\\ude00", False),
+        ("a\\ud800b", False),
+        ("\\ud83d\\ude00\\ud83d", False),
+    ],
+)
+def test_the_first_half_of_a_surrogate_pair_needs_the_second(escapes, whole, size):
+    text = f'["{escapes}"]'
+    if whole:
+        assert read_all(text, size) == text.encode()
+    else:
+        with pytest.raises(InputError, match="a: before byte .*: expected JSON, found half a"):
+            read_all(text, size)
+
+
+@pytest.mark.parametrize("reader", ["items", "entries", "contexts"])
+def test_a_number_of_many_digits_is_refused(reader, tmp_path):
+    """The parser ends the process on more than 4,300 where it makes integers of them."""
+    file = tmp_path / "a.json"
+    number = "1" * 5000
+    file.write_text(f"[{number}]" if reader == "contexts" else f'{{"a": {number}}}')
+    with pytest.raises(InputError, match="a.json"):
+        READERS[reader](file)
