@@ -124,6 +124,23 @@ def test_what_a_killed_process_left_of_a_file_is_replaced(tmp_path):
     assert (tmp_path / "out").read_text() == "whole"
 
 
+def test_a_file_behind_a_link_is_written_and_the_link_stays(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere" / "a")
+    with new_file(tmp_path / "link") as file:
+        file.write_text("new")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "link").read_text() == "new"
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["a"]
+
+
+def test_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="pipe: expected the name of a file, found a pipe"):
+        new_file(tmp_path / "pipe").__enter__()
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_a_name_that_is_not_utf8_shows_before_anything_is_written(tmp_path):
     """Checkpoints and records could not be written there, after all the work."""
     folder = tmp_path / "caf\udce9"

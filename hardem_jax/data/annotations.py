@@ -14,7 +14,7 @@ import numpy as np
 
 from hardem_jax.data.examples import QueryQuestion, ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.solutions.spans import split_words, trim_span
+from hardem_jax.solutions.spans import cuts_word, split_words, trim_span
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Query, SqlRules
 
 # Reasons of `ExclusionCounts`, for questions left out:
@@ -46,7 +46,11 @@ def annotated_mentions(
         mention = None
         if example.true_mention is not None:
             document, *span = example.true_mention
-            mention = trim_span(split_words(example.documents[document].text), *span)
+            text = example.documents[document].text
+            mention = trim_span(split_words(text), *span)
+            # No reader answers with a part of a number, such as "700" of "1,700".
+            if mention is not None and any(cuts_word(text)[list(mention)]):
+                mention = None
         if mention is not None:
             yield dataclasses.replace(example, mentions=((document, *mention),))
         elif any(alias.strip().lower() in offered for alias in example.aliases):

@@ -61,6 +61,8 @@ def draw_first(question: Question, seed: int) -> Question:
     drawn = int(rng.integers(len(solutions)))
     order = [drawn, *(place for place in range(len(solutions)) if place != drawn)]
     changes: dict[str, Any] = {field: solutions[order]}
+    if (weights := getattr(question, "log_weights", None)) is not None:
+        changes["log_weights"] = weights[order]
     if isinstance(question, NumericQuestion) and question.true_equation >= 0:
         changes["true_equation"] = order.index(question.true_equation)
     return dataclasses.replace(question, **changes)

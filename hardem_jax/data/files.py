@@ -77,11 +77,11 @@ def new_file(file: Path) -> Iterator[Path]:
     """Creates a file atomically: yields a path to write to, which is renamed at the end.
 
     The path is ``<file>.partial/new``, which is removed after an error or an interruption, and
-    after a kill by the next call.
+    after a kill by the next call. Of a link, the file that it leads to is written.
 
     Raises:
-        InputError: another process is writing the file, or it cannot be written (no such
-            folder, no permission, disk full).
+        InputError: another process is writing the file, it is a pipe or a device, or it cannot be
+            written (no such folder, no permission, disk full).
 
     Example:
         >>> import tempfile
@@ -91,7 +91,11 @@ def new_file(file: Path) -> Iterator[Path]:
         ...     Path(folder, "a.txt").read_text()
         'Rome'
     """
+    if file.is_symlink():
+        file = file.resolve()
     check_writable(file)
+    if file.exists() and not file.is_file():
+        raise InputError(f"{file}: expected the name of a file, found a pipe or a device")
     with work_folder(file) as work:
         yield work / "new"
         (work / "new").replace(file)

@@ -96,8 +96,13 @@ class SolutionScores:
                 f"{file}: expected scores of the split with digest {content}, found {split}; "
                 "score the solutions of this build again"
             )
-        parts = np.split(flat, np.cumsum(counts)[:-1])
-        return cls(file, digest, dict(zip(arrays["ids"].tolist(), parts, strict=True)))
+        ids, ends = arrays["ids"].tolist(), np.cumsum(counts, dtype=np.int64)
+        if len(ids) != len(counts) or len(flat) != (ends[-1] if ids else 0):
+            raise InputError(
+                f"{file}: expected scores of {len(ids)} questions, found {len(counts)} counts and "
+                f"{len(flat)} scores"
+            )
+        return cls(file, digest, dict(zip(ids, np.split(flat, ends)[:-1], strict=True)))
 
     def of(self, id: str, count: int) -> np.ndarray:
         """The log-scores of a question's solutions, shifted so that the largest is 0.

@@ -37,7 +37,7 @@ _ASCII = str.maketrans(
     dict.fromkeys("‘’´`", "'") | dict.fromkeys("“”", '"') | dict.fromkeys("‐‑‒–—−", "-")
 )
 # Brackets at the start of a text are content, unless they hold a number.
-_CITATIONS = re.compile(r"(?:(?!^)\[[^\]]*\]|\[\d+\]|[•♦†‡*#+])+\Z")
+_CITATIONS = re.compile(r"(?:(?!^)\[[^\]]*\]|\A\[\d+\]|[•♦†‡*#+])+\Z")
 _DETAILS = re.compile(r"(?!^)(?: \([^)]*\))+\Z")
 _QUOTED = re.compile(r'"([^"]*)"')
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import string
+import sys
 import zlib
 from collections.abc import Sequence
 
@@ -125,7 +126,7 @@ def _kilt(path: PathLike, provenance_id: str) -> dict[str, Ranking]:
                         f"{place}: expected {missing[0]!r} in its provenance, found the keys {keys}"
                     )
                 score = entry.get("score")
-                known = isinstance(score, (int, float)) and math.isfinite(score)
+                known = isinstance(score, (int, float)) and abs(score) <= sys.float_info.max
                 ranking.append((provenance_id.format(**values), score if known else None))
     return found
 

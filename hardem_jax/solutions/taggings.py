@@ -19,7 +19,8 @@ def count_taggings(texts: np.ndarray) -> int:
     """|Z| of a question whose answer consists of several texts, at most `MAX_COUNT`.
 
     Args:
-        texts: ``[M]`` int, which of the texts each mention is of. No two of them overlap.
+        texts: ``[M]`` int, which of the texts each mention is of. If some mentions overlap, this is
+            an upper bound.
 
     Example:
         >>> count_taggings(np.array([0, 0, 1]))  # the mentions of `enumerate_taggings`' example

@@ -168,6 +168,9 @@ def reading_example(text, true_mention, *aliases):
         ("Bo, Bo", (0, 4, 6), (0, 4, 6)),
         ("the Bo. Bo", (0, 0, 7), (0, 4, 6)),  # no article, no full stop
         ("Bombay Bo", (0, 0, 2), None),  # within a word
+        ("1,000", (0, 0, 1), None),  # within a number
+        ("24.7%, 7%", (0, 3, 5), None),
+        ("24.7%, 7%", (0, 7, 9), (0, 7, 8)),
         ("Bo", None, None),
     ],
 )

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from hardem_jax.data.drawing import fitting
+from hardem_jax.data.drawing import draw_first, fitting
+from hardem_jax.data.examples import QueryQuestion
 
 
 def test_a_row_holds_the_first_and_others_each_about_as_often():
@@ -18,3 +19,15 @@ def test_what_fits_is_kept_in_order():
     for count in range(5):
         assert fitting("\ud800", count, 4).tolist() == list(range(count))
     assert fitting("\ud800", 9, 1).tolist() == [0]
+
+
+def test_scores_of_solutions_move_with_them():
+    queries = np.arange(45, dtype=np.int16).reshape(3, 15)
+    question = QueryQuestion(
+        *("q", "Who?", "1-1", ("ann",), "execution", None, np.zeros((0, 2), np.int32)),
+        *(queries, 3, 3),
+        log_weights=np.array([0.0, -1.0, -2.0], np.float32),
+    )
+    drawn = draw_first(question, 0)
+    assert drawn.queries[:, 0].tolist() == [15, 0, 30]
+    assert drawn.log_weights is not None and drawn.log_weights.tolist() == [-1, 0, -2]

@@ -30,6 +30,19 @@ def test_scores_come_back_with_the_best_of_a_question_at_0(file):
         assert values.dtype == np.float32 and values.tolist() == expected
 
 
+def test_no_scores_at_all_come_back_too(tmp_path):
+    write_scores(tmp_path / "none.npz", {}, content="c0ffee")
+    assert SolutionScores.read(tmp_path / "none.npz", content="c0ffee").scores == {}
+
+
+@pytest.mark.parametrize("changes", [{"counts": [3, 1, 0, 1]}, {"counts": [6]}, {"ids": ["a"]}])
+def test_counts_that_do_not_add_up_are_refused(file, changes):
+    with np.load(file) as found:
+        np.savez(file, **(dict(found) | {name: np.array(x) for name, x in changes.items()}))
+    with pytest.raises(InputError, match="expected scores of . questions, found . counts and 6"):
+        SolutionScores.read(file, content="c0ffee")
+
+
 def test_other_content_has_another_digest(file, tmp_path):
     other = tmp_path / "other.npz"
     write_scores(other, SCORES | {"a": np.array([-3.0, -1.0, 0.0])}, content="c0ffee")

@@ -227,3 +227,9 @@ def test_a_number_that_matches_is_one_of_the_numbers(answer):
     for number in (7.0, 7.0000001, 2004.0, 0.0):
         near = any(abs(number - other) < 1e-5 for other in target.numbers)
         assert near or not target.matches([number])
+
+
+def test_many_marks_in_a_row_take_no_longer_than_few():
+    """Two ways to read each would double the time with every one."""
+    assert normalize("x" + "[1]" * 5_000 + " y") == "x" + "[1]" * 5_000 + " y"
+    assert normalize("x" + "[1]" * 50 + "*#") == "x"

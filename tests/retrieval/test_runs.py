@@ -40,7 +40,7 @@ def test_a_run_of_kilt_keeps_its_order(tmp_path):
     file = tmp_path / "predictions.jsonl"
     passages = [
         {"wikipedia_id": 12, "start_paragraph_id": 3, "score": 1.5},
-        {"wikipedia_id": "7", "start_paragraph_id": 1},
+        {"wikipedia_id": "7", "start_paragraph_id": 1, "score": 10**400},
         {"wikipedia_id": "12", "start_paragraph_id": 4},
     ]
     file.write_text(kilt(*passages) + "\n" + kilt(id="r") + "\n")

@@ -22,7 +22,10 @@ from hardem_jax.data.prepared.records import Codec
 from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS, Encoding, Tokenizer
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words, trim_span
-from hardem_jax.solutions.taggings import count_taggings
+from hardem_jax.solutions.taggings import count_taggings, enumerate_taggings
+
+# Of sets whose mentions may overlap, about a hundred times as many are looked at.
+_TRIED = 128
 
 
 def check_choices(choices: Sequence[str]) -> None:
@@ -133,8 +136,15 @@ class Window:
 
     @property
     def num_solutions(self) -> int:
-        """|Z|: mentions, or sets of them."""
-        return len(self.solutions) if self.texts is None else count_taggings(self.texts)
+        """|Z|: mentions, or sets of them; 0 if mentions overlap in every set that would do."""
+        if self.texts is None:
+            return len(self.solutions)
+        first, last = self.solutions.T
+        if (first[1:] <= np.maximum.accumulate(last)[:-1]).any():
+            mentions = [self.solutions[self.texts == text] for text in np.unique(self.texts)]
+            if not len(enumerate_taggings(mentions, max_taggings=_TRIED)[1]):
+                return 0
+        return count_taggings(self.texts)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -217,7 +227,9 @@ def make_windows(
     for index, (text, document) in enumerate(zip(texts, documents, strict=True)):
         words = split_words(text)
         if example.mentions is not None:
-            given = [span[1:] for span in example.mentions if span[0] == index]
+            own = (span[1:] for span in example.mentions if span[0] == index)
+            # An answer that is a choice is mentioned by the choice alone.
+            given = [(a, b) for a, b in own if split_words(text[a:b]).forms not in chosen]
             by_text = [np.array(given, np.int32).reshape(-1, 2)]
         else:
             by_text = [enumerate_spans(words, matcher) for matcher in matchers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import decimal
 import io
 import re
 from collections.abc import Iterable, Sequence
@@ -157,9 +158,10 @@ def _number(text: str) -> float | None:
         return None
     if match.end() < len(text) and not _CITATION.fullmatch(text, match.end()):
         return None
-    number = float(match["number"].replace(",", ""))
-    if number > _MAX_WHOLE:
+    digits = match["number"].replace(",", "")
+    if decimal.Decimal(digits) > _MAX_WHOLE:
         return None
+    number = float(digits)
     return 0.0 - number if match["sign"] in _MINUS else number  # avoids a negative zero
 
 

@@ -129,6 +129,8 @@ def _question(
     match = get_field(record, "match", str, place) or "execution"
     if match not in get_args(Match):
         raise InputError(f"{place}: expected 'match' to be one of {get_args(Match)}, found {match}")
+    if match == "denotation" and not answer:
+        return skips.add(NO_ANSWER, id)
     if match == "denotation":
         cells: tuple[Cell, ...] = get_strings(record, "answer", place)
     else:

@@ -11,6 +11,7 @@ values. `statement` writes a query for people, with the table's own names.
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -262,6 +263,9 @@ def _quoted(name: str) -> str:
 def _literal(value: Cell) -> str:
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "' COLLATE NOCASE"
+    if isinstance(value, float) and not math.isfinite(value):
+        # SQLite has no names for these: too large a number is infinite, and what is none is NULL.
+        return "NULL" if math.isnan(value) else f"{math.copysign(9, value):.0f}e999"
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         value = int(value)
     return repr(value)

@@ -60,6 +60,7 @@ def test_columns_of_numbers(cells, numbers):
         ("1e5", "2"),
         ("nan", "inf"),
         ("9" * 400, "1"),
+        (str(2**53 + 1), "1"),  # float64 rounds it to the largest number that is kept
         (str(2**53 + 2), "1"),  # an account number, of which no digit may be lost
         ("٣", "1"),
         ("3 km away", "4 km away"),

@@ -73,6 +73,7 @@ def line(name="q", **changes):
         ({"question": ...}, "empty question"),
         ({"answer": None}, "no answer given"),
         ({"answer": ...}, "no answer given"),
+        ({"answer": [], "match": "denotation"}, "no answer given"),
     ],
 )
 def test_what_is_left_out_is_counted_and_the_others_are_read(read, changes, reason):

@@ -99,3 +99,13 @@ def test_sqlite_finds_what_the_engine_finds():
         executed += 1
         rows += bool(query.conditions) and expected not in ([], [None], [0])
     assert executed > 300 and rows > 50
+
+
+@pytest.mark.parametrize(("value", "text"), [("inf", "9e999"), ("-inf", "-9e999")])
+def test_sqlite_understands_numbers_without_end(value, text):
+    table = Table("t", ("no",), ("real",), ((1.0,), (2.0,)))
+    asked = statement(table, Query(0, 0, (Condition(0, 2, value),)))
+    assert asked.endswith(f"< {text}")
+    connection = stored(table)
+    assert [cell for (cell,) in connection.execute(asked)] == ([1, 2] if value == "inf" else [])
+    connection.close()
