@@ -208,6 +208,9 @@ def annealed_loss(
         schedule: how the probability changes, see `hard_probability`.
         others: as in `hard_em_loss`.
 
+    Raises:
+        ValueError: the step is not a scalar.
+
     Example:
         >>> log_probs, key = jnp.log(jnp.array([0.25, 0.25])), jax.random.key(0)
         >>> bool(annealed_loss(log_probs, step=0, key=key, tau=100) == mml_loss(log_probs))
@@ -215,6 +218,8 @@ def annealed_loss(
         >>> bool(annealed_loss(log_probs, step=0, key=key, tau=None) == hard_em_loss(log_probs))
         True
     """
+    if shape := jnp.shape(step):
+        raise ValueError(f"step must be a scalar, got shape {shape}")
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     hard = is_hard_step(step=step, key=key, tau=tau, cap=cap, schedule=schedule)
     values = jnp.where(hard, _cross_entropy(z, z.most_likely()), -z.logsumexp())
@@ -311,7 +316,9 @@ def em_loss(
         [-0.25 -0.75]
     """
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
+    # Twice, for a posterior may read more than these scores.
     weights = posterior(jax.lax.stop_gradient(z.scores), where=z.where, **z.layout)
+    weights = jax.lax.stop_gradient(weights)
     return reduce_rows(z, _cross_entropy(z, weights), reduce_fn)
 
 
@@ -350,7 +357,8 @@ def released_mml_loss(
     z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
     impossible = z.where & ~z.possible
     inverted = z.with_scores(jnp.where(impossible, -jnp.inf, -z.scores))
-    return reduce_rows(z, jnp.where(z.any(impossible), jnp.inf, inverted.logsumexp()), reduce_fn)
+    infinite = z.any(impossible) & ~z.any(z.where & jnp.isnan(z.scores))
+    return reduce_rows(z, jnp.where(infinite, jnp.inf, inverted.logsumexp()), reduce_fn)
 
 
 def thresholded_loss(
@@ -557,10 +565,15 @@ def distinct(
     Returns:
         bool, the shape of ``ids``.
 
+    Raises:
+        TypeError: the ids are not integers.
+
     Example:
         >>> print(distinct(jnp.array([[7, 3, 7, 3, 5]])))
         [[ True  True False False  True]]
     """
+    if not jnp.issubdtype(jnp.result_type(ids), jnp.integer):
+        raise TypeError(f"ids must be integers, got {jnp.result_type(ids)}")
     halves: list[Any] = [ids]
     if getattr(ids, "dtype", None) in ("int64", "uint64"):  # which JAX may cut to 32 bits
         whole: Any = ids

@@ -285,9 +285,11 @@ class Rows:
 
     def log_softmax(self) -> Array:
         """The logarithm of each solution's share of its row; -inf where impossible."""
-        total = self.logsumexp()
-        total = self.spread(jnp.where(total == -jnp.inf, 0.0, total))
-        return jnp.where(self.possible, self.scores - total, -jnp.inf)
+        peak, total = self._peak_and_total()
+        # Not the scores minus their logsumexp: of large scores that leaves nothing but rounding.
+        gap = jnp.where(self.possible, self.scores - self.spread(peak), 0.0)
+        total = self.spread(jnp.log(jnp.where(total == 0, 1.0, total)))
+        return jnp.where(self.possible, gap - total, -jnp.inf)
 
     def _peak_and_total(self) -> tuple[Array, Array]:
         """Each row's highest score, 0 if that is -inf, and its sum of exp(score - peak)."""

@@ -78,6 +78,9 @@ class HardEM:
     """How that probability changes, see `losses.hard_probability`."""
 
     def __post_init__(self) -> None:
+        if self.schedule not in (names := ("linear", "switch", "as-printed")):
+            expected = f"schedule must be one of {', '.join(names)}"
+            raise ValueError(f"HardEM: {expected}, got {self.schedule!r}")
         if self.tau is not None and not self.tau >= 0:
             raise ValueError(f"HardEM: tau must be None, 0 or a number of steps, got {self.tau}")
         if not 0 < self.cap <= 1:
@@ -183,12 +186,17 @@ class ThresholdedHardEM:
         layout = {name: value for name, value in rows.items() if name != "reduce_fn"}
         kept = losses.kept(log_probs, **rule, **layout).astype(jnp.float32)
         counted = losses.has_solution(log_probs, **layout)
-        reduce_fn = rows.get("reduce_fn")
-        if reduce_fn in (None, jnp.mean, jnp.sum):  # of these rows; otherwise of all devices
-            share = jnp.sum(kept) / jnp.maximum(jnp.sum(counted), 1)
-        else:
-            share = reduce_fn(kept, where=counted)
-        return loss, {"kept": share}
+        return loss, {"kept": _share(kept, counted, rows.get("reduce_fn"))}
+
+
+def _share(kept: Array, counted: Array, reduce_fn: Any) -> Array:
+    """The share of the counted rows that are kept: of all devices if ``reduce_fn`` sees them."""
+    all_rows = counted.astype(jnp.float32)
+    if reduce_fn not in (None, jnp.mean):  # a mean of these rows may be that of none
+        part, whole = reduce_fn(kept, where=counted), reduce_fn(all_rows, where=counted)
+        if not jnp.ndim(whole):
+            return part / jnp.where(whole == 0, 1.0, whole)
+    return jnp.sum(kept) / jnp.maximum(jnp.sum(all_rows), 1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,6 @@ Example:
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,6 +49,10 @@ class Scheduled(Protocol):
             key: a PRNG key, fresh for every step.
         """
         ...
+
+
+# Of float32, in which posteriors are computed.
+_LARGEST = 3.4028234663852886e38
 
 
 def hard(log_probs: ArrayLike, **rows: Any) -> Array:
@@ -143,8 +146,10 @@ class Annealed:
 
     def __post_init__(self) -> None:
         for name in ("tau", "start", "end"):
-            if not 0 < (value := getattr(self, name)) < math.inf:
-                raise ValueError(f"{name} must be finite, > 0, got {value}")
+            if not 0 < (value := getattr(self, name)) <= _LARGEST:
+                raise ValueError(f"{name} must be a finite float32, > 0, got {value}")
+        if not 0 < self.end / self.start <= _LARGEST:
+            raise ValueError(f"end / start must be a finite float32, > 0, got {self}")
 
     def at(self, step: Array | int, key: Array | None) -> Posterior:
         """The posterior of a step; ``key`` is not used."""
@@ -193,8 +198,8 @@ class Sampled:
 
 
 def _check_inverse_temperature(name: str, value: float) -> None:
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{name} must be finite, >= 0, got {value}")
+    if not 0 <= value <= _LARGEST:
+        raise ValueError(f"{name} must be a finite float32, >= 0, got {value}")
 
 
 def _most_likely(z: masked.Rows, scores: Array) -> Array:

@@ -171,6 +171,9 @@ def trice_loss(
             becomes its last right draw, if there is one.
         control_variate: without it, :math:`\beta_k` = 0.
 
+    Raises:
+        ValueError: a shape differs.
+
     Example:
         >>> log_probs, right = jnp.log(jnp.array([0.5, 0.2, 0.1])), jnp.array([0, 1, 0])
         >>> memory = {"memory_log_probs": jnp.log(0.3), "has_memory": jnp.array(True)}
@@ -179,6 +182,9 @@ def trice_loss(
     """
     z = Rows.of(log_probs, where=where)
     right = z.aligned("right", as_mask(right)) > 0
+    for name, x in ("memory_log_probs", memory_log_probs), ("has_memory", has_memory):
+        if (shape := jnp.shape(x)) != z.scores.shape[:-1]:
+            raise ValueError(f"{name} must have shape {z.scores.shape[:-1]}, got {shape}")
     known = as_mask(has_memory)
     memory = jnp.asarray(memory_log_probs, jnp.float32)
     memory = jnp.where(known & (memory != -jnp.inf), memory, 0.0)

@@ -298,3 +298,17 @@ def test_complex_weights_are_refused():
 @pytest.mark.parametrize("tau", [None, 0, 4])
 def test_a_probability_has_the_shape_of_the_steps(tau):
     assert hard_probability(jnp.arange(3), tau=tau).shape == (3,)
+
+
+def test_ids_are_integers():
+    with pytest.raises(TypeError, match="ids must be integers, got float32"):
+        distinct(jnp.array([0.5, 0.5]))
+
+
+def test_a_posterior_of_other_traced_values_gets_no_gradient():
+    log_probs = jnp.log(jnp.array([0.1, 0.3]))
+
+    def loss(other):
+        return em_loss(log_probs, lambda scores, **rows: jax.nn.softmax(other))
+
+    assert_array_equal(jax.grad(loss)(log_probs), [0, 0])

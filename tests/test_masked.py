@@ -49,9 +49,19 @@ def test_scores_of_any_size_and_impossible_ones():
     assert_array_equal(jax.jit(masked.softmax)(scores), [[0.5, 0.5, 0], [0, 0.5, 0.5], [0, 0, 0]])
     half = math.log(0.5)
     assert_allclose(
-        jax.jit(masked.log_softmax)(scores)[1:], [[-INF, half, half], [-INF] * 3], rtol=1e-6
+        jax.jit(masked.log_softmax)(scores),
+        [[half, half, -INF], [-INF, half, half], [-INF] * 3],
+        rtol=1e-6,
     )
     assert_allclose(jax.jit(masked.logsumexp)(scores), [3e38, 1 - half, -INF], rtol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e4, -2e4, 1e7])
+def test_a_constant_of_all_scores_changes_no_share(shift):
+    scores = np.array([[0.0, 1.0, 2.0, -np.inf]], np.float32)
+    found = jax.jit(masked.log_softmax)(scores + np.float32(shift))
+    assert_allclose(found[0, :3], scipy.special.log_softmax([0.0, 1.0, 2.0]), rtol=1e-6)
+    assert found[0, 3] == -INF
 
 
 @pytest.mark.parametrize("function", [masked.softmax, masked.log_softmax, masked.logsumexp])

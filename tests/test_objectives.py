@@ -109,6 +109,11 @@ def test_one_draw_for_the_whole_batch_with_the_right_frequency_and_the_metric_kn
     assert (np.abs(frequency - probability) <= four_deviations).all(), frequency
 
 
+def test_a_step_for_each_row_is_refused():
+    with pytest.raises(ValueError, match=r"step must be a scalar, got shape \(2,\)"):
+        annealed_loss(jnp.zeros((2, 1)), step=jnp.array([0, 5]), key=jax.random.key(0), tau=10)
+
+
 @pytest.mark.slow
 def test_gradient_is_that_of_the_objective_drawn():
     gradient = jax.jit(jax.grad(lambda x, key: annealed_loss(x, step=1, key=key, tau=2)))
@@ -283,6 +288,11 @@ def test_the_share_of_questions_kept():
     for step, share in (9, 2 / 3), (10, 2 / 3), (20, 1.0):
         metrics = objective(log_probs, step=step, key=None, where=where)[1]
         assert_allclose(metrics["kept"], share, rtol=1e-6)
+        for reduce_fn in (None, jnp.sum, lambda x, where: 3 * jnp.sum(x, where=where)):
+            metrics = objective(log_probs, step=step, key=None, where=where, reduce_fn=reduce_fn)[1]
+            assert_allclose(metrics["kept"], share, rtol=1e-6)
+    none = objective(log_probs, step=0, key=None, where=where & False, reduce_fn=jnp.sum)[1]
+    assert none["kept"] == 0
 
 
 def guided_rows():
@@ -429,6 +439,7 @@ def test_objectives_are_immutable_values():
     [
         ({"tau": -1}, "tau must be None, 0 or a number of steps, got -1"),
         ({"tau": float("nan")}, "tau must be None, 0 or a number of steps, got nan"),
+        ({"tau": 10, "schedule": "cosine"}, "schedule must be one of linear, .*, got 'cosine'"),
         ({"tau": 10, "cap": 0.0}, r"cap must be in \(0, 1\], got 0.0"),
         ({"tau": 10, "cap": 1.5}, r"cap must be in \(0, 1\], got 1.5"),
         ({"cap": 0.8}, "cap=0.8 applies to annealing and needs a tau"),

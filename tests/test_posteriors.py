@@ -167,9 +167,9 @@ def test_bridges_between_posteriors():
     assert_allclose(weights("tempered(1e6)", *untied), weights("hard", *untied), atol=1e-6)
 
 
-@pytest.mark.parametrize("bad", [-0.1, math.inf, math.nan])
+@pytest.mark.parametrize("bad", [-0.1, 1e39, math.inf, math.nan])
 def test_temperature_out_of_range(bad):
-    with pytest.raises(ValueError, match="inverse_temperature must be finite, >= 0"):
+    with pytest.raises(ValueError, match="inverse_temperature must be a finite float32, >= 0"):
         Tempered(bad)
 
 
@@ -188,10 +188,15 @@ def test_annealed_goes_geometrically_from_start_to_end():
 
 
 @pytest.mark.parametrize("name", ["tau", "start", "end"])
-@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
+@pytest.mark.parametrize("bad", [0.0, -1.0, 1e39, math.inf, math.nan])
 def test_annealed_out_of_range(name, bad):
-    with pytest.raises(ValueError, match=f"{name} must be finite, > 0"):
+    with pytest.raises(ValueError, match=f"{name} must be a finite float32, > 0"):
         Annealed(**{"tau": 1.0, name: bad})
+
+
+def test_annealed_over_more_than_float32_can_hold():
+    with pytest.raises(ValueError, match="end / start must be a finite float32, > 0"):
+        Annealed(10, 1e-30, 1e10)
 
 
 @pytest.mark.parametrize("beta", [0.0, 1.0, 2.0])

@@ -51,6 +51,10 @@ def test_value_mask_and_impossible_solutions():
     assert_allclose(alone.mean, expected_rows(RELEASED, log_probs, finite).sum() / 3, rtol=1e-5)
 
 
+def test_an_impossible_solution_hides_no_nan():
+    assert jnp.isnan(released_mml_loss(jnp.array([math.nan, -INF])))
+
+
 def test_ragged_is_padded():
     log_probs, where = random_rows(1)
     log_probs[3, 1], where[3, 1] = -INF, True
