@@ -261,7 +261,7 @@ class Reinforce:
         del step
         drawn = space.sample(key, self.samples)
         rewards = space.reward(drawn, rows[:, None] & candidates.exist(drawn))
-        log_policy, _ = _log_policy(space, drawn)
+        log_policy, _ = _log_policy(space, drawn, rows)
         if self.baseline == "leave-one-out":
             values = sampled.reinforce_loss(log_policy, rewards, reduce_fn=None)
         else:
@@ -328,13 +328,13 @@ class MAPO:
         known, seen = memory["solutions"], memory["seen"]
         draw, explore = jax.random.split(key)
         drawn = space.sample(draw, self.samples)
-        new = [self._new(space, seen, explore)] if self.explore else []
+        new = [self._new(space, known, seen, explore)] if self.explore else []
         tried = jnp.concatenate([drawn, *new], axis=1)
         known_again = candidates.contains(known, tried)
         where = rows[:, None] & candidates.exist(tried) & ~known_again
         rewards = space.reward(tried, where)
         outside, own_rewards = where[:, : self.samples], rewards[:, : self.samples]
-        values = self._loss(step, space, known, drawn, outside, own_rewards)
+        values = self._loss(step, space, known, drawn, outside, own_rewards, rows)
         memory = {
             "solutions": self._remember(space, known, tried, where & (rewards > 0)),
             "seen": candidates.see(seen, tried, where),
@@ -344,10 +344,13 @@ class MAPO:
         metrics = _metrics(rows, found, drawn, own_rewards, memory)
         return _mean(values, rows), metrics, memory
 
-    def _new(self, space: Space, seen: Array, key: Array) -> Array:
-        """Samples that were not seen, ``[B, explore, W]``."""
+    def _new(self, space: Space, known: Array, seen: Array, key: Array) -> Array:
+        """Samples that were not tried, ``[B, explore, W]``."""
         drawn = space.sample(key, 4 * self.explore)
-        unseen = candidates.distinct(drawn, ~candidates.is_seen(seen, drawn))
+        # What is remembered was tried, even if it was so long ago that it is no longer among those
+        # seen.
+        tried = candidates.is_seen(seen, drawn) | candidates.contains(known, drawn)
+        unseen = candidates.distinct(drawn, ~tried)
         return candidates.first(drawn, unseen, self.explore)
 
     def _remember(self, space: Space, known: Array, tried: Array, correct: Array) -> Array:
@@ -365,10 +368,11 @@ class MAPO:
         drawn: Array,
         outside: Array,
         rewards: Array,
+        rows: Array,
     ) -> Array:
         """``[B]``, the cost of each question."""
         del step
-        log_probs, where = _log_policy(space, known)
+        log_probs, where = _log_policy(space, known, rows)
         fixed = jax.lax.stop_gradient(log_probs)
         mass = jnp.sum(jnp.exp(fixed), axis=-1, where=where)
         has_memory = jnp.any(where, axis=-1)
@@ -376,7 +380,8 @@ class MAPO:
         inside = jnp.sum(posteriors.soft(fixed, where=where) * log_probs, axis=-1)
         # Divided by all K samples, not by those outside: if none is, the sum is 0 whatever it is
         # divided by, and the mean over those outside would be too small on average.
-        rewarded = jnp.sum(rewards * _log_policy(space, drawn)[0], axis=-1, where=outside)
+        log_policy, _ = _log_policy(space, drawn, rows)
+        rewarded = jnp.sum(rewards * log_policy, axis=-1, where=outside)
         # (1 - w) / (1 - P'(B)) without a division by 0: it is 1 unless w is clipped.
         most = jnp.where(has_memory, 1.0 - self.alpha, 1.0)
         scale = most / jnp.maximum(1.0 - mass, most)
@@ -410,11 +415,12 @@ class MAPOX(MAPO):
         drawn: Array,
         outside: Array,
         rewards: Array,
+        rows: Array,
     ) -> Array:
-        mapo = super()._loss(step, space, known, drawn, outside, rewards)
+        mapo = super()._loss(step, space, known, drawn, outside, rewards, rows)
         solutions = jnp.concatenate([known, drawn], axis=1)
         correct = jnp.concatenate([candidates.exist(known), outside & (rewards > 0)], axis=1)
-        log_probs, possible = _log_policy(space, solutions)
+        log_probs, possible = _log_policy(space, solutions, rows)
         where = candidates.distinct(solutions, correct) & possible
         spread = jnp.where(where, log_probs, 0.0)
         count = jnp.maximum(jnp.sum(where, axis=-1), 1)
@@ -484,11 +490,13 @@ def _nothing(count: int, width: int) -> np.ndarray:
     return np.full((count, width), -1, np.int32)
 
 
-def _log_policy(space: Space, solutions: Array) -> tuple[Array, Array]:
+def _log_policy(space: Space, solutions: Array, rows: Array) -> tuple[Array, Array]:
     """log P' of solutions and where they have one; 0 elsewhere, so that 0 times it is 0."""
     log_probs, mass = space.log_prob(solutions), space.log_mass()[:, None]
-    where = candidates.exist(solutions) & jnp.isfinite(log_probs) & jnp.isfinite(mass)
-    return jnp.where(where, log_probs - jnp.where(jnp.isfinite(mass), mass, 0.0), 0.0), where
+    # Not `isfinite`: NaN in a real row has to show.
+    possible = (log_probs != -jnp.inf) & (mass != -jnp.inf)
+    where = rows[:, None] & candidates.exist(solutions) & possible
+    return jnp.where(where, log_probs - jnp.where(mass == -jnp.inf, 0.0, mass), 0.0), where
 
 
 def _mean(values: Array, rows: Array) -> Array:

@@ -309,7 +309,7 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
         if "log_weights" in batch:
             rows["log_weights"] = batch["log_weights"]
         value, metrics = objective(log_probs, step=step, key=key, **rows)
-        metrics |= z_metrics(log_probs, where)
+        metrics |= z_metrics(log_probs, **rows)
         metrics |= visit_metrics(
             log_probs,
             where,
@@ -323,12 +323,13 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
     return loss
 
 
-def z_metrics(log_probs: Array, where: Array) -> dict[str, Array]:
+def z_metrics(log_probs: Array, where: Array, log_weights: Array | None = None) -> dict[str, Array]:
     """What every training step reports about Z: means over its questions (or windows, or groups).
 
     Args:
         log_probs: ``[B, Z]``, log P of the solutions.
         where: ``[B, Z]`` bool, real solutions.
+        log_weights: ``[B, Z]``, those with -inf are no solutions; None for none.
 
     Returns:
         ``items``, the number of rows with a solution, over which the loss is the mean; ``z_size``,
@@ -340,7 +341,12 @@ def z_metrics(log_probs: Array, where: Array) -> dict[str, Array]:
         >>> found = z_metrics(jnp.zeros((3, 2)), where)
         >>> {name: round(float(value), 3) for name, value in found.items()}
         {'items': 2.0, 'z_size': 1.5, 'z_entropy': 0.347}
+        >>> excluded = jnp.array([[0.0, 0.0], [-jnp.inf, 0.0], [0.0, 0.0]])
+        >>> float(z_metrics(jnp.zeros((3, 2)), where, excluded)["items"])
+        1.0
     """
+    if log_weights is not None:
+        where = where & (log_weights != -jnp.inf)
     items = jnp.sum(jnp.any(where, axis=-1), dtype=jnp.float32)
     entropy = losses.posterior_entropy(jax.lax.stop_gradient(log_probs), where=where)
     return {

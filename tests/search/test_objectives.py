@@ -341,6 +341,27 @@ def test_systematic_exploration_tries_every_query_once():
     assert {*map(tuple, found.tolist())} == {(-1,) * WIDTH, *map(tuple, RIGHT[1].tolist())}
 
 
+def test_what_is_remembered_is_not_explored_though_it_was_tried_long_ago():
+    objective = MAPO(samples=2, explore=4, memory=2, seen=2)
+    known = jnp.array([[[0], [1]]])
+    space = FourSolutions(jnp.asarray(LIKELY), jnp.array([2, 3]))
+    seen = candidates.see(jnp.zeros((1, 2), jnp.uint32), jnp.array([[[2]]]), jnp.ones((1, 1), bool))
+    assert objective._new(space, known, seen, KEY).ravel().tolist() == [3, -1, -1, -1]
+
+
+@pytest.mark.parametrize("kind", [Reinforce, MAPO, MAPOX])
+def test_nan_shows_in_the_loss(kind):
+    objective, logits = kind(samples=2), jnp.full(4, jnp.nan)
+    space = FourSolutions(logits, jnp.array([1, 2]))
+    memory = first_memory(objective, 1)
+    memory |= {"solutions": jnp.array([[[0]]])} if "solutions" in memory else {}
+    call = {"step": 0, "key": KEY}
+    value, _, _ = objective(space, memory, rows=jnp.array([True]), **call)
+    assert jnp.isnan(value)
+    value, _, _ = objective(space, memory, rows=jnp.array([False]), **call)
+    assert value == 0
+
+
 @pytest.mark.slow
 def test_mapox_is_iterative_ml_at_first():
     objective = MAPOX(samples=2, explore=2, memory=3, warmup=10)
