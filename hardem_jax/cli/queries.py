@@ -86,7 +86,14 @@ class SqlSetting(BuildSetting):
     def open_data(self) -> tasks.TableQuestions:
         if self.z_scores is not None and self.first == "drawn":
             raise InputError("--z-scores: expected Z in its order, found --first drawn")
-        return super().open_data().with_scores(self.z_scores)
+        data = super().open_data()
+        if data.rules.shared_columns:
+            found = "a build with --rules.shared-columns"
+            raise InputError(
+                f"{data.place}: expected no two conditions on a column, which the parser does not "
+                f"have, found {found}"
+            )
+        return data.with_scores(self.z_scores)
 
     def open_dev(self, count: int | None) -> tasks.TableQuestions:
         dev = tasks.TableQuestions.open(self.dev, self.dev_split).first(count)

@@ -77,13 +77,19 @@ class TagDistribution:
                 ignored.
             where: ``[B, N]`` bool, the slots that hold a number.
             rest: ``[B]`` float, see the class; default 0.
+
+        Raises:
+            ValueError: ``logits`` have neither 3 nor 4 tags.
         """
+        num_tags = logits.shape[-1]
+        if num_tags not in (NUM_TAGS - 1, NUM_TAGS):
+            raise ValueError(f"logits: expected 3 or 4 tags for each number, found {num_tags}")
         where_tags = where[..., None]
         # Mask the input too: an infinite logit at padding would make gradients NaN.
         logits = jnp.where(where_tags, logits.astype(jnp.float32), 0.0)
         tags = jax.nn.log_softmax(logits, axis=-1)
-        missing = NUM_TAGS - logits.shape[-1]
-        tags = jnp.pad(tags, ((0, 0), (0, 0), (0, missing)), constant_values=-jnp.inf)
+        missing = ((0, 0), (0, 0), (0, NUM_TAGS - num_tags))
+        tags = jnp.pad(tags, missing, constant_values=-jnp.inf)
         certainly_none = jnp.where(jnp.arange(NUM_TAGS) == NONE, 0.0, -jnp.inf)[None, None]
         tags = jnp.where(where_tags, tags, certainly_none)
         if rest is None:
@@ -101,7 +107,8 @@ class TagDistribution:
                 is the tagging with NONE everywhere; its value is finite, so padding is harmless.
 
         Returns:
-            ``[B, Z]`` float32; -inf where an operand is not a number of the table, and for counts.
+            ``[B, Z]`` float32; -inf where an operand is not a number of the table, where both are
+            the same number, and for counts.
         """
         return self._untagged()[:, None] + self._scores(equations)
 
@@ -178,14 +185,17 @@ class TagDistribution:
 
     def _scores(self, equations: Array) -> Array:
         """``[B, Z]``, what each equation's operands add to `_untagged`."""
-        operands = equations.reshape(*equations.shape[:2], 2, 2)
+        # A place in a flat table may need more bits.
+        operands = equations.astype(jnp.int32).reshape(*equations.shape[:2], 2, 2)
         slots, tags = operands[..., 0], operands[..., 1]
         # A missing operand (slot -1) has tag NONE, whose gain is 0 in every slot. Tags beyond those
         # of a slot would be read from the next slot.
         known = jnp.where(slots < 0, tags == NONE, (tags >= NONE) & (tags <= COUNT))
         flat = jnp.maximum(slots, 0) * (NUM_TAGS + 1) + tags
         gains = _look_up(self._gains(), jnp.where(known, flat, -1), fill=-jnp.inf)
-        return gains[..., 0] + gains[..., 1]
+        # A number has one tag, so one that is tagged twice is no tagging.
+        twice = (slots[..., 0] == slots[..., 1]) & jnp.all(tags != NONE, axis=-1)
+        return jnp.where(twice, -jnp.inf, gains[..., 0] + gains[..., 1])
 
     def _untagged(self) -> Array:
         """``[B]``, log-probability that nothing is tagged."""
@@ -281,7 +291,7 @@ class EquationDistribution:
 
     def _contains(self, equations: Array) -> Array:
         """``[B, Z]`` bool, which of these are in Z_tot."""
-        n1, o1, n2, o2 = (equations[..., i] for i in range(4))
+        n1, o1, n2, o2 = (equations[..., i].astype(jnp.int32) for i in range(4))
         num_slots = self.lone.shape[1]
         size = num_slots * NUM_OPERATORS
         first = n1 * NUM_OPERATORS + o1 - PLUS
@@ -354,7 +364,7 @@ class AbilityDistribution:
         if isinstance(self.signs, EquationDistribution):
             raise ValueError("signs are already distributed over equations")
         signs = self.signs.over_equations(pairs=pairs, lone=lone)
-        counts_only = jnp.array([-jnp.inf, 0.0])[None]
+        counts_only = jnp.array([-jnp.inf, 0.0], jnp.float32)[None]
         possible = jnp.isfinite(signs.log_total)[:, None]
         ability = jnp.where(possible, self.ability, counts_only)
         return AbilityDistribution(ability, signs, self.counts)
@@ -397,6 +407,8 @@ class AbilityDistribution:
         )
         log_probs, order = jax.lax.top_k(log_probs, k)
         best = jnp.take_along_axis(rows, order[..., None], axis=1)
+        nothing = jnp.array([-1, NONE, -1, NONE], jnp.int32)[None, None]
+        best = jnp.where(jnp.isfinite(log_probs)[..., None], best, nothing)
         return best.astype(jnp.int32), log_probs
 
     def mode(self, *, pairs: Array, lone: Array) -> Array:

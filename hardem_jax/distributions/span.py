@@ -134,14 +134,19 @@ class SpanDistribution:
         Returns:
             ``[B, k, 2]`` int32 spans and their ``[B, k]`` float32 log-probabilities.
 
+        Raises:
+            ValueError: ``max_length`` is less than 1.
+
         Example:
-            >>> logits = jnp.array([[0.0, 2.0, 1.0]])
+            >>> logits = jnp.array([[0.0, 2.0, 0.5]])
             >>> spans = SpanDistribution.from_logits(logits, logits, where=logits > -1)
             >>> spans.top(2, max_length=2)[0].tolist()
             [[[1, 1], [1, 2]]]
             >>> spans.top(2, max_length=2, parts=jnp.array([[0, 0, 1]]))[0].tolist()
             [[[1, 1], [0, 1]]]
         """
+        if max_length < 1:
+            raise ValueError(f"max_length: expected at least 1, found {max_length}")
         num_tokens = self.start.shape[-1]
         max_length = min(max_length, num_tokens)
 
@@ -157,6 +162,6 @@ class SpanDistribution:
         first = flat // max_length
         return jnp.stack([first, first + flat % max_length], axis=-1), log_probs
 
-    def mode(self, *, max_length: int) -> Array:
-        """The most likely span of at most ``max_length`` tokens, ``[B, 2]`` int32."""
-        return self.top(1, max_length=max_length)[0][:, 0]
+    def mode(self, *, max_length: int, parts: Array | None = None) -> Array:
+        """The most likely span, ``[B, 2]`` int32. Arguments as in `top`."""
+        return self.top(1, max_length=max_length, parts=parts)[0][:, 0]

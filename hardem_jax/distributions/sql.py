@@ -127,14 +127,17 @@ class QueryDistribution:
         """log P(z | x) of given queries.
 
         Args:
-            queries: ``[B, Z, 3 + 4 K]`` int. A row of -1 (padding) has a finite value.
+            queries: ``[B, Z, 3 + 4 K]`` int, conditions in any order. A row of -1 (padding) has
+                a finite value.
             conditions: "mean" averages operator and span over the conditions of a query, as
                 the released code of Min et al. does. That is not a probability: it favours
                 queries with many conditions.
 
         Returns:
-            ``[B, Z]`` float32; -inf for a query without mass.
+            ``[B, Z]`` float32; -inf for a query without mass, such as one with two conditions on
+            one column.
         """
+        queries = queries.astype(jnp.int32)  # a place in a flat table may need more bits
         batch, size, width = queries.shape
         select, aggregator, number = (jnp.maximum(queries[..., i], 0) for i in range(3))
         parts = queries[..., 3:].reshape(batch, size, (width - 3) // FIELDS, FIELDS)
@@ -153,7 +156,10 @@ class QueryDistribution:
         if conditions == "mean":
             spans = spans / jnp.maximum(number, 1)
         columns = jnp.sum(gather(has_one, column), axis=-1, where=used)
-        return head + self._no_conditions()[:, None] + columns + spans
+        total = head + self._no_conditions()[:, None] + columns + spans
+        # A column has at most one condition; P(it has one) would be counted twice.
+        same = (column[..., :, None] == column[..., None, :]) & used[..., :, None]
+        return jnp.where(jnp.any(jnp.tril(same, -1), axis=(-2, -1)), -jnp.inf, total)
 
     def top(
         self, k: int, *, max_conditions: int | None = None, within: Support | None = None
@@ -171,6 +177,9 @@ class QueryDistribution:
         Returns:
             ``[B, k, 3 + 4 K]`` int32 queries and their ``[B, k]`` float32 log-probabilities. If
             fewer than ``k`` are possible, the rest are -1 with -inf.
+
+        Raises:
+            ValueError: ``max_conditions`` is negative.
         """
         allowed = self._limit(max_conditions)
         allowed_heads = None if within is None else within.heads
@@ -191,9 +200,9 @@ class QueryDistribution:
         scores = jnp.where(possible, scores + self._no_conditions()[:, None], -jnp.inf)
         return jnp.where(possible[..., None], queries, -1).astype(jnp.int32), scores
 
-    def mode(self, *, max_conditions: int | None = None) -> Array:
+    def mode(self, *, max_conditions: int | None = None, within: Support | None = None) -> Array:
         """The most likely well-formed query, ``[B, 3 + 4 K]`` int32. Arguments as in `top`."""
-        return self.top(1, max_conditions=max_conditions)[0][:, 0]
+        return self.top(1, max_conditions=max_conditions, within=within)[0][:, 0]
 
     def log_mass(
         self, *, max_conditions: int | None = None, within: Support | None = None
@@ -278,7 +287,11 @@ class QueryDistribution:
 
     def _limit(self, max_conditions: int | None) -> int:
         limit = self.number.shape[-1] - 1
-        return limit if max_conditions is None else min(max_conditions, limit)
+        if max_conditions is None:
+            return limit
+        if max_conditions < 0:
+            raise ValueError(f"max_conditions: expected at least 0, found {max_conditions}")
+        return min(max_conditions, limit)
 
     def _heads(self, within: Support | None) -> Array:
         """``[B, C A]``, log-probabilities of selected column and aggregator."""

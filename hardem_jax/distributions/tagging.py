@@ -87,12 +87,13 @@ class TaggingDistribution:
             chosen: ``[B, Z, M]`` bool, the mentions that each tagging marks.
 
         Returns:
-            ``[B, Z]`` float32; -inf where a mention leaves ``where``, or two that are chosen
-            overlap. A row that chooses nothing is the tagging without a span.
+            ``[B, Z]`` float32; -inf where a mention leaves ``where`` or the input, and where two
+            that are chosen overlap or, with IO tags, touch, as they would be one span. A row that
+            chooses nothing is the tagging without a span.
         """
         scores, possible = self._scores(mentions)
-        overlap = self._overlaps(mentions)
-        clash = jnp.einsum("bzm,bzn,bmn->bz", *[chosen.astype(jnp.float32)] * 2, overlap) > 0
+        clashes = self._clashes(mentions)
+        clash = jnp.einsum("bzm,bzn,bmn->bz", *[chosen.astype(jnp.float32)] * 2, clashes) > 0
         impossible = clash | jnp.any(chosen & ~possible[:, None], axis=-1)
         marked = jnp.sum(jnp.where(chosen, scores[:, None], 0.0), axis=-1)
         return jnp.where(impossible, -jnp.inf, self._unmarked()[:, None] + marked)
@@ -100,22 +101,23 @@ class TaggingDistribution:
     def log_mass(self, mentions: Array, where: Array) -> Array:
         """log P(Z | x): every answer text is marked at least once, and nothing else is.
 
-        Exact if the mentions do not overlap, at the cost of one pass over them.
+        Exact, at the cost of one pass over the mentions, if they neither overlap nor, with IO tags,
+        touch. Otherwise it also adds up sets of mentions that no tagging marks.
 
         Args:
             mentions: ``[B, A, M, 2]`` int, the mentions of each of A texts, like those of
-                `log_prob`; no two of a row of the batch overlap.
+                `log_prob`; no two of a row of the batch overlap or, with IO tags, touch.
             where: ``[B, A, M]`` bool, real mentions. A text without any is padding.
 
         Returns:
             ``[B]`` float32; -inf where a text has no possible mention, and in rows without a text.
 
         Example:
-            >>> taggings = TaggingDistribution.from_logits(
-            ...     jnp.log(jnp.array([[[0.75, 0.25], [0.5, 0.5]]])), where=jnp.ones((1, 2), bool))
-            >>> twice = jnp.array([[[[0, 0], [1, 1]]]])  # one text, mentioned by either token
+            >>> logits = jnp.log(jnp.array([[[0.75, 0.25], [0.5, 0.5], [0.5, 0.5]]]))
+            >>> taggings = TaggingDistribution.from_logits(logits, where=jnp.ones((1, 3), bool))
+            >>> twice = jnp.array([[[[0, 0], [2, 2]]]])  # one text, mentioned by either token
             >>> print(jnp.exp(taggings.log_mass(twice, jnp.ones((1, 1, 2), bool))).round(4))
-            [0.625]
+            [0.3125]
         """
         scores, possible = self._scores(jax.lax.collapse(mentions, 1, -1))
         possible = possible.reshape(where.shape) & where
@@ -177,6 +179,7 @@ class TaggingDistribution:
         places = jnp.arange(self.where.shape[-1])[None, None]
         here = (first <= places) & (places <= last)  # [B, M, T]
         possible = jnp.any(here, axis=-1) & ~jnp.any(here & ~self.where[:, None], axis=-1)
+        possible &= (mentions[..., 0] >= 0) & (mentions[..., 1] < places.shape[-1])
 
         def gain(tag: int) -> Array:
             more = self.tags[..., tag] - self.tags[..., OUTSIDE]
@@ -186,12 +189,14 @@ class TaggingDistribution:
         gains = jnp.where(places == first, gain(-1), gain(INSIDE))
         return jnp.sum(jnp.where(here, gains, 0.0), axis=-1), possible
 
-    @staticmethod
-    def _overlaps(mentions: Array) -> Array:
-        """``[B, M, M]`` float32, 1 where two different mentions share a token."""
-        first, last = mentions[..., 0], mentions[..., 1]
-        shared = (first[:, :, None] <= last[:, None]) & (first[:, None] <= last[:, :, None])
-        return (shared & ~jnp.eye(shared.shape[-1], dtype=bool)[None]).astype(jnp.float32)
+    def _clashes(self, mentions: Array) -> Array:
+        """``[B, M, M]`` float32, 1 where no tagging marks both of two different mentions."""
+        first, last = mentions[..., 0], mentions[..., 1].astype(jnp.int32)
+        # With IO tags, a span that begins right after another one continues it.
+        if self.tags.shape[-1] == 2:
+            last += 1
+        clash = (first[:, :, None] <= last[:, None]) & (first[:, None] <= last[:, :, None])
+        return (clash & ~jnp.eye(clash.shape[-1], dtype=bool)[None]).astype(jnp.float32)
 
 
 def marked_spans(tags: np.ndarray) -> list[tuple[int, int]]:

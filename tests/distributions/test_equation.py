@@ -111,6 +111,44 @@ def test_what_the_table_does_not_hold_is_impossible():
     assert np.all(np.asarray(log_prob_of(tags, jnp.array([rows]))) == -np.inf)
 
 
+def test_the_same_slot_twice_is_no_tagging():
+    tags = tag_distribution(np.zeros((1, 2, 4)), where=np.ones((1, 2), bool))
+    rows = [(0, PLUS, 0, PLUS), (0, PLUS, 0, MINUS), (0, PLUS, 1, MINUS)]
+    rows += [(0, PLUS, 0, NONE), (0, NONE, 0, NONE), NOTHING]  # one number at most is tagged
+    found = np.asarray(log_prob_of(tags, jnp.array([rows])))
+    assert np.isfinite(found[0]).tolist() == [False] * 2 + [True] * 4
+
+
+@pytest.mark.parametrize("dtype, num_slots", [(jnp.int8, 100), (jnp.int16, 8000)])
+def test_small_integers_reach_every_number(dtype, num_slots):
+    tags = tag_distribution(np.zeros((1, num_slots, 4)), where=np.ones((1, num_slots), bool))
+    rows = jnp.array([[(0, PLUS, num_slots - 1, MINUS), (num_slots - 2, PERCENT, -1, NONE)]])
+    found = log_prob_of(tags, rows.astype(dtype))
+    assert np.all(np.isfinite(found))
+    np.testing.assert_array_equal(found, log_prob_of(tags, rows))
+
+
+@pytest.mark.parametrize("dtype", [jnp.int8, jnp.int16])
+def test_small_integers_reach_every_equation(dtype):
+    tags = tag_distribution(np.zeros((1, 100, 4)), where=np.ones((1, 100), bool))
+    pairs, lone = np.zeros((1, 100, 3, 100, 3), bool), np.zeros((1, 100, 3), bool)
+    pairs[0, 98, 0, 99, 2] = pairs[0, 60, 1, 99, 0] = lone[0, 99, 0] = True
+    equations = conditioned(tags, pairs=pairs, lone=lone)
+    rows = jnp.array([[(98, PLUS, 99, PERCENT), (60, MINUS, 99, PLUS), (99, PLUS, -1, NONE)]])
+    assert np.all(np.isfinite(log_prob_of(equations, rows.astype(dtype))))
+    counts = ability_distribution(
+        np.zeros((1, 2)), np.zeros((1, 1, 3)), np.zeros((1, 300)), where=np.ones((1, 1), bool)
+    )
+    row = jnp.array([[(99, COUNT, -1, NONE)]])
+    assert np.isfinite(log_prob_of(counts, row.astype(dtype)))
+
+
+@pytest.mark.parametrize("found", [2, 5])
+def test_other_numbers_of_tags_are_refused(found):
+    with pytest.raises(ValueError, match=f"expected 3 or 4 tags for each number, found {found}"):
+        TagDistribution.from_logits(jnp.zeros((1, 2, found)), where=jnp.ones((1, 2), bool))
+
+
 def test_a_model_without_percent_gives_it_no_mass():
     logits = np.random.default_rng(2).normal(size=(2, 3, 3))
     tags = tag_distribution(jnp.array(logits), where=np.ones((2, 3), bool))
@@ -256,6 +294,13 @@ def abilities():
     return logits, where, distribution
 
 
+@pytest.fixture
+def x64():
+    jax.config.update("jax_enable_x64", True)  # jax.enable_x64 is not in the oldest jax
+    yield
+    jax.config.update("jax_enable_x64", False)
+
+
 COUNTS = [(count, COUNT, -1, NONE) for count in range(10)]
 
 
@@ -328,6 +373,24 @@ def test_without_numbers_only_counts_are_left_however_unlikely(abilities):
         distribution, pairs=np.ones((3, 2, 3, 2, 3), bool), lone=np.ones((3, 2, 3), bool)
     )
     assert mode[2].tolist() == [counts[2].argmax(), COUNT, -1, NONE]
+
+
+def test_what_is_impossible_is_not_returned():
+    logits = jnp.array([[-jnp.inf, 0.0]]), jnp.zeros((1, 2, 3)), jnp.array([[-jnp.inf, 0.0]])
+    distribution = ability_distribution(*logits, where=np.ones((1, 2), bool))
+    tables = {"pairs": np.ones((1, 2, 3, 2, 3), bool), "lone": np.ones((1, 2, 3), bool)}
+    rows, log_probs = top_of(distribution, 5, **tables)
+    # Counting is certain, and so is the count.
+    assert rows.tolist() == [[[1, COUNT, -1, NONE]] + [list(NOTHING)] * 4]
+    assert np.isfinite(log_probs[0]).tolist() == [True] + [False] * 4
+
+
+def test_abilities_have_32_bits_where_jax_has_64(abilities, x64):
+    *_, distribution = abilities
+    tables = {"pairs": np.ones((3, 2, 3, 2, 3), bool), "lone": np.ones((3, 2, 3), bool)}
+    found = distribution.over_equations(**tables)
+    rows, log_probs = found.top(2, **tables)
+    assert found.ability.dtype == log_probs.dtype == found.log_prob(rows).dtype == jnp.float32
 
 
 @pytest.mark.parametrize("loss", [mml_loss, *slow(hard_em_loss, first_only_loss)])

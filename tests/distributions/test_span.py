@@ -71,6 +71,8 @@ def test_a_span_lies_in_one_part(example):
     top = jax.jit(lambda found, parts: found.top(81, max_length=9, parts=parts))
     got, log_probs = top(spans, parts)
     everything, scores = top_of(spans, 81, 9)
+    modes = jax.jit(lambda found, parts: found.mode(max_length=9, parts=parts))(spans, parts)
+    np.testing.assert_array_equal(modes, got[:, 0])
     for row in range(2):
         found = dict(zip(map(tuple, got[row].tolist()), log_probs[row].tolist(), strict=True))
         for span, score in zip(everything[row].tolist(), scores[row].tolist(), strict=True):
@@ -104,6 +106,13 @@ def test_ties_go_to_the_earlier_then_shorter_span():
     zeros = np.zeros((1, 3), np.float32)
     spans = span_distribution(zeros, zeros, where=np.ones((1, 3), bool))
     assert top_of(spans, 4, 2)[0].tolist() == [[[0, 0], [0, 1], [1, 1], [1, 2]]]
+
+
+def test_spans_of_no_token_are_refused():
+    zeros = np.zeros((1, 3), np.float32)
+    spans = span_distribution(zeros, zeros, where=np.ones((1, 3), bool))
+    with pytest.raises(ValueError, match="max_length: expected at least 1, found 0"):
+        spans.top(1, max_length=0)
 
 
 def test_within_keeps_scores_and_takes_the_rest_away(example):

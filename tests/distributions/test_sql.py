@@ -132,6 +132,37 @@ def test_what_the_tables_do_not_hold_has_no_mass():
     assert np.isfinite(found[0]).tolist() == [True] * 2 + [False] * len(bad)
 
 
+def test_two_conditions_on_one_column_are_no_query():
+    first, other, second = [0, 1, 0, 1], [0, 1, 0, 2], [2, 0, 1, 1]
+    rows = [[0, 1, 2, *a, *b] for a, b in ((first, other), (first, first), (first, second))]
+    rows += [[0, 1, 2, *second, *first], [0, 1, 1, *first, *other]]  # any order; the other unused
+    found = log_prob_of(distribution(), jnp.array([rows] * B))[0]
+    assert np.isfinite(found).tolist() == [False, False, True, True, True]
+    assert found[2] == found[3]
+
+
+@pytest.mark.parametrize("dtype", [jnp.int8, jnp.int16])
+def test_small_integers_reach_every_cell(dtype):
+    shapes = {"select": (1, 99), "aggregator": (1, 99, 6), "number": (1, 2), "column": (1, 99)}
+    shapes |= {"operator": (1, 99, 3), "first": (1, 99, 3, 120), "last": (1, 99, 3, 120)}
+    rng = np.random.default_rng(0)
+    queries = query_distribution(
+        **{name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()},
+        columns=np.ones((1, 99), bool),
+        words=np.ones((1, 120), bool),
+    )
+    row = jnp.array([[[98, 5, 1, 98, 2, 118, 119]]])
+    found = log_prob_of(queries, row.astype(dtype))
+    assert np.isfinite(found) and found == log_prob_of(queries, row)
+
+
+def test_fewer_than_no_conditions_are_refused():
+    for method in ("top", "sample", "mode", "log_mass"):
+        given = {"top": (1,), "sample": (jax.random.key(0), 1)}.get(method, ())
+        with pytest.raises(ValueError, match="max_conditions: expected at least 0, found -1"):
+            getattr(distribution(), method)(*given, max_conditions=-1)
+
+
 @pytest.mark.parametrize("limit", [1, *slow(None, 0)])
 @pytest.mark.parametrize("seed", [0, *slow(1, 2)])
 def test_top_is_exhaustive_search(seed, limit):

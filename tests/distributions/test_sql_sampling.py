@@ -98,6 +98,8 @@ def test_the_best_of_those_allowed_are_found():
         np.testing.assert_allclose(scores[row, : len(order)], log_probs[order], rtol=1e-5)
         assert np.all(np.asarray(found[row, len(order) :]) == -1)
     assert len(order) == 6  # two heads, with no condition or one of two
+    mode = jax.jit(lambda q, w: q.mode(within=w))(distribution(fill=9.0), WITHIN)
+    assert mode.tolist() == found[:, 0].tolist()
 
 
 def test_samples_are_independent_of_one_another():

@@ -18,8 +18,13 @@ from hardem_jax.distributions.tagging import (
 from hardem_jax.solutions.taggings import enumerate_taggings
 
 NUM_TOKENS = 6
-# Two texts, one with three mentions; none overlaps another, and two touch.
-ANSWERS = [np.array([[0, 0], [1, 2], [5, 5]]), np.array([[3, 3]])]
+# By number of tags: two texts, one with several mentions, of which none overlaps another. With BIO
+# tags, two touch; with IO tags they would be one span.
+ANSWERS = {
+    2: [np.array([[0, 0], [5, 5]]), np.array([[2, 3]])],
+    3: [np.array([[0, 0], [1, 2], [5, 5]]), np.array([[3, 3]])],
+}
+TOUCHING = [*ANSWERS[3], np.array([[4, 4]])]
 
 
 @pytest.fixture(params=[2, 3], ids=["IO", "BIO"])
@@ -69,11 +74,11 @@ def test_log_prob_of_every_set_of_spans(num_tags):
     assert log_probs.shape == (2, 64)
     for row in range(2):
         for taken, log_prob in zip(chosen, log_probs[row], strict=True):
-            spans = mentions[taken].tolist()
-            tokens = [t for first, last in spans for t in range(first, last + 1)]
-            expected = 0.0
-            if len(tokens) == len(set(tokens)):
-                expected = probability(found, row, tags_of(spans, num_tags))
+            spans = [tuple(span) for span in mentions[taken].tolist()]
+            tags = tags_of(spans, num_tags)
+            # Spans that overlap have no tagging that marks them, nor have IO spans that touch.
+            marks = marked_spans(np.array(tags)) == sorted(spans)
+            expected = probability(found, row, tags) if marks else 0.0
             np.testing.assert_allclose(np.exp(log_prob), expected, rtol=1e-4)
 
 
@@ -96,7 +101,10 @@ def masses(logits, answers):
     return found.log_mass(*padded(answers))[0], jax.nn.logsumexp(every[0])
 
 
-@pytest.mark.parametrize("answers", [ANSWERS, ANSWERS[:1], [*ANSWERS, np.array([[4, 4]])]])
+CASES = [(tags, own[:texts]) for tags, own in ANSWERS.items() for texts in (1, 2)]
+
+
+@pytest.mark.parametrize("num_tags, answers", [*CASES, (3, TOUCHING)])
 def test_the_closed_form_is_the_sum_over_z(num_tags, answers):
     logits = jnp.array(tagged(num_tags)[0], jnp.float32)
     closed, summed = masses(logits, answers)
@@ -106,18 +114,19 @@ def test_the_closed_form_is_the_sum_over_z(num_tags, answers):
     np.testing.assert_allclose(*gradients, atol=1e-5)
 
 
-def test_the_closed_form_is_the_sum_over_all_taggings_that_decode_to_the_answer():
+def test_the_closed_form_is_the_sum_over_all_taggings_that_decode_to_the_answer(num_tags):
     """With BIO tags, each set of spans is one tagging, also where spans touch."""
-    _, _, found = tagged(3)
-    owner = {tuple(span): text for text, own in enumerate(ANSWERS) for span in own.tolist()}
+    _, _, found = tagged(num_tags)
+    answers = ANSWERS[num_tags]
+    owner = {tuple(span): text for text, own in enumerate(answers) for span in own.tolist()}
     total = 0.0
-    for tags in itertools.product(range(3), repeat=NUM_TOKENS):
+    for tags in itertools.product(range(num_tags), repeat=NUM_TOKENS):
         spans = marked_spans(np.array(tags))
-        well_formed = tags_of(spans, 3) == list(tags)
+        well_formed = tags_of(spans, num_tags) == list(tags)
         if well_formed and all(span in owner for span in spans):
             if {owner[span] for span in spans} == {0, 1}:
                 total += probability(found, 0, tags)
-    mentions, where = padded(ANSWERS)
+    mentions, where = padded(answers)
     mass = found.log_mass(np.repeat(mentions, 2, 0), np.repeat(where, 2, 0))
     assert np.exp(mass[0]) == pytest.approx(total, rel=1e-5)
 
@@ -130,16 +139,28 @@ def test_mentions_that_cannot_be_marked(num_tags):
     assert (np.asarray(found.log_mass(mentions, np.zeros_like(where))) == -np.inf).all()
 
 
+def test_a_mention_that_runs_past_the_input_cannot_be_marked(num_tags):
+    _, _, found = tagged(num_tags)
+    mentions = np.array([[[0, 5], [1, 99], [-3, 1], [-2, -1], [6, 7], [5, 5]]] * 2)
+    chosen = np.eye(6, dtype=bool)[None].repeat(2, 0)
+    log_probs = found.log_prob(mentions, chosen)
+    assert np.isfinite(log_probs[0]).tolist() == [True, False, False, False, False, True]
+    mass = found.log_mass(mentions[:, None, 1:3], np.ones((2, 1, 2), bool))
+    assert np.all(np.asarray(mass) == -np.inf)
+
+
 @pytest.mark.parametrize("scale", [1.0, 60.0, 3e4])
 def test_gradients_are_finite_whatever_the_scores(num_tags, scale):
     logits = jnp.array(tagged(num_tags)[0] * scale, jnp.float32)
-    mentions, where = padded([*ANSWERS, np.array([[4, 5]])])  # the last one leaves the input
+    mentions, where = padded(
+        [*ANSWERS[num_tags], np.array([[4, 5]])]
+    )  # the last one leaves the input
     allowed = jnp.array([[True] * 4 + [False] * 2])
 
     def loss(logits):
         infinite = jnp.where(allowed[..., None], logits[:1], jnp.inf)  # padding may hold anything
         found = TaggingDistribution.from_logits(infinite, where=allowed)
-        log_probs = found.log_prob(mentions[:, 0], jnp.ones((1, 1, 4), bool))
+        log_probs = found.log_prob(mentions[:, 0], jnp.ones((1, 1, mentions.shape[2]), bool))
         real = where & (mentions[..., 1] < 4)
         return found.log_mass(mentions, real)[0] + jnp.where(log_probs > -1e30, log_probs, 0).sum()
 

@@ -461,3 +461,8 @@ def test_bad_input_is_one_line(root, tmp_path, capsys):
     (official / "train.tables.jsonl").write_text("\n".join(tables))
     line = fails(capsys, "prepare", "--folder", official, "--out", tmp_path / "built")
     assert "train.tables.jsonl: line 2 (1-1): row 1: expected integers" in line
+    shared = ["--folder", root / "official", "--out", tmp_path / "shared"]
+    call("prepare", *shared, "--rules.shared-columns")
+    flags = [tmp_path / "shared" if x == root / "built" else x for x in train_flags(root, tmp_path)]
+    line = fails(capsys, *flags)
+    assert "expected no two conditions on a column" in line

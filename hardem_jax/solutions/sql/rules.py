@@ -37,7 +37,8 @@ class SqlRules:
             WikiSQL has one, and SQLova's own decoding excludes them (`check_sc_sa_pairs`); leaving
             them out makes a query drawn from Z far more likely to be the intended one. Under sane
             semantics a column that holds a number is no text column.
-        shared_columns: allow several conditions on one column, in the order of `Solutions`.
+        shared_columns: allow several conditions on one column, in the order of `Solutions`. To
+            look at: SQLova has no such queries.
         numbers: which spans are compared with real columns. "whole": numbers that are not part of
             a longer one; "exact": all numbers; "official": all that the official engine accepts,
             that is, any with a digit.

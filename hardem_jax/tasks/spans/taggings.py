@@ -250,8 +250,9 @@ def make_tagging_loss(graphdef: nnx.GraphDef, objective: Objective) -> LossFn:
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
         key, dropout_key = keys_of_part(objective, key, dropout_key)
         reading = nnx.merge(graphdef, params)(batch, rngs=nnx.Rngs(dropout=dropout_key))
-        where = batch["solutions_where"]
         log_probs = reading.taggings.log_prob(batch["mentions"], batch["solutions"])
+        # IO tags have no tagging for mentions that touch: what no tagging marks is no solution.
+        where = batch["solutions_where"] & (log_probs != -jnp.inf)
         tag_loss, metrics = objective(log_probs, step=step, key=key, where=where)
         metrics |= z_metrics(log_probs, where)
         selector_loss = selector_loss_sum(reading.selector_logits, batch["holds"], batch)

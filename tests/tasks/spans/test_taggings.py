@@ -92,6 +92,18 @@ def test_the_selector_learns_from_windows_whose_taggings_are_not_listed(reader, 
     assert cost == pytest.approx(-float(selector[0, 1] + selector[1, 0]), rel=1e-5)
 
 
+def test_mentions_that_touch_are_a_solution_where_tags_tell_them_apart(reader, batch):
+    mentions = jnp.zeros_like(batch[0]["mentions"]).at[0, :2].set(jnp.array([[0, 0], [1, 1]]))
+    solutions = jnp.zeros_like(batch[0]["solutions"]).at[0, 0, :2].set(True)
+    where = jnp.zeros_like(batch[0]["solutions_where"]).at[0, 0].set(True)
+    arrays = batch[0] | {"mentions": mentions, "solutions": solutions, "solutions_where": where}
+    graphdef, params = reader
+    cost, metrics = loss_of(graphdef, arrays, MML())(params)
+    in_bio = params.tag_scores.kernel.get_value().shape[-1] == 3
+    assert jnp.isfinite(cost) and metrics["items"] == in_bio
+    assert (metrics["tag_loss"] > 0) == in_bio
+
+
 def test_hard_em_takes_the_likeliest_tagging(found):
     _, out, _, _, _, hard_em = found
     best = out["solutions"][0, :21].max()
