@@ -22,10 +22,7 @@ from hardem_jax.data.prepared.records import Codec
 from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS, Encoding, Tokenizer
 from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words, trim_span
-from hardem_jax.solutions.taggings import count_taggings, enumerate_taggings
-
-# Of sets whose mentions may overlap, about a hundred times as many are looked at.
-_TRIED = 128
+from hardem_jax.solutions.taggings import count_taggings
 
 
 def check_choices(choices: Sequence[str]) -> None:
@@ -136,15 +133,12 @@ class Window:
 
     @property
     def num_solutions(self) -> int:
-        """|Z|: mentions, or sets of them; 0 if mentions overlap in every set that would do."""
-        if self.texts is None:
-            return len(self.solutions)
-        first, last = self.solutions.T
-        if (first[1:] <= np.maximum.accumulate(last)[:-1]).any():
-            mentions = [self.solutions[self.texts == text] for text in np.unique(self.texts)]
-            if not len(enumerate_taggings(mentions, max_taggings=_TRIED)[1]):
-                return 0
-        return count_taggings(self.texts)
+        """|Z|: mentions, or sets of them.
+
+        Sets count even if their mentions overlap, so that a window with all texts of an answer has
+        a Z: no tagging is learned from it, but that the answer is here.
+        """
+        return len(self.solutions) if self.texts is None else count_taggings(self.texts)
 
     @property
     def choices(self) -> tuple[str, ...]:

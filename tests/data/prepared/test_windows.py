@@ -406,17 +406,3 @@ def test_a_given_mention_of_a_choice_is_the_choice_alone(tokenizer):
     assert [window.place(*span) for span in window.solutions] == [(0, -11, -9), (0, 4, 6)]
     [searched] = make_windows(example(text, aliases=("no", "Bo")), tokenizer, CHOICES)
     assert searched.solutions.tolist() == window.solutions.tolist()
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("He left New York.", 0),  # both texts, but only within one another
-        ("New York, or York", 3),  # an upper bound: one of the sets overlaps
-        ("York New", 0),
-    ],
-)
-def test_a_window_whose_mentions_all_overlap_has_no_solution(tokenizer, text, count):
-    asked = example(text, aliases=("New York", "York"), all_required=True)
-    config = dataclasses.replace(SMALL, max_tokens=30)
-    assert make_windows(asked, tokenizer, config)[0].num_solutions == count
