@@ -134,8 +134,9 @@ class QueryDistribution:
                 queries with many conditions.
 
         Returns:
-            ``[B, Z]`` float32; -inf for a query without mass, such as one with two conditions on
-            one column.
+            ``[B, Z]`` float32; -inf for a query without mass. Two conditions on one column are no
+            event of the model: such a query gets a score, for which the column counts twice, that
+            is no probability. `hardem_jax.solutions.sql.search` scores it in the same way.
         """
         queries = queries.astype(jnp.int32)  # a place in a flat table may need more bits
         batch, size, width = queries.shape
@@ -156,10 +157,7 @@ class QueryDistribution:
         if conditions == "mean":
             spans = spans / jnp.maximum(number, 1)
         columns = jnp.sum(gather(has_one, column), axis=-1, where=used)
-        total = head + self._no_conditions()[:, None] + columns + spans
-        # A column has at most one condition; P(it has one) would be counted twice.
-        same = (column[..., :, None] == column[..., None, :]) & used[..., :, None]
-        return jnp.where(jnp.any(jnp.tril(same, -1), axis=(-2, -1)), -jnp.inf, total)
+        return head + self._no_conditions()[:, None] + columns + spans
 
     def top(
         self, k: int, *, max_conditions: int | None = None, within: Support | None = None

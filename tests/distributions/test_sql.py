@@ -132,15 +132,6 @@ def test_what_the_tables_do_not_hold_has_no_mass():
     assert np.isfinite(found[0]).tolist() == [True] * 2 + [False] * len(bad)
 
 
-def test_two_conditions_on_one_column_are_no_query():
-    first, other, second = [0, 1, 0, 1], [0, 1, 0, 2], [2, 0, 1, 1]
-    rows = [[0, 1, 2, *a, *b] for a, b in ((first, other), (first, first), (first, second))]
-    rows += [[0, 1, 2, *second, *first], [0, 1, 1, *first, *other]]  # any order; the other unused
-    found = log_prob_of(distribution(), jnp.array([rows] * B))[0]
-    assert np.isfinite(found).tolist() == [False, False, True, True, True]
-    assert found[2] == found[3]
-
-
 @pytest.mark.parametrize("dtype", [jnp.int8, jnp.int16])
 def test_small_integers_reach_every_cell(dtype):
     shapes = {"select": (1, 99), "aggregator": (1, 99, 6), "number": (1, 2), "column": (1, 99)}
