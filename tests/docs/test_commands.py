@@ -11,7 +11,7 @@ from tests.docs.pages import DOCS, ROOT, blocks
 
 # What reads the command lines: words separated by one control character, commands by another.
 SHELL = r"""
-python() { printf '\x1d'; printf '%s\x1f' "$@"; }
+python() { printf '\x1d%s' "$(printf '%s\x1f' "$@")"; }  # at once, for some run side by side
 for name in python3 pip hf git srun sbatch gcloud mkdir mktemp tail head pytest mkdocs sh; do
     eval "$name() { :; }"
 done
