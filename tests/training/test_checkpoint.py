@@ -407,6 +407,29 @@ def test_killed_before_the_checksums_were_written_it_still_loads(tmp_path, capsy
     assert_same(params, jax.tree.map(lambda x: x + 2, toy.init_params()))
 
 
+@pytest.mark.parametrize("name", ["last", "best"])
+def test_what_a_killed_deletion_left_is_removed_silently(tmp_path, reports, two, name):
+    shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(two / "last" / "1", tmp_path / name / "1", dirs_exist_ok=True)
+    (tmp_path / name / "1" / "_CHECKPOINT_METADATA").unlink()
+    data = toy.batches()
+    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
+        assert checkpoints.restore(make_state(), data) is not None
+        if name == "last":
+            checkpoints.save_last(at_step(3), data, PROGRESS)
+        else:
+            checkpoints.save_best(toy.init_params(), 3, PROGRESS)
+    assert reports == []
+    assert sorted(os.listdir(tmp_path / name)) == (["2", "3"] if name == "last" else ["3"])
+
+
+def test_the_only_checkpoint_is_kept_though_incomplete(tmp_path, two):
+    shutil.copytree(two, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "best" / "2" / "_CHECKPOINT_METADATA").unlink()
+    series.Series(tmp_path / "best", keep=1).close()
+    assert os.listdir(tmp_path / "best") == ["2"]
+
+
 def test_a_run_of_an_older_format_evaluates_but_does_not_resume(tmp_path, two):
     shutil.copytree(two, tmp_path, dirs_exist_ok=True)
     shutil.rmtree(tmp_path / "last" / "1")

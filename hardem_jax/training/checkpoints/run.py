@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import json
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,15 +33,13 @@ from hardem_jax.training.checkpoints.arrays import (
     without_memory,
 )
 from hardem_jax.training.checkpoints.full_disk import quiet_failures
-from hardem_jax.training.checkpoints.series import Series
+from hardem_jax.training.checkpoints.series import COMPLETE, Series, numbers, remove
 from hardem_jax.training.devices.distributed import primary_decides
 from hardem_jax.training.fingerprint import check_same
 from hardem_jax.training.state import TrainState
 
 #: Version of the checkpoint layout; increased when older runs can no longer be resumed.
 FORMAT = 2
-#: The file that Orbax writes last.
-_COMPLETE = "_CHECKPOINT_METADATA"
 # The `AverageState` in the state of an optax chain; a saved state has at most one.
 _AVERAGE = re.compile(r"(opt_state\.\d+\.average)(?:\.|$)")
 
@@ -91,14 +88,10 @@ class _Usable:
     unchecked: bool = False
 
 
-def _numbers(folder: Path) -> list[int]:
-    return sorted((int(p.name) for p in folder.glob("*") if p.name.isdigit()), reverse=True)
-
-
 def _newest_usable(folder: Path) -> _Usable:
     """Finds the newest usable checkpoint; verifies checksums, so it reads every byte."""
     damaged: dict[Path, str] = {}
-    for age, number in enumerate(_numbers(folder)):
+    for age, number in enumerate(numbers(folder)):
         path = folder / str(number)
         if has_checksums(path):
             try:
@@ -109,7 +102,7 @@ def _newest_usable(folder: Path) -> _Usable:
             return _Usable(path, damaged)
         # Without checksums: written by version 0.1.0, or by a process killed before writing
         # them. An older one could also be a partially deleted checkpoint.
-        if age == 0 and (path / _COMPLETE).is_file():
+        if age == 0 and (path / COMPLETE).is_file():
             return _Usable(path, damaged, unchecked=True)
     return _Usable(None, damaged)
 
@@ -248,7 +241,7 @@ class RunCheckpoints:
             {"state": restore_targets(metadata.metadata, wanted), "data": position},
         )
         position.apply(where)
-        primary_decides(lambda: _remove(usable.damaged))
+        remove(usable.damaged)
         return from_arrays({**loaded["state"], **new_memory}, like), stored["progress"]
 
     def _warn(self, usable: _Usable, step: int) -> None:
@@ -258,18 +251,12 @@ class RunCheckpoints:
             print(f"warning: {usable.path}: has no checksums, not verified", file=sys.stderr)
 
 
-def _remove(paths: Iterable[Path]) -> int:
-    for path in paths:
-        shutil.rmtree(path)
-    return 0
-
-
 def newest_step(folder: Path) -> int | None:
     """The step of the newest checkpoint in `<run>/best` or `<run>/last`; None if there is none.
 
     Does not verify it: a damaged one has the step that its name says.
     """
-    number = max(_numbers(folder), default=None)
+    number = max(numbers(folder), default=None)
     if number is None:
         return None
     try:

@@ -1,5 +1,7 @@
 """Numbered checkpoints in a folder, written while training goes on."""
 
+import shutil
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,10 @@ from orbax.checkpoint import v1 as ocp
 from hardem_jax.buckets.mirror import publish
 from hardem_jax.checksums import write_checksums
 from hardem_jax.training.checkpoints.full_disk import check_space, one_error
-from hardem_jax.training.devices.distributed import is_primary
+from hardem_jax.training.devices.distributed import is_primary, primary_decides
+
+#: The file that Orbax writes last.
+COMPLETE = "_CHECKPOINT_METADATA"
 
 
 def _open(folder: Path, keep: int) -> ocp.training.Checkpointer:
@@ -20,11 +25,35 @@ def _open(folder: Path, keep: int) -> ocp.training.Checkpointer:
     )
 
 
+def numbers(folder: Path) -> list[int]:
+    """The numbers of the checkpoints in a folder, newest first."""
+    return sorted((int(p.name) for p in folder.glob("*") if p.name.isdigit()), reverse=True)
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Removes checkpoints; one process removes, the others wait."""
+
+    def remove_all() -> int:
+        for path in paths:
+            shutil.rmtree(path)
+        return 0
+
+    primary_decides(remove_all)
+
+
+def _remnants(folder: Path) -> list[Path]:
+    """What is left of old checkpoints if a process was killed while it deleted them."""
+    complete = {n for n in numbers(folder) if (folder / str(n) / COMPLETE).is_file()}
+    newest = max(complete, default=0)
+    return [folder / str(n) for n in numbers(folder) if n < newest and n not in complete]
+
+
 class Series:
     """A folder of numbered checkpoints of which the newest `keep` are kept."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self._folder = folder
+        remove(_remnants(folder))  # Orbax would warn of each
         self._checkpointer = _open(folder, keep)
         self._recorder = ThreadPoolExecutor(1)
         self._recorded: Future[None] | None = None
