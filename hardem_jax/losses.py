@@ -16,8 +16,7 @@ loss               value of a row                              trusts
                    during training, otherwise MML
 =================  ==========================================  ======================
 
-`thresholded_loss`, `count_weighted_mml_loss` and `entropy_regularized_loss` are variants of
-these from later work.
+`hardem_jax.loss_variants` has variants of these from later work.
 
 For every row, ``mml_loss <= hard_em_loss <= first_only_loss``; for a row with one
 solution the three are equal. They are the same M-step under different E-steps;
@@ -34,8 +33,8 @@ Z is a set: `mml_loss` adds up whatever it gets, so a solution listed four times
 -0.69, less than a certain one. `check_log_probs` detects such input.
 
 **Samples and weights.** Where Z is too large to enumerate, pass the sampled solutions, each once
-(`distinct`), as a ragged or padded Z. ``log_weights`` :math:`\log w_z` are added to ``log_probs``:
-every loss then sees :math:`w_z P(z \mid x)` instead of :math:`P(z \mid x)`. With
+(`hardem_jax.sampled.distinct`), as a ragged or padded Z. ``log_weights`` :math:`\log w_z` are added
+to ``log_probs``: every loss then sees :math:`w_z P(z \mid x)` instead of :math:`P(z \mid x)`. With
 :math:`w_k = 1 / (K q(z_k))` over K draws from q, repeated ones included, `mml_loss` is the
 importance-weighted bound (Burda et al., 2016). With :math:`\log P(y \mid x, z_k)` as log-probs of
 draws from the model itself and :math:`w_k = 1 / K` it is the bound of JEPO (Tang et al., 2025).
@@ -44,15 +43,14 @@ does, whatever its log-prob. `hardem_jax.sampled` has the losses that make a wro
 
 **Contract**, the same for all losses. Everything is computed in float32, whatever the
 input dtype. A mask may have any real dtype; nonzero means True. A row without a solution
-contributes exactly 0 and is left out of the mean (in `thresholded_loss`, also a row below
-the threshold). A log-prob of ``-inf`` (an impossible
+contributes exactly 0 and is left out of the mean. A log-prob of ``-inf`` (an impossible
 solution) is legal; a row whose solutions are all impossible costs ``+inf`` and has no
 gradient. Gradients are finite for every input without NaN or ``+inf``.
 
 **Reduction.** ``reduce_fn(values, where=rows)`` reduces the per-row values to the loss, as
 `jnp.mean` and `jnp.sum` do; ``rows`` is True for rows that have a solution. The default,
 the mean, is 0 over no rows. ``reduce_fn=None`` returns the per-row values; `has_solution`
-returns which of them count, `kept` for `thresholded_loss`.
+returns which of them count.
 
 **Several devices.** Under `jax.jit` with sharded arrays the default is correct: it averages
 over the global batch. Inside `jax.shard_map`, `jax.pmap` or `jax.vmap` with an axis name,
@@ -73,19 +71,17 @@ Example:
      [-0.5  0.   0. ]]
 """
 
-import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Callable, Hashable
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from hardem_jax.masked import Rows, replicate_last_axis
+from hardem_jax.masked import Rows
 
 Array = jax.Array
 ReduceFn = Callable[..., Array]
@@ -131,8 +127,8 @@ def hard_em_loss(
         >>> hard_em_loss(jnp.log(jnp.array([0.25, 0.5]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    return reduce_rows(z, _cross_entropy(z, z.most_likely()), reduce_fn)
+    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    return reduce_rows(z, z.cross_entropy(z.most_likely()), reduce_fn)
 
 
 def mml_loss(
@@ -153,7 +149,7 @@ def mml_loss(
         >>> mml_loss(jnp.log(jnp.array([0.25, 0.25]))).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
     return reduce_rows(z, -z.logsumexp(), reduce_fn)
 
 
@@ -176,8 +172,8 @@ def first_only_loss(
         >>> first_only_loss(jnp.log(jnp.array([0.1, 0.5, 0.4])), where=where).round(4)
         Array(0.6931, dtype=float32)
     """
-    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    return reduce_rows(z, _cross_entropy(z, z.first(z.where)), reduce_fn)
+    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
+    return reduce_rows(z, z.cross_entropy(z.first(z.where)), reduce_fn)
 
 
 def annealed_loss(
@@ -220,9 +216,9 @@ def annealed_loss(
     """
     if shape := jnp.shape(step):
         raise ValueError(f"step must be a scalar, got shape {shape}")
-    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
     hard = is_hard_step(step=step, key=key, tau=tau, cap=cap, schedule=schedule)
-    values = jnp.where(hard, _cross_entropy(z, z.most_likely()), -z.logsumexp())
+    values = jnp.where(hard, z.cross_entropy(z.most_likely()), -z.logsumexp())
     return reduce_rows(z, values, reduce_fn)
 
 
@@ -315,174 +311,11 @@ def em_loss(
         >>> print(jax.grad(em_loss)(log_probs, posteriors.soft).round(4))
         [-0.25 -0.75]
     """
-    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
+    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
     # Twice, for a posterior may read more than these scores.
     weights = posterior(jax.lax.stop_gradient(z.scores), where=z.where, **z.layout)
     weights = jax.lax.stop_gradient(weights)
-    return reduce_rows(z, _cross_entropy(z, weights), reduce_fn)
-
-
-def released_mml_loss(
-    log_probs: ArrayLike,
-    *,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-    reduce_fn: ReduceFn | None = jnp.mean,
-) -> Array:
-    r""":math:`\log \sum_{z \in Z} 1 / P(z \mid x)`, the "MML" of the paper's first public release.
-
-    **For comparison only; do not train a model with it.** With costs
-    :math:`l_z = -\log P(z \mid x)`, MML is :math:`-\log \sum_z \exp(-l_z)`, a soft *minimum*. The
-    code that was public when the paper appeared computed :math:`\log \sum_z \exp(l_z)`, a soft
-    *maximum*: both signs are flipped. The gradient weight of a solution is
-    :math:`\propto 1 / P(z \mid x)`, so training pushes hardest towards the *least* likely
-    solution. The code was corrected two months later; whether the paper's MML results were
-    obtained with it is unknown.
-
-    A row with even one impossible solution (-inf) costs ``+inf``, as the maximum over its costs
-    is infinite, and has no gradient. The release reduced with ``jnp.sum``. Arguments and result
-    as in `hard_em_loss`.
-
-    Example:
-        The gradient weights of four solutions, compared with those of MML:
-
-        >>> log_probs = -jnp.array([1.0, 2.0, 4.0, 8.0])
-        >>> print([f"{-weight:.3f}" for weight in jax.grad(released_mml_loss)(log_probs)])
-        ['0.001', '0.002', '0.018', '0.979']
-        >>> print([f"{-weight:.3f}" for weight in jax.grad(mml_loss)(log_probs)])
-        ['0.705', '0.259', '0.035', '0.001']
-    """
-    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    impossible = z.where & ~z.possible
-    inverted = z.with_scores(jnp.where(impossible, -jnp.inf, -z.scores))
-    infinite = z.any(impossible) & ~z.any(z.where & jnp.isnan(z.scores))
-    return reduce_rows(z, jnp.where(infinite, jnp.inf, inverted.logsumexp()), reduce_fn)
-
-
-def thresholded_loss(
-    log_probs: ArrayLike,
-    *,
-    threshold: Array | float,
-    keep_single: Array | bool = False,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-    reduce_fn: ReduceFn | None = jnp.mean,
-) -> Array:
-    r"""Hard EM on the rows whose most likely solution has :math:`P(z \mid x)` above a threshold.
-
-    The others cost 0 and are left out of the mean, as rows without a solution are: the model learns
-    only from questions it is confident about (Chen et al., 2020; Shao et al., 2021).
-
-    Args:
-        threshold: probability in [0, 1]; may be traced.
-        keep_single: whether rows with one solution are kept, whatever its probability; may be
-            traced.
-        others: as in `hard_em_loss`.
-
-    Example:
-        >>> log_probs = jnp.log(jnp.array([[0.6, 0.3], [0.2, 0.1]]))
-        >>> print(jnp.exp(-thresholded_loss(log_probs, threshold=0.5)))
-        0.6
-    """
-    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    rows = _kept(z, threshold, keep_single)
-    return reduce_rows(z, _cross_entropy(z, z.most_likely()), reduce_fn, rows=rows)
-
-
-def kept(
-    log_probs: ArrayLike,
-    *,
-    threshold: Array | float,
-    keep_single: Array | bool = False,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-) -> Array:
-    """Returns which rows count in `thresholded_loss`: bool, the batch shape. Same arguments.
-
-    A row with NaN counts, so that the loss shows it.
-
-    Example:
-        >>> print(kept(jnp.log(jnp.array([[0.6, 0.3], [0.2, 0.1]])), threshold=0.5))
-        [ True False]
-    """
-    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    return _kept(z, threshold, keep_single)
-
-
-def _kept(z: Rows, threshold: Array | float, keep_single: Array | bool) -> Array:
-    # Not `>`: a row with NaN is kept, so that the NaN shows.
-    confident = ~(z.max(jax.lax.stop_gradient(z.scores)) <= jnp.log(threshold))
-    single = z.sum(z.where.astype(jnp.int32)) == 1
-    return z.rows & (confident | (single & keep_single))
-
-
-def count_weighted_mml_loss(
-    log_probs: ArrayLike,
-    *,
-    power: float = 1.0,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-    reduce_fn: ReduceFn | None = jnp.mean,
-) -> Array:
-    r""":math:`-|Z|^{-p} \log \sum_{z \in Z} P(z \mid x)`: MML that trusts small Z more.
-
-    A row whose Z has n solutions holds at least n - 1 spurious ones, so the larger n is, the less
-    reliable its gradient. With :math:`p` = 0 this is `mml_loss`. (Dividing the sum by n, which
-    gives the mean of P, leaves the gradient of MML unchanged.)
-
-    Args:
-        power: p, at least 0.
-        others: as in `hard_em_loss`.
-
-    Example:
-        >>> log_probs = jnp.log(jnp.array([[0.1, 0.3], [0.4, 0.0]]))
-        >>> where = jnp.array([[True, True], [True, False]])
-        >>> mml = mml_loss(log_probs, where=where, reduce_fn=None)
-        >>> print(count_weighted_mml_loss(log_probs, where=where, reduce_fn=None) / mml)
-        [0.5 1. ]
-    """
-    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    counts = jnp.maximum(z.sum(z.where.astype(jnp.float32)), 1.0)
-    mml = -z.logsumexp()
-    # The weight may underflow to 0, and 0 times inf is NaN.
-    return reduce_rows(z, jnp.where(mml == jnp.inf, mml, mml * counts**-power), reduce_fn)
-
-
-def entropy_regularized_loss(
-    log_probs: ArrayLike,
-    *,
-    weight: float,
-    log_weights: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-    reduce_fn: ReduceFn | None = jnp.mean,
-) -> Array:
-    r""":math:`-\log \sum_z P(z \mid x) + \lambda H(q)`, MML with the entropy of its posterior.
-
-    :math:`q_i = P(z_i) / \sum_j P(z_j)` over Z. A positive weight makes the model decide among the
-    solutions (entropy minimisation, Grandvalet and Bengio, 2004); a negative one keeps it
-    undecided. The gradient weight of a solution is :math:`q_i (1 + \lambda (\log q_i + H))`.
-
-    Args:
-        weight: lambda; 0 is `mml_loss`.
-        others: as in `hard_em_loss`.
-
-    Example:
-        >>> log_probs = jnp.log(jnp.array([0.25, 0.25]))
-        >>> entropy_regularized_loss(log_probs, weight=0.5).round(4)  # log 2 + 0.5 log 2
-        Array(1.0397, dtype=float32)
-    """
-    z = _rows(log_probs, log_weights, where, segment_ids, num_segments)
-    return reduce_rows(z, -z.logsumexp() + weight * _entropy(z), reduce_fn)
+    return reduce_rows(z, z.cross_entropy(weights), reduce_fn)
 
 
 def posterior_entropy(
@@ -503,13 +336,7 @@ def posterior_entropy(
         >>> posterior_entropy(jnp.full(4, -9.0)).round(4)  # log 4
         Array(1.3863, dtype=float32)
     """
-    return _entropy(_rows(log_probs, log_weights, where, segment_ids, num_segments))
-
-
-def _entropy(z: Rows) -> Array:
-    q = z.softmax()
-    # 0 log 0 = 0, also in the gradient, and also where P is possible but q underflows.
-    return -z.sum(q * jnp.where(q > 0, z.log_softmax(), 0.0))
+    return Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments).entropy()
 
 
 def mean_over(axis_name: Hashable) -> ReduceFn:
@@ -546,53 +373,6 @@ def mean_over(axis_name: Hashable) -> ReduceFn:
     return mean
 
 
-def distinct(
-    ids: ArrayLike,
-    *,
-    where: ArrayLike | None = None,
-    segment_ids: ArrayLike | None = None,
-    num_segments: int | None = None,
-) -> Array:
-    """Returns a mask that keeps the first solution with each id in a row.
-
-    Pass it as ``where`` if Z was sampled: Z is a set, and a solution that was drawn twice is not
-    twice as probable.
-
-    Args:
-        ids: ``[..., Z]`` or, ragged, ``[N]`` int: equal for equal solutions.
-        others: as in `hard_em_loss`; masked solutions are not kept.
-
-    Returns:
-        bool, the shape of ``ids``.
-
-    Raises:
-        TypeError: the ids are not integers.
-
-    Example:
-        >>> print(distinct(jnp.array([[7, 3, 7, 3, 5]])))
-        [[ True  True False False  True]]
-    """
-    if not jnp.issubdtype(jnp.result_type(ids), jnp.integer):
-        raise TypeError(f"ids must be integers, got {jnp.result_type(ids)}")
-    halves: list[Any] = [ids]
-    if getattr(ids, "dtype", None) in ("int64", "uint64"):  # which JAX may cut to 32 bits
-        whole: Any = ids
-        halves = [(whole >> 32).astype("int32"), (whole & 0xFFFFFFFF).astype("uint32")]
-    halves = [replicate_last_axis(jnp.asarray(half)) for half in halves]
-    ids = halves[0]
-    rows = {"where": where, "segment_ids": segment_ids, "num_segments": num_segments}
-    z = Rows.of(jnp.zeros_like(ids, jnp.float32), **rows)
-    row = jnp.zeros_like(ids, jnp.int32) if z.segment_ids is None else z.segment_ids
-    place = jnp.cumsum(jnp.ones_like(ids, jnp.int32), axis=-1)
-    # By row, padding last, then by id, then by place. `jnp.lexsort` knows no Explicit sharding;
-    # with scores of 0, `possible` is `where` in the sharding of the ids.
-    keys = ~z.possible, row, *halves, place
-    _, *named, place = jax.lax.sort(keys, num_keys=len(keys))
-    same = functools.reduce(jnp.logical_and, [x[..., 1:] == x[..., :-1] for x in named])
-    is_first = jnp.concatenate([jnp.ones_like(place[..., :1], bool), ~same], axis=-1)
-    return jax.lax.sort((place, is_first), num_keys=1)[1] & z.where
-
-
 def has_solution(
     log_probs: ArrayLike,
     *,
@@ -612,7 +392,7 @@ def has_solution(
         >>> print(has_solution(log_probs, where=where))
         [ True False]
     """
-    return _rows(log_probs, log_weights, where, segment_ids, num_segments).rows
+    return Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments).rows
 
 
 def check_log_probs(
@@ -674,34 +454,6 @@ softmax not over all solutions?
         jax.debug.callback(check, *measured)
     else:
         check(*jax.device_get(measured))
-
-
-def _rows(
-    log_probs: ArrayLike,
-    log_weights: ArrayLike | None,
-    where: ArrayLike | None,
-    segment_ids: ArrayLike | None,
-    num_segments: int | None,
-) -> Rows:
-    z = Rows.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
-    if log_weights is None:
-        return z
-    added = jax.lax.stop_gradient(z.aligned("log_weights", log_weights))
-    # A weight of 0 acts as a mask; NaN does not, so that it shows.
-    left = dataclasses.replace(z, where=z.where & (added != -jnp.inf))
-    return left.with_scores(z.scores + added)
-
-
-def _cross_entropy(z: Rows, weights: Array) -> Array:
-    r""":math:`-\sum_i q(z_i) \log P(z_i)` of each row, with 0 log 0 = 0.
-
-    A row costs +inf, and has no gradient, if all its solutions are impossible, or if one with a
-    weight is. A NaN weight makes the cost NaN, because NaN * 0 is NaN.
-    """
-    weights = weights.astype(jnp.float32)
-    costs = -weights * jnp.where((weights > 0) & z.possible, z.scores, 0.0)
-    lost = z.any((weights > 0) & ~z.possible) | ~z.any(z.possible)
-    return jnp.where(lost, jnp.inf, z.sum(costs))
 
 
 def reduce_rows(

@@ -162,6 +162,27 @@ class Rows:
         mask &= (ids >= 0) & (ids < num_segments)
         return cls(jnp.where(mask, scores, -jnp.inf), mask, ids, num_segments)
 
+    @classmethod
+    def weighted(
+        cls,
+        log_probs: ArrayLike,
+        log_weights: ArrayLike | None,
+        where: ArrayLike | None,
+        segment_ids: ArrayLike | None,
+        num_segments: int | None,
+    ) -> "Rows":
+        """The solutions with the scores that the losses see, ``log_probs + log_weights``.
+
+        Arguments and exceptions as in `hardem_jax.losses.hard_em_loss`.
+        """
+        z = cls.of(log_probs, where=where, segment_ids=segment_ids, num_segments=num_segments)
+        if log_weights is None:
+            return z
+        added = jax.lax.stop_gradient(z.aligned("log_weights", log_weights))
+        # A weight of 0 acts as a mask; NaN does not, so that it shows.
+        left = dataclasses.replace(z, where=z.where & (added != -jnp.inf))
+        return left.with_scores(z.scores + added)
+
     @property
     def layout(self) -> dict[str, Any]:
         """The keywords that name a ragged layout; none in the padded one."""
@@ -290,6 +311,23 @@ class Rows:
         gap = jnp.where(self.possible, self.scores - self.spread(peak), 0.0)
         total = self.spread(jnp.log(jnp.where(total == 0, 1.0, total)))
         return jnp.where(self.possible, gap - total, -jnp.inf)
+
+    def entropy(self) -> Array:
+        """The entropy of each row's softmax, in nats; 0 if no solution is possible."""
+        q = self.softmax()
+        # 0 log 0 = 0, also in the gradient, and also where P is possible but q underflows.
+        return -self.sum(q * jnp.where(q > 0, self.log_softmax(), 0.0))
+
+    def cross_entropy(self, weights: Array) -> Array:
+        r""":math:`-\sum_i q(z_i) \log P(z_i)` of each row, with 0 log 0 = 0.
+
+        A row costs +inf, and has no gradient, if all its solutions are impossible, or if one with a
+        weight is. A NaN weight makes the cost NaN, because NaN * 0 is NaN.
+        """
+        weights = weights.astype(jnp.float32)
+        costs = -weights * jnp.where((weights > 0) & self.possible, self.scores, 0.0)
+        lost = self.any((weights > 0) & ~self.possible) | ~self.any(self.possible)
+        return jnp.where(lost, jnp.inf, self.sum(costs))
 
     def _peak_and_total(self) -> tuple[Array, Array]:
         """Each row's highest score, 0 if that is -inf, and its sum of exp(score - peak)."""

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from jax import Array
     from jax.typing import ArrayLike
 
-    from hardem_jax import losses
+    from hardem_jax import loss_variants, losses
 else:
     jax, jnp = LazyModule("jax"), LazyModule("jax.numpy")
     losses = LazyModule("hardem_jax.losses")
+    loss_variants = LazyModule("hardem_jax.loss_variants")
 
 
 class Objective(Protocol):
@@ -151,9 +152,9 @@ class EM:
 class ThresholdedHardEM:
     r"""Hard EM on questions whose best solution has :math:`P(z \mid x) > \alpha \gamma^e`.
 
-    (`losses.thresholded_loss`.) e counts epochs from 0; in the first, questions with one solution
-    count as well (Chen et al., 2020, and Shao et al., 2021, both with 0.5 and 0.5). The metric
-    ``kept`` is the share of the questions that count.
+    (`loss_variants.thresholded_loss`.) e counts epochs from 0; in the first, questions with one
+    solution count as well (Chen et al., 2020, and Shao et al., 2021, both with 0.5 and 0.5). The
+    metric ``kept`` is the share of the questions that count.
 
     Example:
         >>> ThresholdedHardEM(epoch=236)
@@ -182,9 +183,9 @@ class ThresholdedHardEM:
     ) -> tuple[Array, dict[str, Array]]:
         epoch = jnp.asarray(step) // self.epoch
         rule = {"threshold": self.alpha * self.gamma**epoch, "keep_single": epoch == 0}
-        loss = losses.thresholded_loss(log_probs, **rule, **rows)
+        loss = loss_variants.thresholded_loss(log_probs, **rule, **rows)
         layout = {name: value for name, value in rows.items() if name != "reduce_fn"}
-        kept = losses.kept(log_probs, **rule, **layout).astype(jnp.float32)
+        kept = loss_variants.kept(log_probs, **rule, **layout).astype(jnp.float32)
         counted = losses.has_solution(log_probs, **layout)
         return loss, {"kept": _share(kept, counted, rows.get("reduce_fn"))}
 
@@ -201,7 +202,7 @@ def _share(kept: Array, counted: Array, reduce_fn: Any) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class CountWeightedMML:
-    """MML that trusts questions with few solutions more (`losses.count_weighted_mml_loss`)."""
+    """MML that trusts small Z more (`loss_variants.count_weighted_mml_loss`)."""
 
     title: ClassVar[str] = "Count-weighted MML"
 
@@ -215,12 +216,12 @@ class CountWeightedMML:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
-        return losses.count_weighted_mml_loss(log_probs, power=self.power, **rows), {}
+        return loss_variants.count_weighted_mml_loss(log_probs, power=self.power, **rows), {}
 
 
 @dataclasses.dataclass(frozen=True)
 class EntropyRegularizedMML:
-    """MML with the entropy of the posterior as a penalty (`losses.entropy_regularized_loss`)."""
+    """MML with a penalty on its entropy (`loss_variants.entropy_regularized_loss`)."""
 
     title: ClassVar[str] = "Entropy-regularized MML"
 
@@ -234,7 +235,7 @@ class EntropyRegularizedMML:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
-        return losses.entropy_regularized_loss(log_probs, weight=self.weight, **rows), {}
+        return loss_variants.entropy_regularized_loss(log_probs, weight=self.weight, **rows), {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -320,14 +321,14 @@ class MutualInformation:
 
 @dataclasses.dataclass(frozen=True)
 class ReleasedMML:
-    """The "MML" of the paper's first release, with flipped signs (`losses.released_mml_loss`)."""
+    """The "MML" of the first release, with flipped signs (`loss_variants.released_mml_loss`)."""
 
     title: ClassVar[str] = "MML as released in 2019"
 
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
-        return losses.released_mml_loss(log_probs, **rows), {}
+        return loss_variants.released_mml_loss(log_probs, **rows), {}
 
 
 #: Every objective available in commands.

@@ -1,7 +1,7 @@
 r"""Losses over K solutions drawn from the model itself, for a Z too large to enumerate.
 
 `hardem_jax.losses` treats a Z found by sampling like any other: pass ``where`` to mark the draws
-that execute to the answer, use `losses.distinct` to drop repeated draws, and pass ``log_weights``
+that execute to the answer, use `distinct` to drop repeated draws, and pass ``log_weights``
 for an importance-weighted bound. What those losses cannot say is that a draw should become *less*
 likely. The losses here can: each is
 
@@ -23,12 +23,15 @@ model at this step, repeated ones included. Rows are ``[..., K]``; ``where`` and
 those of `losses.hard_em_loss`.
 """
 
+import functools
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from hardem_jax.losses import ReduceFn, mml_loss, reduce_rows
-from hardem_jax.masked import Rows, as_mask, logsumexp
+from hardem_jax.masked import Rows, as_mask, logsumexp, replicate_last_axis
 
 Array = jax.Array
 
@@ -201,6 +204,53 @@ def trice_loss(
     at_memory = z.sum((visited & (state < 0)).astype(jnp.float32)) / length
     values = advantage_loss(log_probs, advantages, where=where, reduce_fn=None) - at_memory * memory
     return reduce_rows(z, values, reduce_fn)
+
+
+def distinct(
+    ids: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+) -> Array:
+    """Returns a mask that keeps the first solution with each id in a row.
+
+    Pass it as ``where`` if Z was sampled: Z is a set, and a solution that was drawn twice is not
+    twice as probable.
+
+    Args:
+        ids: ``[..., Z]`` or, ragged, ``[N]`` int: equal for equal solutions.
+        others: as in `losses.hard_em_loss`; masked solutions are not kept.
+
+    Returns:
+        bool, the shape of ``ids``.
+
+    Raises:
+        TypeError: the ids are not integers.
+
+    Example:
+        >>> print(distinct(jnp.array([[7, 3, 7, 3, 5]])))
+        [[ True  True False False  True]]
+    """
+    if not jnp.issubdtype(jnp.result_type(ids), jnp.integer):
+        raise TypeError(f"ids must be integers, got {jnp.result_type(ids)}")
+    halves: list[Any] = [ids]
+    if getattr(ids, "dtype", None) in ("int64", "uint64"):  # which JAX may cut to 32 bits
+        whole: Any = ids
+        halves = [(whole >> 32).astype("int32"), (whole & 0xFFFFFFFF).astype("uint32")]
+    halves = [replicate_last_axis(jnp.asarray(half)) for half in halves]
+    ids = halves[0]
+    rows = {"where": where, "segment_ids": segment_ids, "num_segments": num_segments}
+    z = Rows.of(jnp.zeros_like(ids, jnp.float32), **rows)
+    row = jnp.zeros_like(ids, jnp.int32) if z.segment_ids is None else z.segment_ids
+    place = jnp.cumsum(jnp.ones_like(ids, jnp.int32), axis=-1)
+    # By row, padding last, then by id, then by place. `jnp.lexsort` knows no Explicit sharding;
+    # with scores of 0, `possible` is `where` in the sharding of the ids.
+    keys = ~z.possible, row, *halves, place
+    _, *named, place = jax.lax.sort(keys, num_keys=len(keys))
+    same = functools.reduce(jnp.logical_and, [x[..., 1:] == x[..., :-1] for x in named])
+    is_first = jnp.concatenate([jnp.ones_like(place[..., :1], bool), ~same], axis=-1)
+    return jax.lax.sort((place, is_first), num_keys=1)[1] & z.where
 
 
 def _finite(z: Rows) -> Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hardem_jax import losses, posteriors
+from hardem_jax import loss_variants, losses, posteriors
 from tests.marks import slow
 
 INF = math.inf
@@ -105,8 +105,8 @@ ALL_LOSSES = (
     Loss("em_soft", em(posteriors.soft), cross_entropy_to_posterior),
     Loss("em_uniform", em(posteriors.uniform), mean_nll),
     Loss("em_guided", em_guided, cross_entropy_to_posterior),
-    Loss("count_weighted", options(losses.count_weighted_mml_loss, power=0.5), mml_by_count),
-    Loss("entropy", options(losses.entropy_regularized_loss, weight=0.5), mml_plus_entropy),
+    Loss("count_weighted", options(loss_variants.count_weighted_mml_loss, power=0.5), mml_by_count),
+    Loss("entropy", options(loss_variants.entropy_regularized_loss, weight=0.5), mml_plus_entropy),
 )
 PAPER_LOSSES = ALL_LOSSES[:3]
 #: The losses that have code of their own; the others are slow cases.

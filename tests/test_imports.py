@@ -18,14 +18,17 @@ ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 EXPERIMENTS = "experiments"
 # The names that are light to import: with all of them, little more than jax is loaded.
+OBJECTIVE_MODULES = ("lazy", "loss_variants", "losses", "masked", "objectives", "posteriors")
 OBJECTIVE_FILES = {
     "hardem_jax",  # hardem_jax/__init__.py, which re-exports the objectives
-    *(f"hardem_jax.{name}" for name in ("lazy", "losses", "masked", "objectives", "posteriors")),
+    *(f"hardem_jax.{name}" for name in OBJECTIVE_MODULES),
 }
 GROUND_FILES = {"hardem_jax.errors", "hardem_jax.lazy"}
 # Outside packages of the parts that are usable on their own.
 ONLY_FROM_OUTSIDE = {
     "hardem_jax.losses": {"jax"},
+    "hardem_jax.loss_variants": {"jax"},
+    "hardem_jax.sampled": {"jax"},
     "hardem_jax.objectives": {"jax"},
     "hardem_jax.posteriors": {"jax", "optax"},  # optax for one of them, when it is called
     "hardem_jax.masked": {"jax"},

@@ -13,7 +13,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax import HardEM, losses, objectives, posteriors, sampled
+from hardem_jax import HardEM, loss_variants, objectives, posteriors, sampled
 from hardem_jax.losses import hard_em_loss, mean_over, mml_loss
 from tests.loss_cases import evaluate, over_all_losses, random_rows
 from tests.marks import slow
@@ -200,9 +200,9 @@ def equal_size(log_probs, ids, where, **rows):
 
 #: What is not a loss of one array: name -> function of log-probs, ids and mask.
 OTHERS = {
-    "distinct": lambda x, ids, where, **rows: losses.distinct(ids, where=where, **rows),
-    "distinct, no mask": lambda x, ids, where, **rows: losses.distinct(ids, **rows),
-    "kept": lambda x, ids, where, **rows: losses.kept(x, threshold=0.5, where=where, **rows),
+    "distinct": lambda x, ids, where, **rows: sampled.distinct(ids, where=where, **rows),
+    "distinct, no mask": lambda x, ids, where, **rows: sampled.distinct(ids, **rows),
+    "kept": lambda x, ids, where, **rows: loss_variants.kept(x, threshold=0.5, where=where, **rows),
     "top-k": lambda x, ids, where, **rows: posteriors.TopK(2)(x, where=where, **rows),
     "equal-size": equal_size,
     "sampled": lambda x, ids, where, **rows: posteriors.Sampled().at(0, KEY)(

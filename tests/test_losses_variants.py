@@ -8,22 +8,24 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax.losses import (
+from hardem_jax.loss_variants import (
     count_weighted_mml_loss,
-    distinct,
-    em_loss,
     entropy_regularized_loss,
+    kept,
+    released_mml_loss,
+    thresholded_loss,
+)
+from hardem_jax.losses import (
+    em_loss,
     first_only_loss,
     hard_em_loss,
     hard_probability,
     has_solution,
-    kept,
     mml_loss,
     posterior_entropy,
-    released_mml_loss,
-    thresholded_loss,
 )
 from hardem_jax.posteriors import soft
+from hardem_jax.sampled import distinct
 from tests.loss_cases import ALL_LOSSES, Loss, hard_em, random_rows
 from tests.loss_cases import options as with_options
 

@@ -11,17 +11,19 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import EM, MML, FirstOnly, HardEM, posteriors
+from hardem_jax.loss_variants import (
+    count_weighted_mml_loss,
+    entropy_regularized_loss,
+    released_mml_loss,
+    thresholded_loss,
+)
 from hardem_jax.losses import (
     annealed_loss,
-    count_weighted_mml_loss,
     em_loss,
-    entropy_regularized_loss,
     first_only_loss,
     hard_em_loss,
     hard_probability,
     mml_loss,
-    released_mml_loss,
-    thresholded_loss,
 )
 from hardem_jax.objectives import (
     AnyObjective,

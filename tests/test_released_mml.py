@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hardem_jax.losses import mml_loss, released_mml_loss
+from hardem_jax.loss_variants import released_mml_loss
+from hardem_jax.losses import mml_loss
 from hardem_jax.objectives import ReleasedMML
 from tests.loss_cases import INF, Loss, evaluate, expected_rows, random_rows
 

@@ -55,7 +55,7 @@ Estimator = Callable[[Drawn], Array]
 
 
 def _found(drawn: Drawn) -> Array:
-    return losses.distinct(drawn.programs, where=drawn.correct)
+    return sampled.distinct(drawn.programs, where=drawn.correct)
 
 
 def mml(drawn: Drawn) -> Array:

@@ -8,7 +8,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from hardem_jax import losses
+from hardem_jax import sampled
 
 Array = jax.Array
 
@@ -55,7 +55,7 @@ def distinct(solutions: Array, where: Array) -> Array:
     """
     where = where & exist(solutions)
     equal = _equal(solutions, solutions) & where[:, None, :]
-    return losses.distinct(jnp.argmax(equal, axis=-1), where=where)
+    return sampled.distinct(jnp.argmax(equal, axis=-1), where=where)
 
 
 def contains(known: Array, solutions: Array) -> Array:

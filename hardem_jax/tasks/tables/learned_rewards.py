@@ -1,4 +1,4 @@
-"""Training with a reward that is learned with the parser, see `hardem_jax.search.objectives.MERL`.
+"""Training with a reward that is learned with the parser, see `hardem_jax.search.likelihoods.MERL`.
 
 The reward's weights are a part of the trained module, so the same optimizer updates them and the
 same checkpoints hold them. Reading questions needs none of them: a trained parser is without.

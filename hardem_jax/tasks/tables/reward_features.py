@@ -1,4 +1,4 @@
-"""What a learned reward reads of a question and a solution, see `search.objectives.MERL`.
+"""What a learned reward reads of a question and a solution, see `search.likelihoods.MERL`.
 
 A reward is log-linear in a few hundred features, so that it cannot learn single questions by heart.
 Most are *crossed* with the question: a decision of the solution, such as its aggregator, together

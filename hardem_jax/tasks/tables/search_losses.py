@@ -33,7 +33,7 @@ def make_search_loss(
     Returns:
         A `LossFn`. In addition to the model's inputs, a batch has ``item`` and ``row_where``, and
         ``memory`` if the objective has one. ``solutions`` are not read. For the metrics see
-        `hardem_jax.search.objectives.SearchObjective`.
+        `hardem_jax.search.protocol.SearchObjective`.
     """
 
     def loss(params: Any, batch: Mapping[str, Any], *, step: Array, key: Array, dropout_key: Array):
@@ -54,7 +54,7 @@ def reported(counts: Metrics, memory: Memory, batch: Mapping[str, Any]) -> dict[
     """What a loss returns beside its value.
 
     Args:
-        counts: metrics of the objective, see `hardem_jax.search.objectives.SearchObjective`.
+        counts: metrics of the objective, see `hardem_jax.search.protocol.SearchObjective`.
         memory: of the rows, after the step.
         batch: the batch.
     """

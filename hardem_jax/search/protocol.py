@@ -1,0 +1,88 @@
+"""What every objective that searches is called with, and what it reports."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hardem_jax.lazy import LazyModule
+
+if TYPE_CHECKING:
+    import jax.numpy as jnp
+    import numpy as np
+    from jax import Array
+
+    from hardem_jax.search import candidates
+    from hardem_jax.search.candidates import Space
+else:
+    jnp, np = LazyModule("jax.numpy"), LazyModule("numpy")
+    candidates = LazyModule("hardem_jax.search.candidates")
+
+#: What is remembered of the questions of a batch, by name: ``[B, ...]``.
+Memory = Mapping[str, "Array"]
+#: Total and count of each mean.
+Metrics = dict[str, tuple["Array", "Array"]]
+
+
+class SearchObjective(Protocol):
+    """The call that a training step makes instead of that of `hardem_jax.objectives.Objective`."""
+
+    def remembers(self, width: int) -> dict[str, np.ndarray]:
+        """What is remembered of a question at first, by name; empty if nothing is.
+
+        Args:
+            width: W, the integers of a solution.
+        """
+        ...
+
+    def __call__(
+        self, space: Space, memory: Memory, *, step: Array | int, key: Array, rows: Array
+    ) -> tuple[Array, Metrics, Memory]:
+        """Returns the loss of a batch, metrics of the step, and the memory after it.
+
+        Args:
+            space: distribution and reward of the batch.
+            memory: of its questions, as in `remembers` with a leading axis B.
+            step: number of the training step, from 0; traced.
+            key: a PRNG key, fresh for every step.
+            rows: ``[B]`` bool, real questions.
+
+        Returns:
+            The loss, float32. The metrics, a float32 total and a count each: ``found``, the share
+            of questions with a rewarded candidate, now or in memory; ``reward``, the mean reward of
+            the candidates; ``remembered``, solutions in memory per question; ``averaged``, the rows
+            that the loss averages over. The memory, in the order of the rows; at rows that are not
+            real, it is arbitrary.
+        """
+        ...
+
+
+def check(objective: Any, *names: str, at_least: int) -> None:
+    """Refuses integers below ``at_least`` or beyond 32 bits, in the fields named or in all."""
+    for field in dataclasses.fields(objective):
+        value = getattr(objective, field.name)
+        if not isinstance(value, int) or names and field.name not in names:
+            continue
+        if not at_least <= value < 2**31:
+            raise ValueError(
+                f"{type(objective).__name__}: {field.name} must be at least {at_least} and below "
+                f"2**31, got {value}"
+            )
+
+
+def nothing(count: int, width: int) -> np.ndarray:
+    return np.full((count, width), -1, np.int32)
+
+
+def measure(rows: Array, found: Array, tried: Array, rewards: Array, memory: Memory) -> Metrics:
+    where, count = rows[:, None] & candidates.exist(tried), jnp.sum(rows)
+    metrics = {
+        "averaged": (count, jnp.ones(())),
+        "found": (jnp.sum(found & rows), count),
+        "reward": (jnp.sum(rewards, where=where), jnp.sum(where)),
+    }
+    if "solutions" in memory:
+        kept = candidates.exist(memory["solutions"]) & rows[:, None]
+        metrics["remembered"] = jnp.sum(kept), count
+    return metrics
