@@ -7,6 +7,7 @@ out the span abilities of the original because all answers of their subset are n
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import jax
@@ -103,20 +104,16 @@ class NAQANet(nnx.Module):
         size = config.hidden_size
         self.rules = rules
 
-        def encoder(num_blocks: int, num_convs: int, width: int) -> QANetEncoder:
-            return QANetEncoder(
-                size,
-                num_blocks=num_blocks,
-                num_convs=num_convs,
-                width=width,
-                num_heads=config.num_heads,
-                dropout=config.dropout,
-                layer_dropout=config.layer_dropout,
-                rngs=rngs,
-                dtype=dtype,
-                remat=remat,
-            )
-
+        encoder = functools.partial(
+            QANetEncoder,
+            size,
+            num_heads=config.num_heads,
+            dropout=config.dropout,
+            layer_dropout=config.layer_dropout,
+            rngs=rngs,
+            dtype=dtype,
+            remat=remat,
+        )
         self.words = WordEncoder(
             config.num_words,
             config.word_size,
@@ -136,12 +133,16 @@ class NAQANet(nnx.Module):
             dtype=dtype,
         )
         self.phrase = encoder(
-            config.num_phrase_blocks, config.num_phrase_convs, config.phrase_width
+            num_blocks=config.num_phrase_blocks,
+            num_convs=config.num_phrase_convs,
+            width=config.phrase_width,
         )
         self.attention = PassageQuestionAttention(size, rngs=rngs)
         self.attention_output = dense(4 * size, size, rngs=rngs, dtype=dtype, use_bias=False)
         self.modelling = encoder(
-            config.num_modelling_blocks, config.num_modelling_convs, config.modelling_width
+            num_blocks=config.num_modelling_blocks,
+            num_convs=config.num_modelling_convs,
+            width=config.modelling_width,
         )
         self.passage_pooling = Pooling(size, rngs=rngs)
         self.question_pooling = Pooling(size, rngs=rngs)

@@ -86,12 +86,7 @@ def start(
     Raises:
         InputError: data, model and batches do not fit one another.
     """
-    if not len(data.questions):
-        raise InputError(f"{data.place}: expected questions with a solution, found none")
-    if not len(dev.questions):
-        raise InputError(f"{dev.place}: expected questions to evaluate on, found none")
-    if not dev.scored:
-        raise InputError(f"{dev.place}: expected answers to evaluate by, found a split without")
+    _check_not_empty(data, dev)
     model = task.MODELS[type(config)].start(config, data, seed=seed)
     task.check(dev, model, data.place)
     if isinstance(objective, AnySearchObjective):
@@ -138,6 +133,15 @@ def start(
         ),
         save=save,
     )
+
+
+def _check_not_empty(data: Any, dev: Any) -> None:
+    if not len(data.questions):
+        raise InputError(f"{data.place}: expected questions with a solution, found none")
+    if not len(dev.questions):
+        raise InputError(f"{dev.place}: expected questions to evaluate on, found none")
+    if not dev.scored:
+        raise InputError(f"{dev.place}: expected answers to evaluate by, found a split without")
 
 
 def _params_per_token(params: Any) -> int | None:

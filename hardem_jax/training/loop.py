@@ -187,13 +187,7 @@ def train(
         "accumulate": str(accumulate),
         **(fingerprint or {}),
     }
-    if metric_names is not None and config.monitor not in metric_names:
-        raise InputError(
-            f"loop.monitor: expected one of {', '.join(sorted(metric_names))}, "
-            f"found {config.monitor!r}"
-        )
-    if address(directory) is not None:
-        raise InputError(f"{directory}: expected a folder on a disk; see hardem_jax.buckets.mirror")
+    _check(directory, config.monitor, metric_names)
     directory = Path(directory)
     progress = RunProgress()
     with (
@@ -231,6 +225,15 @@ def train(
     return TrainResult(
         state, progress.best_metric, progress.best_step, progress.stopped_early, progress.history
     )
+
+
+def _check(directory: str | Path, monitor: str, metric_names: Collection[str] | None) -> None:
+    if metric_names is not None and monitor not in metric_names:
+        raise InputError(
+            f"loop.monitor: expected one of {', '.join(sorted(metric_names))}, found {monitor!r}"
+        )
+    if address(directory) is not None:
+        raise InputError(f"{directory}: expected a folder on a disk; see hardem_jax.buckets.mirror")
 
 
 def _token_cost(params_per_token: int | None, mesh: Mesh) -> float | None:

@@ -5,60 +5,27 @@ import io
 import json
 import re
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
-from jax.tree import leaves as tree_leaves
 
 from experiments import squad_layout, triviaqa
-from hardem_jax import HardEM
-from hardem_jax.checksums import recorded_files, write_checksums
-from hardem_jax.cli.command import parse
-from hardem_jax.cli.spans import Evaluate, Train
+from hardem_jax.checksums import recorded_files
+from hardem_jax.cli.spans import Evaluate
 from hardem_jax.data.annotations import NO_PLACE
 from hardem_jax.data.prepared.spans import PreparedSplit
-from hardem_jax.errors import InputError
 from hardem_jax.metrics import triviaqa as official
 from hardem_jax.tasks.config import SpanInference
 from hardem_jax.tasks.run_config import check_run
-from hardem_jax.tasks.spans.task import SpanTask
-from hardem_jax.tasks.trained import Trained
-from tests.commands import OBEYED, SHOWN, call, evaluation, fails, stopped_at
-from tests.tiny import PEOPLE, PLACES, write_checkpoint, write_squad_layout, write_triviaqa
-
-WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
-WINDOWS += ["--windows.max-question-tokens", "8"]
-SHAPES = ["--batches.batch-size", "4", "--batches.buckets", "16", "32"]
-
-
-def train_flags(root, out, *, steps=4, seed=0):
-    loop = ["--loop.num-steps", steps, "--loop.eval-every", 2, "--loop.log-every", 1]
-    return [
-        *("train", "--data", root / "train", "--dev", root / "dev", "--out", out),
-        *("--model.encoder", root / "bert", "--model.num-layers", 1, "--num-devices", 2),
-        *(*SHAPES, *loop),
-        *("--loop.seed", seed, "--loop.no-progress", "--optimizer.learning-rate", "1e-3"),
-        *("objective:hard-em", "--objective.tau", "2"),
-    ]
+from tests.commands import OBEYED, SHOWN, call, evaluation, fails
+from tests.experiments.span_qa import WINDOWS, make_run, train_flags
+from tests.tiny import PEOPLE, PLACES, write_squad_layout, write_triviaqa
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A checkpoint, prepared splits and a finished run."""
     root = tmp_path_factory.mktemp("triviaqa")
-    bert, qa_file = write_checkpoint(root / "bert"), write_triviaqa(root)
-    for split in ("train", "dev"):
-        call(
-            triviaqa,
-            *("prepare", "--qa-file", qa_file, "--evidence", root / "evidence"),
-            *("--tokenizer", bert, "--out", root / split, "--split", split, *WINDOWS),
-        )
-    (root / "run").mkdir()
-    log = root / "run" / "train.log"  # as "> run/train.log" makes it, before training begins
-    log.write_text("begun\n")
-    call(triviaqa, *train_flags(root, root / "run"))
-    log.write_text("begun\nended\n")
+    make_run(root)
     return root
 
 
@@ -280,19 +247,6 @@ def test_questions_are_read_from_the_standard_input(root, capsys, tmp_path, monk
     assert capsys.readouterr().out.splitlines() == alone
 
 
-def test_a_split_without_questions_is_refused_before_the_first_step(root, capsys, tmp_path):
-    for name in ("data", "dev"):
-        shutil.copytree(root / "dev", tmp_path / name)
-        (tmp_path / name / "checksums.json").unlink()
-        (tmp_path / name / "questions.jsonl").write_text("")
-        write_checksums(tmp_path / name)
-    flags = train_flags(root, tmp_path / "run")
-    flags[flags.index("--dev") + 1] = tmp_path / "dev"
-    line = fails(triviaqa, capsys, *flags)
-    assert f"{tmp_path / 'dev'}: expected questions to evaluate on, found none" in line
-    assert not (tmp_path / "run").exists()
-
-
 def test_the_help_says_what_the_seed_seeds(capsys):
     with pytest.raises(SystemExit):
         call(triviaqa, "train", "--help")
@@ -452,93 +406,6 @@ def test_an_evaluation_shows_how_far_it_is(root, capsys, monkeypatch):
     assert "dev, windows" in capsys.readouterr().err
 
 
-def test_the_same_command_again_finds_the_run_finished(root, capsys):
-    before = (root / "run" / "metrics.jsonl").read_bytes()
-    call(triviaqa, *train_flags(root, root / "run"))
-    assert (root / "run" / "metrics.jsonl").read_bytes() == before
-
-
-def test_other_settings_are_refused_and_leave_the_run_as_it_was(root, capsys):
-    before = (root / "run" / "config.json").read_bytes()
-    assert "seed" in fails(triviaqa, capsys, *train_flags(root, root / "run", seed=5))
-    assert (root / "run" / "config.json").read_bytes() == before
-
-
-@pytest.mark.slow
-def test_stopped_and_continued_equals_undisturbed(root):
-    """The whole data path resumes, not only the loop."""
-    flags = train_flags(root, root / "stopped")
-    shown = [flag for flag in flags if flag != "--loop.no-progress"]
-    stopped_at("step 2 evaluation", triviaqa, *shown)
-    call(triviaqa, *flags)
-    one, two = (Trained(SpanTask, root / name, "last", batch_size=4) for name in ("run", "stopped"))
-    for a, b in zip(tree_leaves(one.params), tree_leaves(two.params), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.slow
-def test_packed_rows_in_two_parts_train_too(root):
-    flags = train_flags(root, root / "packed", steps=2)
-    more = ("--batches.packed-tokens", 64, "--batches.accumulate", 2, "--num-devices", 2)
-    call(triviaqa, *flags[:-3], *more, *flags[-3:])
-    [start], steps, [scores] = (lines_of(root / "packed", k) for k in ("start", "train", "eval"))
-    assert start["compiled_ahead"] > start["first_step"]  # by the time it ran it was compiled
-    assert [step["items"] for step in steps] == [4, 4] and "em" in scores
-    assert all(0 <= step["input_wait"] <= 1 for step in steps)
-    # A part has one item for each device, two windows that share a row of 64 places.
-    sizes = np.load(root / "train" / "positives.sizes.npy")[:, 0]
-    others = np.load(root / "train" / "negatives.sizes.npy")[:, 0]
-    bounds = sizes.min() + others.min(), sizes.max() + others.max()
-    assert all(bounds[0] <= 64 * step["real_tokens"] <= bounds[1] for step in steps)
-
-
-def lines_of(run_dir, kind):
-    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if line["kind"] == kind]
-
-
-@pytest.mark.parametrize(
-    ("flag", "value", "named"),
-    [
-        ("--loop.seed", 5, "loop.seed: 0 originally, 5 now"),
-        ("--loop.mode", "min", "loop.mode: max originally, min now"),
-        ("--loop.monitor", "em", "loop.monitor: f1 originally, em now"),
-        ("--latent.likelihood", "position", "latent.likelihood: span originally, position now"),
-        ("--objective.tau", 3, "objective.tau: 2 originally, 3 now"),
-        ("--batches.batch-size", 8, "batches.batch_size: 4 originally, 8 now"),
-    ],
-)
-def test_other_settings_do_not_continue_a_run(root, capsys, flag, value, named):
-    flags = train_flags(root, root / "run")
-    if flag in flags:
-        flags[flags.index(flag) + 1] = value
-    else:
-        flags[1:1] = [flag, value]
-    assert f"({named});" in fails(triviaqa, capsys, *flags)
-
-
-def test_the_same_data_elsewhere_continue_a_run(root, tmp_path):
-    for name in ("train", "dev", "run"):
-        shutil.copytree(root / name, tmp_path / name)
-    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
-    flags = train_flags(root, tmp_path / "run")
-    moved = {root / name: tmp_path / name for name in ("train", "dev")}
-    call(triviaqa, *(moved.get(flag, flag) if isinstance(flag, Path) else flag for flag in flags))
-    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before
-
-
-def test_a_monitor_that_is_not_measured_is_refused_before_the_first_step(root, capsys, tmp_path):
-    flags = [*train_flags(root, tmp_path / "run"), "--loop.monitor", "F1"]
-    assert "loop.monitor: expected one of em," in fails(triviaqa, capsys, *flags)
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_output_folder_that_cannot_be_written_is_named(root, capsys, tmp_path):
-    (tmp_path / "file").write_text("")
-    line = fails(triviaqa, capsys, *train_flags(root, tmp_path / "file"))
-    assert "file: expected a folder to write the run to" in line
-
-
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
 def test_a_damaged_file_of_a_run_is_named(root, capsys, tmp_path, name):
     shutil.copytree(root / "run", tmp_path / "run")
@@ -625,25 +492,3 @@ def test_documents_that_cannot_be_read_are_named(root, capsys, tmp_path, content
         *("predict", "--run-dir", root / "run", "--document", document, "--question", "Who?"),
     )
     assert "mine.txt" in line and culprit in line
-
-
-def test_a_checkpoint_of_another_shape_is_named(root, capsys, tmp_path):
-    config = json.loads((root / "run" / "config.json").read_text())
-    config["model"]["encoder"]["num_hidden_layers"] = 2
-    (tmp_path / "run").mkdir()
-    for name in ("tokenizer.json", "best"):
-        (tmp_path / "run" / name).symlink_to(root / "run" / name)
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
-    line = fails(
-        triviaqa, capsys, "evaluate", "--run-dir", tmp_path / "run", "--data", root / "dev"
-    )
-    assert "checkpoint of a different model" in line and "layers.1" in line
-
-
-def test_an_objective_is_a_value_of_the_command_line():
-    base = ["train", "--data", "a", "--dev", "b", "--out", "c"]
-    train = parse(triviaqa.COMMANDS, prog="test", argv=[*base, "--objective.tau", "80"])
-    assert isinstance(train, Train) and train.objective == HardEM(tau=80)
-    assert dataclasses.replace(train).model.encoder == "bert-base-uncased"
-    with pytest.raises(InputError, match="cap"):
-        parse(triviaqa.COMMANDS, prog="test", argv=[*base, "--objective.cap", "0.8"])

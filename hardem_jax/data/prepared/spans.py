@@ -196,21 +196,12 @@ def prepare_split(
     set_sizes: list[int] = []
     kept: set[str] = set()
     documents = hashlib.sha256()
-
-    def unique_examples() -> Iterator[ReadingExample]:
-        for example in examples:
-            if not exclusions.repeated(example.id):
-                for document in example.documents:
-                    documents.update("\0".join((document.id, document.text, "")).encode())
-                yield example
-
+    unique = _without_repeats(examples, exclusions, documents)
     cut = functools.partial(_cut, tokenizer=tokenizer, config=config, keep=keep_without_mention)
     with new_folder(folder, format=format, replace=replace) as partial:
         writer = _WindowWriter(partial)
         with open(partial / "questions.jsonl", "w", encoding="utf-8") as questions:
-            for question, windows, reason in map_in_order(
-                cut, unique_examples(), processes=processes
-            ):
+            for question, windows, reason in map_in_order(cut, unique, processes=processes):
                 if reason:
                     exclusions.add(reason, question.id)
                     continue
@@ -246,6 +237,17 @@ def prepare_split(
         }
         write_json(partial / "meta.json", meta)
     return meta
+
+
+def _without_repeats(
+    examples: Iterable[ReadingExample], exclusions: ExclusionCounts, documents: Any
+) -> Iterator[ReadingExample]:
+    """Leaves out examples whose id came before, and updates a digest with the others' documents."""
+    for example in examples:
+        if not exclusions.repeated(example.id):
+            for document in example.documents:
+                documents.update("\0".join((document.id, document.text, "")).encode())
+            yield example
 
 
 class _WindowWriter:

@@ -1,5 +1,6 @@
 """What a span reader is trained on: the objective over its mentions, and the selector's loss."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -45,32 +46,7 @@ def make_span_loss(
         `tasks.base.make_loss`; ``items`` counts windows or groups with a mention. Each window
         remembers whether the most likely mention of its group was in it (`tasks.z_visits`).
     """
-
-    def of_groups(rows: Array) -> Array:
-        """The rows of all groups, one group after the other."""
-        if latent.scope == "window":
-            return rows
-        items = rows.reshape(-1, latent.rows + negatives, *rows.shape[1:])
-        return items[:, : latent.rows].reshape(-1, *rows.shape[1:])
-
-    def of_batch(rows: Array) -> Array:
-        """Undoes `of_groups`; negatives get `NOT_SEEN`."""
-        if latent.scope == "window":
-            return rows
-        groups = rows.reshape(-1, latent.rows)
-        return jnp.pad(groups, ((0, 0), (0, negatives)), constant_values=NOT_SEEN).reshape(-1)
-
-    def mention_metrics(spans: SpanDistribution, batch: Mapping[str, Array]) -> dict[str, Any]:
-        """`visit_metrics` of mentions, also where starts and ends are latent on their own."""
-        log_probs = spans.log_prob(of_groups(batch["solutions"]))
-        shape = (-1, latent.rows * log_probs.shape[-1])
-        known = {name: batch.get(name) for name in ("true_solution", "memory")}
-        found = visit_metrics(
-            log_probs.reshape(shape),
-            of_groups(batch["solutions_where"]).reshape(shape),
-            **jax.tree.map(of_groups, known),
-        )
-        return found | jax.tree.map(of_batch, {k: v for k, v in found.items() if k == "memory"})
+    groups = _Groups(latent, negatives)
 
     def loss(
         params: Any, batch: Mapping[str, Array], *, step: Array, key: Array, dropout_key: Array
@@ -78,17 +54,16 @@ def make_span_loss(
         key, dropout_key = keys_of_part(objective, key, dropout_key)
         reader: SpanReader = nnx.merge(graphdef, params)
         reading = reader(batch, rngs=nnx.Rngs(dropout=dropout_key))
-        where = of_groups(batch["solutions_where"])
-        spans = jax.tree.map(of_groups, reading.spans)
+        where = groups.of_batch(batch["solutions_where"])
+        spans = jax.tree.map(groups.of_batch, reading.spans)
         if latent.rows > 1:
             spans = spans.normalize_over_groups(latent.rows)
         variables = _latent_variables(
-            spans, of_groups(batch["solutions"]), where, latent.likelihood
+            spans, groups.of_batch(batch["solutions"]), where, latent.likelihood
         )
         span_loss, metrics, about = jnp.zeros(()), {}, []
         for log_probs, possible in variables:
-            shape = (-1, latent.rows * log_probs.shape[-1])
-            log_probs, possible = log_probs.reshape(shape), possible.reshape(shape)
+            log_probs, possible = groups.merge(log_probs), groups.merge(possible)
             # The same key, hence the same draw, for all of them.
             loss_of_one, metrics = objective(log_probs, step=step, key=key, where=possible)
             span_loss += loss_of_one
@@ -104,11 +79,51 @@ def make_span_loss(
             "z_size": jnp.sum(where) / averaged,
             "z_entropy": jnp.sum(jnp.stack([entry["z_entropy"] for entry in about])),
             **token_metrics(batch),
-            **mention_metrics(spans, batch),
+            **_mention_metrics(spans, batch, groups),
         }
         return span_loss + selector_loss, metrics
 
     return loss
+
+
+@dataclasses.dataclass(frozen=True)
+class _Groups:
+    """How the windows of a batch make up items: groups of ``latent.rows``, then negatives."""
+
+    latent: LatentConfig
+    negatives: int
+
+    def of_batch(self, rows: Array) -> Array:
+        """The rows of all groups, one group after the other."""
+        if self.latent.scope == "window":
+            return rows
+        items = rows.reshape(-1, self.latent.rows + self.negatives, *rows.shape[1:])
+        return items[:, : self.latent.rows].reshape(-1, *rows.shape[1:])
+
+    def to_batch(self, rows: Array) -> Array:
+        """Undoes `of_batch`; negatives get `NOT_SEEN`."""
+        if self.latent.scope == "window":
+            return rows
+        groups = rows.reshape(-1, self.latent.rows)
+        return jnp.pad(groups, ((0, 0), (0, self.negatives)), constant_values=NOT_SEEN).reshape(-1)
+
+    def merge(self, of_windows: Array) -> Array:
+        """``[R, Z]``, the solutions of windows -> ``[G, rows * Z]``, those of their groups."""
+        return of_windows.reshape(-1, self.latent.rows * of_windows.shape[-1])
+
+
+def _mention_metrics(
+    spans: SpanDistribution, batch: Mapping[str, Array], groups: _Groups
+) -> dict[str, Any]:
+    """`visit_metrics` of mentions, also where starts and ends are latent on their own."""
+    log_probs = spans.log_prob(groups.of_batch(batch["solutions"]))
+    where = groups.of_batch(batch["solutions_where"])
+    known = {name: batch.get(name) for name in ("true_solution", "memory")}
+    known = jax.tree.map(groups.of_batch, known)
+    found = visit_metrics(groups.merge(log_probs), groups.merge(where), **known)
+    if "memory" in found:
+        found["memory"] = jax.tree.map(groups.to_batch, found["memory"])
+    return found
 
 
 def selector_loss_sum(logits: Array, holds: Array, batch: Mapping[str, Array]) -> Array:
