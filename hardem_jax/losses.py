@@ -368,7 +368,7 @@ def mean_over(axis_name: Hashable) -> ReduceFn:
     def mean(values: Array, where: Array) -> Array:
         total = jax.lax.psum(jnp.sum(values, where=where), axis_name)
         count = jax.lax.psum(jnp.sum(where), axis_name)
-        return total / jnp.maximum(count, 1)
+        return total / jnp.maximum(count, 1).astype(total.dtype)
 
     return mean
 
@@ -480,5 +480,5 @@ def reduce_rows(
     if reduce_fn is None:
         return values
     if reduce_fn is jnp.mean:  # over no rows it would be 0 / 0
-        return jnp.sum(values, where=rows) / jnp.maximum(jnp.sum(rows), 1)
+        return jnp.sum(values, where=rows) / jnp.maximum(jnp.sum(rows), 1).astype(jnp.float32)
     return reduce_fn(values, where=rows)

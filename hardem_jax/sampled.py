@@ -264,7 +264,8 @@ def _count(z: Rows) -> Array:
 
 def _mean_of_others(z: Rows, x: Array) -> Array:
     """``[..., K]``: for each draw the mean of the others of its row; 0 if there are none."""
-    return (z.spread(z.sum(x)) - x) / jnp.maximum(_count(z) - 1, 1.0) * (_count(z) > 1)
+    mean = (z.spread(z.sum(x)) - x) / jnp.maximum(_count(z) - 1.0, 1.0)
+    return jnp.where(_count(z) > 1, mean, 0.0)
 
 
 def _eye(z: Rows, size: int) -> Array:

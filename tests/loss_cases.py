@@ -1,5 +1,6 @@
 """Every loss beside its formula in plain Python, and the rows that each is tried on."""
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -30,6 +31,13 @@ class Loss:
 
     def __repr__(self):
         return self.name
+
+
+@contextlib.contextmanager
+def nothing_implicit():
+    """As in a project that forbids implicit promotion of dtypes and ranks."""
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        yield
 
 
 def first_only(row: list[float]) -> float:

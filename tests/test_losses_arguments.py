@@ -1,5 +1,6 @@
 """What may be passed to a loss, what is refused, and what tells a caller that input is wrong."""
 
+import functools
 import math
 
 import jax
@@ -9,9 +10,22 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax import posteriors
-from hardem_jax.losses import check_log_probs, hard_em_loss, has_solution, mml_loss
-from tests.loss_cases import evaluate, over_all_losses, random_rows
+from hardem_jax.loss_variants import released_mml_loss, thresholded_loss
+from hardem_jax.losses import check_log_probs, hard_em_loss, has_solution, mean_over, mml_loss
+from tests.loss_cases import (
+    ALL_LOSSES,
+    Loss,
+    evaluate,
+    hard_em,
+    nothing_implicit,
+    options,
+    over_all_losses,
+    random_rows,
+)
 from tests.marks import slow
+
+RELEASED = Loss("released", released_mml_loss, hard_em)
+THRESHOLDED = Loss("thresholded", options(thresholded_loss, threshold=0.2), hard_em)
 
 MASKS = {
     "float": lambda mask: np.where(mask, np.float32(0.5), np.float32(0.0)),
@@ -43,6 +57,20 @@ def test_a_ragged_mask_of_any_dtype_is_its_truth(loss, mask):
     got = evaluate(loss, log_probs, where=MASKS[mask](where), **rows)
     assert_array_equal(got.rows, expected.rows)
     assert_array_equal(got.gradient, expected.gradient)
+
+
+@pytest.mark.parametrize("loss", [*ALL_LOSSES, RELEASED, THRESHOLDED], ids=repr)
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_neither_dtype_nor_rank_is_promoted_implicitly(loss, dtype):
+    log_probs, where = (jnp.asarray(x) for x in random_rows(33))
+    ragged = {"segment_ids": jnp.repeat(jnp.arange(6), 5), "num_segments": 6}
+    x = log_probs.astype(dtype)
+    with nothing_implicit():  # traced only: that is where it would raise
+        for scores, rows in ((x, {"where": where}), (x.ravel(), ragged)):
+            jax.eval_shape(jax.grad(lambda x, rows=rows: loss(x, log_weights=x, **rows)), scores)
+            jax.eval_shape(lambda x, rows=rows: loss(x, reduce_fn=None, **rows), scores)
+        mean = functools.partial(loss, reduce_fn=mean_over("devices"))
+        jax.eval_shape(jax.vmap(mean, axis_name="devices"), x)
 
 
 @over_all_masks

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hardem_jax import sampled
+from tests.loss_cases import nothing_implicit
 
 #: A model of four solutions, the first two right; the last of them is the least likely.
 LOGITS = np.array([0.3, -0.8, 0.9, 0.1])
@@ -141,6 +142,13 @@ LOSSES = {
         x, y > 0.5, memory_log_probs=y[..., 0], has_memory=y[..., 0] > 0, **rows
     ),
 }
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_neither_dtype_nor_rank_is_promoted_implicitly(name):
+    log_probs, other = jnp.zeros((2, 4, 3))
+    with nothing_implicit():  # traced only: that is where it would raise
+        jax.eval_shape(jax.grad(lambda x: LOSSES[name](x, other, where=other > 0)), log_probs)
 
 
 @pytest.mark.parametrize("name", LOSSES)
