@@ -86,7 +86,7 @@ def start(
     Raises:
         InputError: data, model and batches do not fit one another.
     """
-    _check_not_empty(data, dev)
+    _check_splits(data, dev)
     model = task.MODELS[type(config)].start(config, data, seed=seed)
     task.check(dev, model, data.place)
     if isinstance(objective, AnySearchObjective):
@@ -135,7 +135,7 @@ def start(
     )
 
 
-def _check_not_empty(data: Any, dev: Any) -> None:
+def _check_splits(data: Any, dev: Any) -> None:
     if not len(data.questions):
         raise InputError(f"{data.place}: expected questions with a solution, found none")
     if not len(dev.questions):
