@@ -111,8 +111,10 @@ def cuts_word(text: str) -> np.ndarray:
     table = _kinds_of_characters()
     kinds[2:-2] = table[np.minimum(codes, len(table) - 1)]
     before2, before, after, after2 = kinds[:-3], kinds[1:-2], kinds[2:-1], kinds[3:]
-    word = (before >= _LETTER) & ((after >= _LETTER) | (after == _MARK))
-    word |= (before2 >= _LETTER) & (before == _MARK) & (after >= _LETTER)
+    # The character that the marks before a position belong to, if there are any.
+    marked = np.maximum.accumulate(np.where(kinds != _MARK, np.arange(len(kinds)), 0))
+    base = kinds[marked][1:-2]
+    word = (base >= _LETTER) & ((after >= _LETTER) | (after == _MARK))
     number = (before == _DIGIT) & (after == _SEPARATOR) & (after2 == _DIGIT)
     number |= (before2 == _DIGIT) & (before == _SEPARATOR) & (after == _DIGIT)
     return word | number

@@ -1,6 +1,7 @@
 """Z of span tasks: what is found, what is not, in which order."""
 
 import itertools
+import unicodedata
 
 import numpy as np
 import pytest
@@ -182,6 +183,15 @@ def test_a_text_may_be_cut_between_words_only(text, pieces):
     assert cuts.shape == (len(text) + 1,) and not cuts[[0, -1]].any()
     free = [i for i in range(1, len(text)) if not cuts[i]]
     assert "|".join(text[a:b] for a, b in itertools.pairwise([0, *free, len(text)])) == pieces
+
+
+@pytest.mark.parametrize("text", ["Việt Nam", "ṩ", "ǭx ộ", "\u0645\u064f\u062d\u0651\u064e\u0628"])
+def test_words_are_the_same_however_many_marks_a_letter_is_written_with(text):
+    for form in ("NFC", "NFD"):
+        written = unicodedata.normalize(form, text)
+        cuts = cuts_word(written)
+        pieces = "".join(c + "|" * (not cut) for c, cut in zip(written, cuts[1:], strict=True))
+        assert pieces.strip("|").replace("| |", " ") == written
 
 
 @pytest.mark.parametrize("seed", range(50))
