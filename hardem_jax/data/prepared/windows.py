@@ -57,7 +57,7 @@ class WindowConfig:
         choices: words in front of the document in every window, such as "yes" and "no". If an
             answer equals a choice, only the choice counts as a mention of it; all other answers are
             searched for in the documents only. The choice "unknown" means that the question has no
-            answer.
+            answer, so it mentions none of a question whose golds do not have "".
     """
 
     max_tokens: int = 300
@@ -214,7 +214,9 @@ def make_windows(
     num_special, num_choice_tokens = tokenizer.template.num_special_tokens, len(choices.ids)
     config.check_room(num_special, num_choice_tokens)
     room = config.max_tokens - num_special - num_choice_tokens
-    chosen, aliases = _split_aliases(example.aliases, config.choices)
+    has_answer = bool(example.golds) and "" not in example.golds
+    offered = [choice for choice in config.choices if not (has_answer and is_unknown(choice))]
+    chosen, aliases = _split_aliases(example.aliases, offered)
     front = _Front(example.id, question, lead, choices, _choice_tokens(lead, choices, chosen))
     matchers = alias_matchers(aliases, all_required=example.all_required)
     windows = []

@@ -208,8 +208,9 @@ def _example(
         return skips.add(EMPTY_DOCUMENT, question_id)
     impossible = get_field(record, "is_impossible", bool, place)
     if UNKNOWN in rules.choices:
-        # CoQA marks such a question by its answer.
-        if impossible or {text.strip().lower() for text in golds} == {UNKNOWN}:
+        # CoQA marks such a question by its answer; elsewhere "unknown" may be an answer.
+        marked = impossible is None and {text.strip().lower() for text in golds} == {UNKNOWN}
+        if impossible or marked:
             return ReadingExample(question_id, question, (document,), (UNKNOWN,), ("",))
     elif impossible:
         return skips.add(IMPOSSIBLE, question_id)

@@ -31,9 +31,10 @@ def tokenizer():
     return Tokenizer(tokenizer)
 
 
-def example(*texts, question="who?", aliases=("Bo",), **fields):
+def example(*texts, question="who?", aliases=("Bo",), golds=None, **fields):
     documents = tuple(Document(f"d{i}", text) for i, text in enumerate(texts))
-    return ReadingExample("q1", question, documents, aliases, aliases, **fields)
+    golds = aliases if golds is None else golds
+    return ReadingExample("q1", question, documents, aliases, golds, **fields)
 
 
 SMALL = WindowConfig(max_tokens=20, stride=5, max_question_tokens=4, max_windows=None)
@@ -63,15 +64,21 @@ def test_choices_are_words_in_front_of_the_document(tokenizer):
     assert window.unknown == (0, -8, -1)
 
 
-@pytest.mark.parametrize("alias", ["NO", "the no!", "unknown"])
-def test_a_choice_is_looked_for_among_the_choices_only(tokenizer, alias):
+@pytest.mark.parametrize("alias, gold", [("NO", "NO"), ("the no!", "the no!"), ("unknown", "")])
+def test_a_choice_is_looked_for_among_the_choices_only(tokenizer, alias, gold):
     text = "no unknown aaaa no bbbbb unknown ccc dddddd no"
     config = dataclasses.replace(CHOICES, max_tokens=32)
-    windows = make_windows(example(text, aliases=(alias,)), tokenizer, config)
+    windows = make_windows(example(text, aliases=(alias,), golds=(gold,)), tokenizer, config)
     assert len(windows) > 2
     for window in windows:
         [span] = window.solutions
         assert window.span_text(*span).lower() in alias.lower() and window.place(*span)[1] < 0
+
+
+def test_an_answer_that_reads_unknown_is_looked_for_in_the_document(tokenizer):
+    asked = example("an unknown.", aliases=("Unknown",))
+    [window] = make_windows(asked, tokenizer, dataclasses.replace(CHOICES, max_tokens=32))
+    assert [window.place(*span) for span in window.solutions] == [(0, 3, 10)]
 
 
 def test_other_answers_are_not_looked_for_among_the_choices(tokenizer):

@@ -158,6 +158,7 @@ def test_choices_need_no_place_and_unknown_keeps_impossible_questions(read):
         question("b", [], is_impossible=True, **plausible),
         question("c", [{"text": "unknown"}]),
         question("d"),
+        question("e", [{"text": "unknown", "answer_start": -1}], is_impossible=False),
     ]
     examples, skips = read(*records, choices=("Yes", "No", "unknown"))
     assert [(e.id, e.aliases, e.golds, e.true_mention) for e in examples] == [
@@ -165,10 +166,11 @@ def test_choices_need_no_place_and_unknown_keeps_impossible_questions(read):
         ("b", ("unknown",), ("",), None),
         ("c", ("unknown",), ("",), None),
         ("d", ("Rome",), ("Rome",), (0, 17, 21)),
+        ("e", ("unknown",), ("unknown",), None),
     ]
     assert skips.total == 0 and skips.warnings_as_dict() == {}
     examples, skips = read(*records, choices=("yes", "no"))
-    assert [e.id for e in examples] == ["a", "c", "d"]
+    assert [e.id for e in examples] == ["a", "c", "d", "e"]
     assert skips.as_dict() == {"marked impossible to answer": 1}
 
 
