@@ -272,7 +272,7 @@ def _report(what: str, named: Collection[str], found: Container[str], file: Path
     """
     missing = [id for id in named if id not in found]
     few = ", ".join(printable(id) for id in missing[:3]) + ", ..." * (len(missing) > 3)
-    if len(missing) == len(named):
+    if missing and len(missing) == len(named):
         raise InputError(f"{file}: expected {what}, such as {few}, found none of {len(named)}")
     if missing:
         print(f"{len(missing)} of {len(named)} {what} are not in {file.name}: {few}")

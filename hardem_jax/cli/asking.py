@@ -19,7 +19,7 @@ def asked(question: str | None) -> Iterator[str]:
     """The question; if None, those from the standard input, with a prompt if they are typed.
 
     Raises:
-        InputError: the question is blank.
+        InputError: the question is blank, or is not text.
     """
     if question is not None:
         check_question(question)
@@ -28,11 +28,14 @@ def asked(question: str | None) -> Iterator[str]:
     prompt = "question: " if sys.stdin.isatty() else ""
     while True:
         try:
-            question = input(prompt)
+            question = input(prompt).removeprefix("\ufeff")  # which begins some files
         except EOFError:
             return
+        except UnicodeDecodeError as error:
+            raise InputError(f"standard input: expected UTF-8 text, found {error}") from error
         if not question.strip():
             return
+        check_unicode(question, "standard input")
         yield question
 
 

@@ -17,6 +17,7 @@ _DAMAGED = (
     lzma.LZMAError,
     zlib.error,
     EOFError,
+    RuntimeError,  # of zipfile: a password, or a compression that it does not know
 )
 
 
@@ -49,5 +50,5 @@ def extract(archive: Path, folder: Path) -> None:
 def _check_inside(archive: Path, name: str) -> None:
     # zipfile would write such members, too, under another name.
     path = PurePosixPath(name.replace("\\", "/"))
-    if path.is_absolute() or ".." in path.parts or ":" in path.parts[0]:
+    if path.is_absolute() or ".." in path.parts or ":" in "".join(path.parts[:1]):
         raise InputError(f"{archive}: expected members below its own folder, found {name!r}")

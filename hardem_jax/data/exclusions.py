@@ -7,6 +7,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hardem_jax.errors import printable
+
 # Reasons why readers leave out an example or a part of it.
 NO_ID = "no question id"
 REPEATED_ID = "question id seen before"
@@ -128,7 +130,7 @@ class ExclusionCounts:
         lines = []
         for reason, tally in sorted(tallies.items(), key=lambda item: -item[1].count):
             more = ", ..." if tally.count > len(tally.ids) > 0 else ""
-            shown = f" ({', '.join(tally.ids)}{more})" if tally.ids else ""
+            shown = f" ({', '.join(map(printable, tally.ids))}{more})" if tally.ids else ""
             lines.append(f"  {reason}: {tally.count}{shown}")
         return lines
 

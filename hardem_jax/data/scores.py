@@ -84,7 +84,10 @@ class SolutionScores:
         """
         digest = file_digest(file)
         try:
-            with open(file, "rb") as opened, np.load(opened, allow_pickle=False) as found:
+            with open(file, "rb") as opened:
+                found = np.load(opened, allow_pickle=False)
+                if isinstance(found, np.ndarray):
+                    raise ValueError("a single array")
                 arrays = {name: found[name] for name in ("format", "content", "ids")}
                 counts, flat = found["counts"], found["scores"]
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:

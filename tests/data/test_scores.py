@@ -69,6 +69,10 @@ def test_scores_of_another_split_and_damaged_files_are_refused(file, tmp_path):
         file.write_bytes(content)
         with pytest.raises(InputError, match="expected scores of solutions, found"):
             SolutionScores.read(file, content="c0ffee")
+    with open(file, "wb") as array:
+        np.save(array, np.zeros(2))
+    with pytest.raises(InputError, match="expected scores of solutions, found a single array"):
+        SolutionScores.read(file, content="c0ffee")
     np.savez(file, other=np.zeros(2))
     with pytest.raises(InputError, match="expected scores of solutions, found"):
         SolutionScores.read(file, content="c0ffee")

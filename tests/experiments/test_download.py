@@ -143,6 +143,14 @@ def test_archives_are_unpacked_without_their_folder(pack, tmp_path):
     assert found == {"archive", "a.txt", "b/c.txt", "b/own.txt"}
 
 
+def encrypted():
+    """A zip archive whose member claims to need a password."""
+    content = bytearray(zipped({"a.txt": b"x"}))
+    for header, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(header) + flags] |= 1
+    return bytes(content)
+
+
 @pytest.mark.parametrize(
     "archive",
     [
@@ -152,9 +160,10 @@ def test_archives_are_unpacked_without_their_folder(pack, tmp_path):
         tarred({"../out.txt": b"x"}),
         tarred({"link": b""}, tarfile.SYMTYPE),
         zipped({"a.txt": b"x"})[:-30],
+        encrypted(),
         b"not an archive",
     ],
-    ids=["zip ..", "zip /", "zip drive", "tar ..", "tar link", "damaged", "none"],
+    ids=["zip ..", "zip /", "zip drive", "tar ..", "tar link", "damaged", "encrypted", "none"],
 )
 def test_archives_that_write_elsewhere_or_are_none_are_refused(archive, tmp_path):
     folder = tmp_path / "folder"
@@ -166,6 +175,12 @@ def test_archives_that_write_elsewhere_or_are_none_are_refused(archive, tmp_path
         "folder",
         "folder/archive",
     ]
+
+
+def test_an_archive_may_have_its_own_folder_as_a_member(tmp_path):
+    (tmp_path / "archive").write_bytes(zipped({"./": b"", "./a.txt": b"a"}))
+    unpack(tmp_path / "archive", tmp_path, strip=False)
+    assert (tmp_path / "a.txt").read_bytes() == b"a"
 
 
 def compressed(kind):

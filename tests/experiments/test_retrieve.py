@@ -246,6 +246,20 @@ def test_every_question_of_an_id_is_joined(joined, tmp_path, capsys):
     assert "2 questions with known answers" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_run_without_passages_of_the_questions_is_refused(joined, tmp_path, capsys):
+    """Those of other questions do not count."""
+    run = tmp_path / "predictions.jsonl"
+    found = [{"id": "k1", "output": []}]
+    found += [{"id": "k2", "output": [{"provenance": [{"wikipedia_id": "p0"}]}]}]
+    run.write_text("\n".join(map(json.dumps, found)))
+    questions = tmp_path / "kilt.jsonl"
+    questions.write_text(json.dumps({"id": "k1", "input": "who", "output": [{"answer": "Homer"}]}))
+    flags = [*joined]
+    flags[flags.index("--questions") + 1], flags[flags.index("--ranking") + 1] = questions, run
+    line = fails(retrieve, capsys, *flags, "--layout", "kilt", "--out", tmp_path / "a.jsonl")
+    assert "kilt.jsonl: expected questions, found none that can be used" in line
+
+
 def test_runs_of_other_files_are_refused(joined, tmp_path, capsys):
     out = ("--out", tmp_path / "a.jsonl")
     line = fails(retrieve, capsys, *joined, *out)
