@@ -92,12 +92,14 @@ class _Task:
         batch: items of a batch.
         length: longest input, in wordpieces.
         tau: of hard EM; None without annealing.
+        negatives: inputs of an item beside its own: windows without a mention.
     """
 
     steps: int
     batch: int
     length: int
     tau: int | None
+    negatives: int = 0
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -109,10 +111,10 @@ class _Task:
 
 
 _TASKS = {
-    "triviaqa": _Task(40_000, 20, 300, 15_000),
-    "narrativeqa": _Task(50_000, 20, 300, 20_000),
-    "triviaqa-open": _Task(20_000, 192, 300, 4_000),
-    "nq-open": _Task(20_000, 192, 300, 8_000),
+    "triviaqa": _Task(40_000, 20, 300, 15_000, negatives=1),
+    "narrativeqa": _Task(50_000, 20, 300, 20_000, negatives=1),
+    "triviaqa-open": _Task(20_000, 192, 300, 4_000, negatives=1),
+    "nq-open": _Task(20_000, 192, 300, 8_000, negatives=1),
     "drop-bert": _Task(40_000, 14, 512, 10_000),
     "drop-qanet": _Task(40_000, 14, 400, None),
     "wikisql": _Task(100_000, 10, 180, None),
@@ -166,7 +168,8 @@ def _compare(
     runs = len(objectives) * len(settings.seeds)
     steps = _overridden(settings.compare, "--loop.num-steps", task.steps)
     batch = _overridden(settings.compare, "--batches.batch-size", task.batch)
-    tokens = steps * batch * task.length * runs
+    inputs = batch * (1 + _overridden(settings.compare, "--batches.negatives", task.negatives))
+    tokens = steps * inputs * task.length * runs
     command += (*flags, *settings.compare)
     return Stage(f"runs/{name}", command, tokens=tokens if encoder else 0)
 

@@ -70,6 +70,21 @@ def test_hours_follow_from_the_tokens():
     assert "not measured" in text
 
 
+@pytest.mark.parametrize(
+    ("table", "task"), [x for x in TASKS if x[0] in ("table3", "table4") and x[1] != "drop-qanet"]
+)
+def test_tokens_are_those_of_all_inputs_of_all_runs(table, task, tmp_path):
+    """A reader's item is two windows, one of them without a mention."""
+    for stage in Reproduce(table=table, tasks=(task,), out=tmp_path).stages():
+        module, *argv = stage.command
+        command = parse(COMMANDS[module], prog=module, argv=argv)
+        if isinstance(command, CompareCommand):
+            inputs = command.batches.batch_size * (1 + command.batches.negatives)
+            runs = len(command.objectives) * len(command.seeds)
+            steps, longest = command.loop.num_steps, command.batches.buckets[-1]
+            assert stage.tokens == steps * inputs * longest * runs
+
+
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path, capsys):
     out = tmp_path / "full"
     Reproduce(table="table4", tasks=("wikisql",), out=out, seeds=(7,), dry_run=True).run()
