@@ -199,7 +199,8 @@ def train(
             restored = checkpoints.restore(state, batches)
         if restored is not None:
             state, progress = restored[0], RunProgress.from_json(restored[1])
-            progress.apply_patience(config.patience)  # which may have changed
+            if progress.evaluated(int(state.step)):  # otherwise the next evaluation decides
+                progress.apply_patience(config.patience)  # which may have changed
         elif on_new_run is not None and is_primary():
             on_new_run()
         cost = _token_cost(params_per_token, mesh)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
@@ -13,12 +14,17 @@ from jax.experimental import multihost_utils
 
 from hardem_jax.errors import TERMINATION, Stopped
 
+#: A scheduler may signal a whole group of processes, and the one that started a training, it again.
+#: Signals so close to the first, in seconds, are the same request.
+_SAME_REQUEST = 1.0
+
 
 class StopSignals:
     """Records stop requests; created by `stop_signals`."""
 
     def __init__(self) -> None:
         self.signum: int | None = None
+        self._since = 0.0
         self._immediately = False
 
     def requested(self, step: int) -> bool:
@@ -64,9 +70,11 @@ class StopSignals:
         return Stopped(signum, text, recorded=True)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        if self.signum is not None:  # the second signal stops the run immediately
+        if self.signum is not None:  # a second request stops the run immediately
+            if time.monotonic() - self._since < _SAME_REQUEST:
+                return
             raise Stopped(signum, f"stopped by {signal.Signals(signum).name} at once")
-        self.signum = signum
+        self.signum, self._since = signum, time.monotonic()
         if jax.process_count() > 1:
             # JAX's own SIGTERM handler notifies the other processes.
             signal.raise_signal(signal.SIGTERM)
@@ -76,7 +84,7 @@ class StopSignals:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Handles `TERMINATION` and SIGINT while the body runs; a second signal stops it immediately.
+    """Handles `TERMINATION` and SIGINT in the body; another, a second later, ends it at once.
 
     Outside the main thread, where Python allows no signal handlers, it changes nothing.
     """

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from hardem_jax.errors import InputError, Stopped
+from hardem_jax.training import stopping
 from hardem_jax.training.checkpoints.run import load_params
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
@@ -212,6 +213,21 @@ def test_a_run_goes_on_with_more_patience(tmp_path):
     endless = dataclasses.replace(config, patience=None)
     result = run(tmp_path, endless, evaluate=falling([1.0, 1.0]))
     assert not result.stopped_early and int(result.state.step) == 60
+
+
+def test_less_patience_waits_for_the_next_evaluation(tmp_path):
+    """So that the last scores are those of the last step."""
+    config = dataclasses.replace(CONFIG, num_steps=100, eval_every=10)
+    with pytest.raises(Stopped, match="after step 25"):
+        run(
+            tmp_path,
+            config,
+            batches=signalled_at(25, signal.SIGTERM),
+            evaluate=falling([1.0, 1.0]),
+        )
+    less = dataclasses.replace(config, patience=1)
+    result = run(tmp_path, less, evaluate=falling([1.0]))
+    assert result.stopped_early and int(result.state.step) == 30 == result.history[-1]["step"]
 
 
 @pytest.mark.slow
@@ -428,12 +444,19 @@ def test_a_signal_ends_an_evaluation_which_is_made_on_resumption(tmp_path, undis
     assert lines(tmp_path) == lines(folder)
 
 
-def test_a_second_signal_ends_the_run_at_once(tmp_path):
+@pytest.mark.parametrize(
+    ("seconds", "message", "last"), [(0.0, "SIGTERM at once", 4), (60.0, "SIGINT after step 6", 6)]
+)
+def test_a_second_signal_ends_the_run_at_once_unless_it_is_the_same_request(
+    tmp_path, monkeypatch, seconds, message, last
+):
+    monkeypatch.setattr(stopping, "_SAME_REQUEST", seconds)
+
     def before_next(drawn):
         if drawn == 5:
             signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(Stopped, match="SIGINT at once"):
+    with pytest.raises(Stopped, match=message):
         run(tmp_path, batches=toy.observed(toy.batches(), before_next))
-    assert max(int(path.name) for path in (tmp_path / "last").iterdir()) == 4
+    assert max(int(path.name) for path in (tmp_path / "last").iterdir()) == last
