@@ -48,6 +48,16 @@ def summarize(
     }
 
 
+def score_text(name: str, value: float) -> str:
+    """A score for people: in percent, but thresholds as the probabilities that they are.
+
+    Example:
+        >>> score_text("em", 31.25), score_text("best_f1_thresh", 0.0043)
+        ('31.2', '0.004300')
+    """
+    return f"{value:.6f}" if name.endswith("_thresh") else f"{value:.1f}"
+
+
 def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
     """The metrics by |Z|: metric -> its names -> their group, in ascending order.
 
@@ -161,19 +171,23 @@ def table(summary: Summary, found: Mapping[str, Mapping[str, Interval]], num_see
     # Some scores only some objectives have, such as a share of answers that are all wrong.
     for metric in dict.fromkeys(metric for scores in summary.values() for metric in scores):
         if metric not in NOT_PERCENT:
-            cells = [_cell(summary[name].get(metric), found[name].get(metric)) for name in summary]
+            cells = [
+                _cell(metric, summary[name].get(metric), found[name].get(metric))
+                for name in summary
+            ]
             # One seed has no deviation, and 0.0 would look like one.
             result.add_row(metric, *(c if num_seeds > 1 else c.partition(" ±")[0] for c in cells))
     return result
 
 
-def _cell(over_seeds: tuple[float, float] | None, over_questions: Interval | None) -> str:
+def _cell(
+    metric: str, over_seeds: tuple[float, float] | None, over_questions: Interval | None
+) -> str:
     if over_questions is not None:
         return str(over_questions)
     if over_seeds is None:
         return "-"
-    mean, spread = over_seeds
-    return f"{mean:.1f} ± {spread:.1f}"
+    return " ± ".join(score_text(metric, value) for value in over_seeds)
 
 
 def _scores(runs: Sequence[Mapping[str, Sequence[float]]], metric: str) -> np.ndarray:

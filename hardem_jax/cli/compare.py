@@ -45,6 +45,7 @@ from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
+from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.fingerprint import may_change, named_settings
 
 if TYPE_CHECKING:
@@ -358,9 +359,7 @@ def training_minutes(run_dir: Path) -> float:
 
 def history(run_dir: Path) -> list[dict[str, Any]]:
     """All records of a run's ``metrics.jsonl``."""
-    return [
-        json.loads(line) for line in (run_dir / "metrics.jsonl").read_text("utf-8").splitlines()
-    ]
+    return [json.loads(line) for line in (run_dir / METRICS_FILE).read_text("utf-8").splitlines()]
 
 
 def _devices() -> str:

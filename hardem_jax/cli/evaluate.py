@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from rich.console import Console
 from rich.table import Table
 
+from hardem_jax.analysis.comparison import score_text
 from hardem_jax.buckets.names import shown
 from hardem_jax.checksums import MANIFEST, has_checksums
 from hardem_jax.cli.command import peak_mib
@@ -55,7 +56,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         checkpoint: "best" or "last".
         predictions: write the answers here, as JSON.
         by_question: write the official scores of every question here, as a JSON object: "ids", and
-            a list for each score.
+            under "scores" a list for each score that all of them have.
         questions: also score the questions in this file on their own: ids, one per line or in JSON,
             or an official file of SQuAD, TriviaQA or DROP. Those that the split lacks count 0.
         batch_size: inputs read at once, rounded up to a multiple of the devices.
@@ -137,12 +138,14 @@ class EvaluateCommand(OnDevices, abc.ABC):
         if self.packed_tokens is not None:
             changes["packed_tokens"] = self.packed_tokens
         trained = Trained(self.kind(), self.run_dir, self.checkpoint, mesh=mesh, **changes)
-        name = evaluation["split"]["name"]
+        # A run that is still training may have saved another one since.
+        evaluation["checkpoint"]["number"] = trained.step
+        file, name = self._scores_file(evaluation), evaluation["split"]["name"]
         scores, answers = trained.evaluate(data, functools.partial(self.progress, name))
         if not is_primary():
             return
         counts = self._print_result(name, data, scores)
-        found = trained.task.by_question(data, answers) if data.scored else {}
+        found = self._by_question(trained.task, data, answers) if data.scored else {}
         if data.scored:
             content = {**evaluation, "counts": counts, "scores": scores}
             content["split"] |= {"path": shown(self.data.resolve())}
@@ -156,6 +159,12 @@ class EvaluateCommand(OnDevices, abc.ABC):
             by_name = {name: values.tolist() for name, values in found.items()}
             write_json(self.by_question, {"ids": data.scored_ids(), "scores": by_name})
         self.report(data, answers, scores)
+
+    @staticmethod
+    def _by_question(task: Task, data: Questions, answers: Any) -> dict[str, Any]:
+        """Scores that all questions have; a logical form needs an annotation."""
+        found, count = task.by_question(data, answers), len(data.scored_ids())
+        return {name: values for name, values in found.items() if len(values) == count}
 
     def _scores_file(self, evaluation: Mapping[str, Any]) -> Path:
         digest = hashlib.sha256(json.dumps(evaluation, sort_keys=True).encode()).hexdigest()[:8]
@@ -203,9 +212,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         if counts:
             table.add_column("questions", justify="right")
         for metric, value in scores.items():
-            # Of everything printed, only thresholds are not in percent.
-            text = f"{value:.6f}" if metric.endswith("_thresh") else f"{value:.1f}"
-            table.add_row(metric, text, str(counts.get(metric, "")))
+            table.add_row(metric, score_text(metric, value), str(counts.get(metric, "")))
         Console().print(table)
 
     def _evaluation(self) -> dict[str, Any]:

@@ -267,7 +267,7 @@ class Task(abc.ABC, Generic[D, R, A]):
         Returns:
             Name -> ``[N]`` float64 in percent, whose mean is what `score` gives under that name.
             Scores are in the order of the questions, each as often as the official metric counts
-            it; then those left out, 0 each.
+            it; then those left out, 0 each. A score that only some questions have is shorter.
         """
 
     @abc.abstractmethod

@@ -16,7 +16,7 @@ from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
 from hardem_jax.errors import InputError
 from hardem_jax.tasks.base import A, D, R, Task
 from hardem_jax.tasks.run_config import RunConfig
-from hardem_jax.training.checkpoints.run import load_params
+from hardem_jax.training.checkpoints.run import load_params, newest_step
 from hardem_jax.training.devices.mesh import make_place_fn, round_up_to_devices, with_shardings
 
 Array = jax.Array
@@ -118,11 +118,12 @@ class Trained(Generic[TaskT]):
         task: of the run.
         model: of the run.
         params: of the checkpoint.
+        step: of the checkpoint.
         reader: of task and model.
 
     Raises:
-        InputError: the folder holds no such run, a file of it is damaged, or its task does not
-            pack inputs.
+        InputError: the folder holds no such run, a file of it is damaged, its task does not pack
+            inputs, or training saved another checkpoint while this one was read.
     """
 
     def __init__(
@@ -144,11 +145,18 @@ class Trained(Generic[TaskT]):
         self.run_dir = run_dir
         self.task: TaskT = kind.restore(run, **inference)
         self.model: Any = kind.MODELS[type(config)].restore(config, run)
+        folder = run_dir / checkpoint
+        self.step = newest_step(folder)
         self.params = load_params(
-            run_dir / checkpoint,
+            folder,
             with_shardings(self.model.params, mesh),
             leave_out=kind.ONLY_TRAINED,
         )
+        if (later := newest_step(folder)) != self.step:
+            raise InputError(
+                f"{folder}: expected step {self.step}, which was being read, found step {later}: "
+                "the run is still training; try again"
+            )
         self.reader = Reader(
             self.task,
             self.model.graphdef,

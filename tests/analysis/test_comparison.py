@@ -125,6 +125,12 @@ def test_the_table_has_the_scores_that_only_some_objectives_have():
     assert [row[1:4] for row in rows] == [["em", "0.0", "50.0"], ["right", "-", "80.0"]]
 
 
+def test_thresholds_are_no_percentages():
+    summary = {"MML": {"em": (31.25, 1.0), "best_f1_thresh": (0.00432, 0.0001)}}
+    rendered = shown(table(summary, {"MML": {}}, 2))
+    assert "31.2 ± 1.0" in rendered and "0.004320 ± 0.000100" in rendered
+
+
 def test_of_a_single_seed_the_table_says_what_intervals_are_over():
     runs = {"MML": BY_QUESTION["MML"][:1]}
     rendered = shown(table({"MML": {"em": (50.0, 0.0), "hit@1": (7.0, 0.0)}}, intervals(runs), 1))

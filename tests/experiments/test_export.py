@@ -212,6 +212,13 @@ def test_the_card_says_how_the_model_came_about(root):
     assert not again.loop.progress and again.optimizer.learning_rate == 1e-2
 
 
+def test_a_run_that_was_copied_without_its_log_is_exported(root, tmp_path):
+    left_out = shutil.ignore_patterns("metrics.jsonl", "scores-*.json")
+    shutil.copytree(root / "run", tmp_path / "run", ignore=left_out)
+    call(triviaqa, "export", "--run-dir", tmp_path / "run", "--out", tmp_path / "reader")
+    assert "None were measured." in (tmp_path / "reader" / "README.md").read_text()
+
+
 def test_the_code_of_the_card_answers(root, torch_and_transformers, capsys):
     card = (root / "exported" / "README.md").read_text()
     [code] = re.findall(r"^```python\n(.*?)^```$", card, flags=re.MULTILINE | re.DOTALL)

@@ -280,6 +280,17 @@ def test_annotated_queries_are_those_of_the_questions(root, tmp_path, capsys):
     line = fails(capsys, *evaluate, "--gold", official)
     assert "split dev: expected queries of questions such as train-0, found those of dev-0" in line
     lines = (official / "train.jsonl").read_text().splitlines()
+    # Of the last question there is none, so that logical form is no score of every question.
+    (official / "train.jsonl").write_text("\n".join(lines[:-1]))
+    (tmp_path / "ids").write_text(f"train-{len(lines) - 1}\n")
+    files = ["--by-question", tmp_path / "scores.json", "--questions", tmp_path / "ids"]
+    call(*evaluate, "--gold", official, "--gold-split", "train", *files)
+    assert "logical form" in capsys.readouterr().out
+    found = json.loads((tmp_path / "scores.json").read_text())
+    assert len(found["ids"]) == len(lines) and set(found["scores"]) == {
+        "accuracy",
+        "non-empty accuracy",
+    }
     (official / "train.jsonl").write_text("\n".join(lines[1:] + lines[:1]))
     line = fails(capsys, *evaluate, "--gold", official, "--gold-split", "train")
     assert "question train-0, found" in line

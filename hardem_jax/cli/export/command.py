@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from hardem_jax import __version__
 from hardem_jax.cli.command import path_name, words_of
 from hardem_jax.cli.compare import history
-from hardem_jax.cli.evaluate import checkpoint_identity
 from hardem_jax.cli.export.model_card import Card, Scores
 from hardem_jax.cli.spans import Train
 from hardem_jax.data.files import read_json, work_folder, write_text
@@ -22,6 +21,7 @@ from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError
 from hardem_jax.hub import upload
 from hardem_jax.lazy import LazyModule
+from hardem_jax.training.config import METRICS_FILE
 
 if TYPE_CHECKING:
     from hardem_jax.tasks import trained as runs
@@ -91,7 +91,7 @@ class Export:
     def _card(self, trained: Any) -> Card:
         content = read_json(self.run_dir / "config.json")
         used = content["flags"]
-        checkpoint = checkpoint_identity(self.run_dir, self.checkpoint)
+        checkpoint = {"name": self.checkpoint, "number": trained.step}
         windows, model = trained.task.windows, trained.model
         room = windows.max_tokens - windows.max_question_tokens
         room -= model.tokenizer.template.num_special_tokens
@@ -163,7 +163,9 @@ def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
 def _scores_in_training(
     run_dir: Path, used: Mapping[str, Any], step: int | None
 ) -> Iterator[Scores]:
-    """The last evaluation of this step in training."""
+    """The last evaluation of this step in training, if the folder still says it."""
+    if not (run_dir / METRICS_FILE).exists():  # copied without its log
+        return
     found = [x for x in history(run_dir) if x["kind"] == "eval" and x["step"] == step]
     if found:
         count = used.get("dev_questions")

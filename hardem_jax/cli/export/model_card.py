@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hardem_jax.analysis.comparison import score_text
+
 _HEADER = """\
 ---
 library_name: transformers
@@ -72,6 +74,7 @@ Every window of a document begins with the words "{choices}", which are answers 
 hardem_jax puts them there:
 
 ```python
+from hardem_jax.analysis.comparison import score_text
 from hardem_jax.tasks.answering import Reader
 
 for answer in Reader.from_pretrained(".").answer("Who wrote it?", "Nobody knows who wrote it."):
@@ -145,7 +148,7 @@ class Card:
         if self.choices:
             use = _USE_CHOICES.format(choices=" ".join(self.choices))
         rows = [
-            (scores.split, scores.options, name, f"{value:.1f}")
+            (scores.split, scores.options, name, score_text(name, value))
             for scores in self.scores
             for name, value in scores.values.items()
         ]
