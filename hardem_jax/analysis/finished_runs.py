@@ -110,10 +110,11 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
     """Name -> seed -> run, of runs that differ in nothing but their seed.
 
     The name is the objective's, with the settings in which runs differ: those of most runs go
-    without saying. The same run from two sources counts once; the later one is kept.
+    without saying. The same run from two sources counts once.
 
     Raises:
-        InputError: runs of one name were trained or scored on different data.
+        InputError: runs of one name were trained or scored on different data, or two of one name
+            and seed have different scores, such as those of folders that share a name.
 
     Example:
         >>> mml = FinishedRun("MML", 0, {"conditions": "sum", "loop.seed": "0"}, {}, {})
@@ -131,7 +132,10 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
         texts = {name: own.get(name, "not set") for name in usual}
         unusual = [f"{name} {text}" for name, text in texts.items() if text != usual[name]]
         row = ", ".join([run.objective, *unusual])
-        found.setdefault(row, {})[run.seed] = run
+        if found.setdefault(row, {}).setdefault(run.seed, run).by_question != run.by_question:
+            raise InputError(
+                f"runs: {row}: expected one run with seed {run.seed}, found two with other scores"
+            )
         of_first = first.setdefault(row, own)
         for name in own.keys() | of_first.keys():
             if not _IMMATERIAL.fullmatch(name) and own.get(name) != of_first.get(name):

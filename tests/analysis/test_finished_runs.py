@@ -180,6 +180,19 @@ def test_a_flag_that_is_a_path_does_not_part_runs_of_two_machines():
     assert {name: list(seeds) for name, seeds in rows(read).items()} == {"MML": [0, 1, 2]}
 
 
+def test_two_runs_of_one_name_and_seed_are_refused_unless_they_are_the_same():
+    """Such as those with other encoders, in folders of one name."""
+    first = finished(**{"model.encoder": "/models/bert/model"})
+    other = finished(**{"model.encoder": "/models/minilm/model"})
+    read = [
+        dataclasses.replace(run, settings=json.loads(run.line())["settings"])
+        for run in (first, other)
+    ]
+    assert rows([read[0], read[0]])["MML"] == {0: read[0]}
+    with pytest.raises(InputError, match="MML: expected one run with seed 0, found two with other"):
+        rows(read)
+
+
 def test_rows_need_not_have_the_same_metrics():
     mml, hard = finished(), finished("Hard EM")
     del hard.by_question["f1"]
