@@ -38,6 +38,7 @@ knob. ``summary.json`` has the numbers of both.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,23 +137,21 @@ class Regimes:
         ]
 
     def _make(self, done: set[str]) -> Iterator[dict]:
-        from experiments.regimes.training import make
+        from experiments.regimes.training import make_until
         from hardem_jax.data.parallel import map_in_order
 
-        began = time.monotonic()
+        end = float("inf") if self.minutes is None else time.time() + 60 * self.minutes
         wanted = [run for run in self.runs() if identity(run.named()) not in done]
-
-        def in_time() -> Iterator[Run]:
-            for run in wanted:
-                if self.minutes is not None and time.monotonic() - began >= 60 * self.minutes:
-                    return
-                yield run
-
         # The objectives of a regime go to one process, which generates its corpus once.
         found = map_in_order(
-            make, in_time(), processes=self.processes, chunk_size=len(self.objectives)
+            functools.partial(make_until, end=end),
+            wanted,
+            processes=self.processes,
+            chunk_size=len(self.objectives),
         )
         for number, run in enumerate(found, start=1):
+            if run is None:  # out of time; a process that began earlier may still be at work
+                continue
             append_run(self.out / RUNS_FILE, run)
             scores = ", ".join(f"{name} {value:.1f} %" for name, value in run["scores"].items())
             knobs = " ".join(f"{name} {value}" for name, value in run["knobs"].items())

@@ -83,6 +83,11 @@ def make(run: Run) -> dict[str, Any]:
     }
 
 
+def make_until(run: Run, end: float) -> dict[str, Any] | None:
+    """`make`, or None from ``end`` on, in seconds as `time.time` counts them."""
+    return make(run) if time.time() < end else None
+
+
 def _train(
     settings: Settings,
     objective: Objective,

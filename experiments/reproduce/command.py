@@ -84,9 +84,11 @@ class Reproduce:
 
     def stages(self) -> list[Stage]:
         """All stages, each once."""
-        settings = Settings(
-            self.out, self.encoder, self.seeds, self.processes, tuple(shlex.split(self.compare))
-        )
+        try:
+            flags = tuple(shlex.split(self.compare))
+        except ValueError as error:
+            raise InputError(f"compare: expected flags of a training, found {error}") from error
+        settings = Settings(self.out, self.encoder, self.seeds, self.processes, flags)
         plans = PLANS[self.table]
         found = (stage for task in self.tasks or plans for stage in plans[task](settings))
         return list(dict.fromkeys(found))

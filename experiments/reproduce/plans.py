@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from experiments.download.catalog import DATASETS
+from hardem_jax.errors import InputError
 
 #: Parameters of BERT-base that a token passes through: all but the embeddings, in millions.
 _MILLIONS = 86
@@ -179,6 +180,8 @@ def _overridden(flags: Sequence[str], name: str, planned: int) -> int:
     words = [part for flag in flags for part in flag.split("=", 1)]
     for word, value in zip(words, words[1:], strict=False):
         if word == name:
+            if not value.isdecimal():
+                raise InputError(f"compare: expected a whole number as {name}, found {value!r}")
             planned = int(value)
     return planned
 

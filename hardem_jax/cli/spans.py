@@ -168,10 +168,28 @@ class Compare(SpanSetting, CompareCommand):
         scores = {}
         if self.train_questions:
             trained = self.trained(run_dir)
-            for folder in self.data:
+            for folder, split in zip(self.data, split_names(self.data), strict=True):
                 on_train, _ = trained.evaluate(self._read(folder, self.train_questions))
-                scores |= {f"{folder.name}: {name}": value for name, value in on_train.items()}
+                scores |= {f"{split}: {name}": value for name, value in on_train.items()}
         return scores
+
+
+def split_names(folders: Sequence[Path]) -> list[str]:
+    """As many of the last parts of each path as it takes to tell all of them apart.
+
+    Example:
+        >>> split_names([Path("squad/train"), Path("quoref/train")])
+        ['squad-train', 'quoref-train']
+        >>> split_names([Path("built/squad"), Path("built/quoref")])
+        ['squad', 'quoref']
+    """
+    paths = list(dict.fromkeys(folders))
+    longest = max(len(path.parts) for path in paths)
+    for count in range(1, longest + 1):
+        names = {path: "-".join(path.parts[-count:]) for path in paths}
+        if len(set(names.values())) == len(paths):
+            break
+    return [names[path] for path in folders]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -326,12 +344,12 @@ class Predict:
                 self._print(answer, console)
 
     def _reader(self) -> answering.Reader:
-        if self.no_answer_threshold is None:
-            return answering.Reader.from_run(self.run_dir, self.checkpoint)
-        reader = answering.Reader.from_run(
-            self.run_dir, self.checkpoint, no_answer_threshold=self.no_answer_threshold
-        )
-        _check_offers_unknown(reader.choices, str(self.run_dir))
+        changes: dict[str, Any] = {"keep": self.top}
+        if self.no_answer_threshold is not None:
+            changes["no_answer_threshold"] = self.no_answer_threshold
+        reader = answering.Reader.from_run(self.run_dir, self.checkpoint, **changes)
+        if self.no_answer_threshold is not None:
+            _check_offers_unknown(reader.choices, str(self.run_dir))
         return reader
 
     def _answers(

@@ -145,8 +145,8 @@ class Reader:
             question: the question.
             documents: text to read, one or several; only the first ``inference.num_documents`` of
                 them, if that is given.
-            top: at most this many. Each window gives at most ``inference.top``; several of them may
-                have the same text.
+            top: at most this many. Each window gives at most ``inference.top``, or
+                ``inference.keep`` if that is more; several of them may have the same text.
 
         Raises:
             InputError: the question or all documents are empty.

@@ -267,7 +267,7 @@ class SpanInference:
         max_answer_tokens: longest answer in tokens (released code: 10).
         whole_words: answer with whole words and numbers only, as every z is; otherwise a span may
             begin and end at any token, also inside a word.
-        top: spans kept per window.
+        top: spans kept per window, or ``keep`` if that is more.
         batch_size: windows read at once.
         scope: what spans compete in. "window" (the paper): the selector chooses a window, and the
             most likely span in it is the answer; "document": it chooses a window and thereby a

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import time
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,6 +21,7 @@ from experiments.regimes.grid import (
     recover_runs,
     unpack,
 )
+from experiments.regimes.training import make_until
 from hardem_jax.analysis.statistics import difference
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError
@@ -102,6 +105,13 @@ def test_a_line_that_a_kill_cut_off_is_neither_lost_nor_repeated(tmp_path, monke
     assert made[5:] == made[3:4] and file.read_bytes() == whole
     call(*TINY, "--out", tmp_path, "--seeds", 0, 1, "--minutes", 0)
     assert len(made) == 6
+
+
+def test_no_run_starts_after_the_end_in_whichever_process(monkeypatch):
+    monkeypatch.setattr("experiments.regimes.training.make", lambda run: {"of": run})
+    run = cast(Any, "a run")
+    assert make_until(run, time.time() + 60) == {"of": run}
+    assert make_until(run, time.time()) is None
 
 
 def test_another_line_that_is_no_run_is_named(tmp_path):

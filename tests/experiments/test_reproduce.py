@@ -111,6 +111,18 @@ def test_hours_follow_what_is_overridden(tmp_path):
     assert sum(stage.tokens for stage in whole) == 400 * sum(stage.tokens for stage in small) > 0
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--loop.num-steps 1e4", "a whole number as --loop.num-steps, found '1e4'"),
+        ("--model.encoder 'a b", "flags of a training, found No closing quotation"),
+    ],
+)
+def test_flags_that_no_training_takes_are_refused(flags, message, tmp_path):
+    with pytest.raises(InputError, match=f"compare: expected {message}"):
+        Reproduce(table="table4", tasks=("wikisql",), out=tmp_path, compare=flags).stages()
+
+
 def test_the_documented_command_is_one(tmp_path):
     """A value that begins with two dashes has to follow an equals sign."""
     text = (reproduce_command.__doc__ or "").partition("here on a CPU::")[2].replace("\\\n", " ")

@@ -17,6 +17,7 @@ from hardem_jax.data.prepared.spans import PreparedSplit
 from hardem_jax.metrics import triviaqa as official
 from hardem_jax.tasks.config import SpanInference
 from hardem_jax.tasks.run_config import check_run
+from hardem_jax.training.checkpoints.run import newest_step
 from tests.commands import OBEYED, SHOWN, call, evaluation, fails
 from tests.experiments.span_qa import WINDOWS, make_run, train_flags
 from tests.tiny import PEOPLE, PLACES, write_squad_layout, write_triviaqa
@@ -172,6 +173,23 @@ def test_the_best_answers_with_their_places_and_the_score_of_every_question(root
     assert re.search(r"em \|Z\|=3-4 +│ +[0-9.]+ │ +24 │", printed)
 
 
+def test_scores_name_the_checkpoint_that_was_read(root, capsys, monkeypatch):
+    """A run that is still training saves another one at any moment."""
+    command = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
+    before = {"name": "best", "number": -1}
+    monkeypatch.setattr("hardem_jax.cli.evaluate.checkpoint_identity", lambda *_: dict(before))
+    capsys.readouterr()
+    call(triviaqa, *command, "--max-answer-tokens", 7)
+    found = evaluation(capsys.readouterr().out)
+    assert found["checkpoint"] == {"name": "best", "number": newest_step(root / "run" / "best")}
+    steps = iter([10, 20])
+    monkeypatch.setattr("hardem_jax.tasks.trained.newest_step", lambda _: next(steps))
+    line = fails(triviaqa, capsys, *command)
+    assert line.endswith(
+        "which was being read, found step 20: the run is still training; try again"
+    )
+
+
 def test_answers_to_own_questions_as_json(root, tmp_path, capsys, monkeypatch):
     page = tmp_path / "page.txt"
     page.write_text("Ada saw Bo.\nBo lives in Rome.")
@@ -184,6 +202,18 @@ def test_answers_to_own_questions_as_json(root, tmp_path, capsys, monkeypatch):
     for answer in (x for line in lines for x in line["answers"]):
         assert answer["document"] == str(page) and 0 < answer["probability"] < 1
         assert page.read_text()[answer["start"] : answer["end"]] == answer["text"]
+
+
+def test_as_many_answers_are_printed_as_asked_for(root, tmp_path, capsys):
+    """Also from a single window, of which a run keeps 5 spans."""
+    page = tmp_path / "page.txt"
+    page.write_text("Ada saw Bo")
+    command = ("predict", "--run-dir", root / "run", "--document", page, "--json", "--top", 6)
+    capsys.readouterr()
+    call(triviaqa, *command, "--question", "Who?")
+    answers = json.loads(capsys.readouterr().out)["answers"]
+    texts = {"Ada", "Ada saw", "Ada saw Bo", "saw", "saw Bo", "Bo"}
+    assert {answer["text"] for answer in answers} == texts
 
 
 def test_the_longest_answer_and_the_ranking_can_be_changed_at_test(root, tmp_path):

@@ -198,6 +198,9 @@ def test_tasks_that_cannot_be_searched_say_so():
     mean = QueryTask(QueryInference(), RULES, "mean")
     with pytest.raises(InputError, match="expected sum for MAPO"):
         mean.searching(MAPO(), data)
+    scored = dataclasses.replace(data, meta={"scores of solutions": "c0ffee"})
+    with pytest.raises(InputError, match="z_scores: expected none for MAPO"):
+        QueryTask(QueryInference(), RULES).searching(MAPO(), scored)
     task, asked = QueryTask(QueryInference(), RULES).searching(MAPO(memory=3), data)
     assert not any(len(q.queries) for q in asked.questions)
     assert task.memory(5)["solutions"].shape == (5, 3, ROW_WIDTH)

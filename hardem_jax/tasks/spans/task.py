@@ -170,11 +170,12 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
         whole_words = self.inference.whole_words
         num_tokens, longest = batch["context"].shape[1], self.inference.max_answer_tokens
         num_spans = num_tokens * min(longest, num_tokens)
+        wanted = max(self.inference.top, self.inference.keep)
         starts, ends = ("word_starts", "word_ends") if whole_words else ("context", "context")
         parts = batch["parts"]
         some = parts != NO_ANSWER
         spans, log_probs = found.spans.restrict_to(batch[starts] & some, batch[ends] & some).top(
-            min(self.inference.top, num_spans), max_length=longest, parts=parts
+            min(wanted, num_spans), max_length=longest, parts=parts
         )
         none = found.spans.restrict_to(batch["word_starts"] & ~some, batch["word_ends"] & ~some)
         in_z = found.spans.log_prob(batch["solutions"])

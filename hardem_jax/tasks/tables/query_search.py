@@ -120,12 +120,17 @@ def searching(
     """The task under an objective that searches, and the training questions without their Z.
 
     Raises:
-        InputError: log P(z) is not that of a probability.
+        InputError: log P(z) is not that of a probability, or solutions have scores.
     """
     if task.conditions != "sum":
         raise InputError(
             f"conditions: expected sum for {type(objective).__name__}, which needs probabilities, "
             f"found {task.conditions}"
+        )
+
+    if "scores of solutions" in (data.meta or {}):
+        raise InputError(
+            f"z_scores: expected none for {type(objective).__name__}, which is given no Z"
         )
 
     def executor(questions: Any) -> QueryExecutor:
