@@ -182,7 +182,10 @@ class ThresholdedHardEM:
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
         epoch = jnp.asarray(step) // self.epoch
-        rule = {"threshold": self.alpha * self.gamma**epoch, "keep_single": epoch == 0}
+        rule = {
+            "threshold": self.alpha * self.gamma ** epoch.astype(jnp.float32),
+            "keep_single": epoch == 0,
+        }
         loss = loss_variants.thresholded_loss(log_probs, **rule, **rows)
         layout = {name: value for name, value in rows.items() if name != "reduce_fn"}
         kept = loss_variants.kept(log_probs, **rule, **layout).astype(jnp.float32)

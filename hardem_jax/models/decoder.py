@@ -210,7 +210,8 @@ class Decoder(nnx.Module):
         """``[B, D]`` of the last real token, and every layer's cache with room for more tokens."""
         (batch, length), config = prompts.shape, self.config
         shape = batch, length + room, config.heads, config.width // config.heads
-        cache = [_Cache(jnp.zeros(shape), jnp.zeros(shape)) for _ in range(config.layers)]
+        empty = jnp.zeros(shape, jnp.float32)
+        cache = [_Cache(empty, empty) for _ in range(config.layers)]
         place = jnp.arange(length + room)[None]
         earlier = place[:, None] <= place[:, :length, None]
         seen = jnp.pad(where, ((0, 0), (0, room)))[:, None] & earlier

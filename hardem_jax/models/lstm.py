@@ -111,7 +111,7 @@ class BiLSTMs(nnx.Module):
         """``[T, M, 2, B, 4h]`` -> ``[T, M, B, 2h]``."""
         gates = _both_ways(gates + self.bias[layer][...][None, :, :, None])
         if initial is None:
-            zeros = jnp.zeros((*gates.shape[1:-1], gates.shape[-1] // _GATES))
+            zeros = jnp.zeros((*gates.shape[1:-1], gates.shape[-1] // _GATES), gates.dtype)
             state = zeros, zeros
         else:
             state = initial[0][layer], initial[1][layer]

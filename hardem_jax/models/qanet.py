@@ -228,7 +228,8 @@ class PassageQuestionAttention(nnx.Module):
     def __init__(self, size: int, *, rngs: nnx.Rngs):
         limit = math.sqrt(6 / (3 * size + 1))
         key = rngs.params()
-        self.kernel = nnx.Param(jax.random.uniform(key, (3, size), minval=-limit, maxval=limit))
+        kernel = jax.random.uniform(key, (3, size), jnp.float32, minval=-limit, maxval=limit)
+        self.kernel = nnx.Param(kernel)
 
     def __call__(
         self,

@@ -79,7 +79,8 @@ class Encoder(Protocol):
 
         Args:
             token_ids: int [B, T]; without `positions`, T is at most `config.max_tokens`.
-            where: bool [B, T], true at real tokens. No token attends to padding.
+            where: bool [B, T], true at real tokens. No token attends to padding. Without `segments`
+                they come first in each row: cuDNN's kernel only counts them.
             token_type_ids: int [B, T], 0 for the first text of an input and 1 for the second.
                 `None` means all 0. Architectures without token types ignore it.
             positions: int [B, T], below `config.max_tokens`, which is not checked. `None` means

@@ -1,0 +1,41 @@
+"""Models in programs that enable 64 bits: their arrays stay in float32."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+from hardem_jax.models.decoder import Decoder, DecoderConfig
+from hardem_jax.models.lstm import BiLSTMs
+from hardem_jax.models.qanet import PassageQuestionAttention
+
+
+@pytest.fixture(autouse=True)
+def x64():
+    with jax.enable_x64(True):
+        yield
+
+
+def test_texts_are_drawn():
+    config = DecoderConfig(vocab_size=4, max_tokens=6, width=8, layers=1, heads=2)
+
+    def draw(key):
+        decoder = Decoder(config, rngs=nnx.Rngs(0))
+        prompts = jnp.zeros((1, 2), jnp.int32)
+        return decoder.sample(prompts, num_samples=2, num_tokens=3, end_id=1, key=key)
+
+    assert jax.eval_shape(draw, jax.random.key(0)).log_probs.dtype == jnp.float32
+
+
+def test_lstms_return_float32():
+    def run(x):
+        lstms = BiLSTMs(1, 6, 4, num_layers=2, dropout=0.0, rngs=nnx.Rngs(0))
+        return lstms(lstms.project(x), jnp.ones((2, 5), bool))
+
+    x = jax.ShapeDtypeStruct((2, 5, 6), jnp.float32)
+    assert jax.eval_shape(run, x).dtype == jnp.float32
+
+
+def test_parameters_are_float32():
+    make = nnx.eval_shape(lambda: PassageQuestionAttention(4, rngs=nnx.Rngs(0)))
+    assert {leaf.dtype for leaf in jax.tree.leaves(nnx.state(make))} == {jnp.dtype("float32")}
