@@ -14,9 +14,9 @@ A span of words is understood as a text and, if it is one, as a number or date:
   "2:35.4", "5 min 3 s", "five minutes", with "time".
 
 A link holds for at least one row, but never for every row (total rows aside). Of operators that
-hold for the same rows with the same field and span, the first of =, >, >=, <, <=, != stands for
-all. Spans have at most 16 words and start and end at words, not at punctuation or within a number.
-Numbers beyond float64 are not values.
+hold for the same rows with the same field and span, the first of =, contains, >, >=, <, <=, !=
+stands for all. Spans have at most 16 words and start and end at words, not at punctuation or within
+a number. Numbers beyond float64 are not values.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _conditions(
             *_texts_compared(table, fields, key, rules),
             *_numbers_compared(table, fields, span_numbers(text, key), rules),
         ):
-            if mask and mask != table.ordinary:
+            if mask and mask & table.ordinary != table.ordinary:
                 link = _Found(first, last, field, operator, value, mask)
                 distinct.setdefault((field, mask), link)
         yield from distinct.values()
@@ -192,15 +192,21 @@ def _texts_compared(
     """Field, operator, value and rows of the conditions of a text."""
     if _FUNCTION_WORDS.issuperset(key.split(" ")):
         return
-    for word in table.similar(key) if rules.similar else (key,):
-        for code, mask in table.holders.get(word, ()):
-            if code in fields:
-                yield code, _EQUAL, word, mask
-                if rules.negation:
-                    yield code, _UNEQUAL, word, fields[code].valued & table.ordinary & ~mask
-        if rules.contains and (len(word) > 2 or word.isdigit()):
+    words = table.similar(key) if rules.similar else (key,)
+    held = [
+        (code, word, mask)
+        for word in words
+        for code, mask in table.holders.get(word, ())
+        if code in fields
+    ]
+    yield from ((code, _EQUAL, word, mask) for code, word, mask in held)
+    if rules.contains:
+        for word in words:
             for code, mask in table.containers.get(word, ()):
                 yield code, _CONTAINS, word, mask
+    if rules.negation:
+        for code, word, mask in held:
+            yield code, _UNEQUAL, word, fields[code].valued & table.ordinary & ~mask
 
 
 def _numbers_compared(

@@ -1,5 +1,6 @@
 """Links: how spans of the question are understood, and which conditions there are."""
 
+import dataclasses
 import unicodedata
 
 import numpy as np
@@ -110,6 +111,28 @@ def test_more_columns_than_a_field_can_count_are_refused(columns):
 def test_operators_with_the_same_rows_are_one_link():
     found = {text: rows for text, rows in conditions("3000?").items() if "size" in text}
     assert found == {"size.number > 3000": [2], "size.number < 3000": [0, 1]}
+
+
+def names(*cells):
+    return Table("1", ("name",), ("text",), tuple((cell,) for cell in cells))
+
+
+def test_contains_stands_for_what_it_shares_with_unequal():
+    """Or "or" and "and not", which take no "!=", would lose it."""
+    found = conditions("the open?", names("open", "french open", "swiss open"))
+    assert found["name contains 'open'"] == [1, 2] and "name != 'open'" not in found
+
+
+def test_short_words_are_contained_too():
+    found = conditions("in the UK?", names("london uk", "leeds uk", "paris france"))
+    assert found["name contains 'uk'"] == [0, 1]
+
+
+def test_a_total_row_makes_no_link_of_what_holds_for_all_others():
+    teams = Table("1", ("who", "team"), ("text", "text"), (("ann", "usa"), ("bo", "usa")))
+    total = dataclasses.replace(teams, rows=(*teams.rows, ("total", "usa")))
+    for table in (teams, total):
+        assert not [text for text in conditions("from usa?", table) if "usa" in text]
 
 
 def test_function_words_are_no_values():
