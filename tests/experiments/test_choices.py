@@ -151,7 +151,8 @@ def test_an_exported_reader_keeps_its_choices(trained, capsys, monkeypatch):
     card = (trained / "exported" / "README.md").read_text()
     assert 'begins with the words "yes no unknown"' in card
     [code] = re.findall(r"^```python\n(.*?)^```$", card, flags=re.MULTILINE | re.DOTALL)
-    assert "hardem_jax" in code and "qa_outputs" not in code
+    assert re.findall(r"^from hardem_jax\..* import (\w+)$", code, re.MULTILINE) == ["Reader"]
+    assert "qa_outputs" not in code
     monkeypatch.chdir(trained / "exported")
     exec(code, {})
     assert re.search(r"^\d+% \S", capsys.readouterr().out, flags=re.MULTILINE)

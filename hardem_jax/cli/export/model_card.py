@@ -74,7 +74,6 @@ Every window of a document begins with the words "{choices}", which are answers 
 hardem_jax puts them there:
 
 ```python
-from hardem_jax.analysis.comparison import score_text
 from hardem_jax.tasks.answering import Reader
 
 for answer in Reader.from_pretrained(".").answer("Who wrote it?", "Nobody knows who wrote it."):
