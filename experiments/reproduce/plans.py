@@ -93,7 +93,7 @@ class _Task:
         batch: items of a batch.
         length: longest input, in wordpieces.
         tau: of hard EM; None without annealing.
-        negatives: inputs of an item beside its own: windows without a mention.
+        negatives: windows without a mention that come with each item.
     """
 
     steps: int

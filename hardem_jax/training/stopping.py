@@ -84,7 +84,7 @@ class StopSignals:
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[StopSignals]:
-    """Handles `TERMINATION` and SIGINT in the body; another, a second later, ends it at once.
+    """Handles `TERMINATION` and SIGINT while the body runs; a second request ends it at once.
 
     Outside the main thread, where Python allows no signal handlers, it changes nothing.
     """

@@ -57,7 +57,7 @@ class WindowConfig:
         choices: words in front of the document in every window, such as "yes" and "no". If an
             answer equals a choice, only the choice counts as a mention of it; all other answers are
             searched for in the documents only. The choice "unknown" means that the question has no
-            answer, so it mentions none of a question whose golds do not have "".
+            answer; it is left out of Z if the golds name one.
     """
 
     max_tokens: int = 300
