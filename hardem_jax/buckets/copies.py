@@ -55,9 +55,14 @@ def whole(names: Collection[str]) -> list[str]:
     return [
         name
         for name in names
-        if not name.endswith(LOCK_FILE)
+        if not _is_lock(name)
         and ((owner := checkpoint_of(name)) is None or f"{owner}/{MANIFEST}" in names)
     ]
+
+
+def _is_lock(name: str) -> bool:
+    """Whether a file is a lock or a claim, "lock.json" or "run.lock.json"; not "block.json"."""
+    return f".{name.rpartition('/')[2]}".endswith(f".{LOCK_FILE}")
 
 
 def copy(where: str, *, without: Iterable[str] = ()) -> Path:

@@ -58,6 +58,14 @@ def test_what_was_written_is_there_on_another_machine(bucket, elsewhere):
     assert Folder(bucket).read("config") == b"changed"
 
 
+def test_only_locks_are_left_out_as_locks(in_memory, elsewhere):
+    elsewhere()
+    with mirror(in_memory) as run:
+        write(run, **{"block.json": "b", "deep__unlock.json": "u"})
+        write(run, **{"lock.json": "l", "deep__lock.json": "l", "deep__run.lock.json": "l"})
+    assert contents(copy(in_memory)) == {"block.json": "b", "deep/unlock.json": "u"}
+
+
 def test_a_single_file(bucket, elsewhere):
     with mirror(f"{bucket}/report.json") as file:
         file.write_text("report")
