@@ -292,11 +292,11 @@ def _why_no_mention(example: ReadingExample, tokenizer: Tokenizer, config: Windo
     every_window = dataclasses.replace(config, max_windows=None)
     if _num_distinct_solutions(make_windows(example, tokenizer, every_window)):
         return FILTERED
+    if example.mentions is not None:  # whatever a search would find
+        return CUT if example.mentions else NOT_IN_DOCUMENTS
     words = [split_words(document.text) for document in example.documents]
     matchers = alias_matchers(example.aliases, all_required=example.all_required)
-    in_text = example.mentions or all(
-        any(len(enumerate_spans(own, matcher)) for own in words) for matcher in matchers
-    )
+    in_text = all(any(len(enumerate_spans(own, matcher)) for own in words) for matcher in matchers)
     return CUT if in_text else NOT_IN_DOCUMENTS
 
 

@@ -127,6 +127,15 @@ def test_why_an_answer_is_not_found(tmp_path, tokenizer):
     assert meta["counts"]["examples read"] == 4
 
 
+def test_a_file_that_gives_no_mention_has_none_that_was_cut(tmp_path, tokenizer):
+    given = [
+        dataclasses.replace(example(4, "c b c"), mentions=()),
+        dataclasses.replace(example(5, f"c {' '.join('b' * 9)} c"), mentions=((0, 2, 19),)),
+    ]
+    _, exclusions = prepare(tmp_path / "train", tokenizer, [EXAMPLES[3], *given])
+    assert exclusions.left_out == [("q4", NOT_IN_DOCUMENTS), ("q5", CUT)]
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_split_without_a_question_is_not_written(tmp_path, tokenizer, keep):
     folder = tmp_path / "split"
