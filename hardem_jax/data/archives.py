@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from hardem_jax.errors import InputError
 
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # the second of one without members
 _DAMAGED = (
     tarfile.FilterError,
     tarfile.TarError,
@@ -28,7 +29,7 @@ def extract(archive: Path, folder: Path) -> None:
         InputError: it is no archive or damaged, or a member would be written outside of ``folder``.
     """
     try:
-        if zipfile.is_zipfile(archive):
+        if _is_zip(archive):
             with zipfile.ZipFile(archive) as members:
                 for name in members.namelist():
                     _check_inside(archive, name)
@@ -45,6 +46,12 @@ def extract(archive: Path, folder: Path) -> None:
         if error.errno is not None:  # of the disk
             raise
         raise InputError(f"{archive}: expected a sound archive, found {error}") from error
+
+
+def _is_zip(archive: Path) -> bool:
+    # zipfile looks at the end, where a tar archive may have a zip file of its own.
+    with open(archive, "rb") as content:
+        return content.read(4) in _ZIP
 
 
 def _check_inside(archive: Path, name: str) -> None:

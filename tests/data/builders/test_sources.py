@@ -111,6 +111,17 @@ def test_archives_are_unpacked_or_refused(tmp_path):
         assert not (tmp_path / "broken").exists() and not (tmp_path / "b.txt").exists()
 
 
+def test_a_tar_archive_may_end_with_a_zip_file(tmp_path):
+    (tmp_path / "a.txt").write_text("Rome")
+    with zipfile.ZipFile(tmp_path / "inner.zip", "w") as content:
+        content.writestr("inner.txt", "Bonn")
+    with tarfile.open(tmp_path / "whole.tar", "w") as content:
+        for name in ("a.txt", "inner.zip"):
+            content.add(tmp_path / name, name)
+    unpack(tmp_path / "whole.tar", tmp_path / "unpacked")
+    assert sorted(path.name for path in (tmp_path / "unpacked").iterdir()) == ["a.txt", "inner.zip"]
+
+
 def test_the_digest_of_a_folder_is_of_its_names_and_contents(tmp_path):
     (tmp_path / "web").mkdir()
     names = [b"Rome.txt", "Zürich.txt".encode(), b"web/Beyonc\xe9.txt"]  # the last is Latin-1
