@@ -130,13 +130,14 @@ class ProgramInputs(TableInputs[ProgramQuestion, ProgramInput]):
 
 
 def field_facts(question: ProgramQuestion, num_rows: int, header_share: np.ndarray) -> np.ndarray:
-    """What is known of the fields of a question, each in [0, 1].
+    """What is known of the fields of a question.
 
     Returns:
         ``[F, 5]`` float32, F as in ``question.fields``: the share of the rows that have a value;
-        how many of these differ; the share of the column's tokens that are in the question; words
-        of the longest value (up to 5) that equals one of the field's, by 5; whether the field is
-        the column's only one.
+        the number of distinct values, by that of these rows; the share of the column's tokens that
+        are in the question; words of the longest value (up to 5) that equals one of the field's,
+        by 5; whether the field is the column's only one. Each is in [0, 1], but for the second of
+        a field of "item": it is above 1 if rows have several values.
     """
     code, rows, distinct = question.fields.T
     column = code // len(PARTS)

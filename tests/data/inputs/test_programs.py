@@ -17,7 +17,8 @@ from hardem_jax.data.inputs.programs import (
 )
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.programs.rules import ProgramRules
+from hardem_jax.solutions.programs.rules import ProgramRules, table_fields
+from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import OPERATORS, PARTS, SHAPES, Field, Shape
 from hardem_jax.solutions.sql.types import Table, split_words
 
@@ -131,6 +132,13 @@ def test_facts_are_shares(tokenizer):
         [1, 0, 0.2, 1],
     ]
     np.testing.assert_allclose(link_facts(question(), 4), expected, rtol=1e-6)
+
+
+def test_two_rows_may_have_five_distinct_items():
+    table = program_table(Table("1", ("who",), ("text",), (("ann, bo, cy",), ("dee, eve",))))
+    asked = dataclasses.replace(question(), fields=table_fields(table, ProgramRules()))
+    assert [PARTS[code % len(PARTS)] for code in asked.fields[:2, 0]] == ["text", "item"]
+    assert field_facts(asked, 2, np.zeros(1))[:2, 1].tolist() == [1, 2.5]
 
 
 def test_a_question_without_fields_links_or_columns_is_an_input(tokenizer):
