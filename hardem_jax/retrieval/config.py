@@ -10,6 +10,7 @@ import numpy as np
 
 from hardem_jax.errors import require
 from hardem_jax.retrieval.text import TermConfig
+from hardem_jax.solutions.arguments import check_choice
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -97,5 +98,7 @@ class RetrieverConfig:
     idf: Idf = "smooth"
 
     def __post_init__(self) -> None:
+        check_choice(self.method, Method, "method")
+        check_choice(self.idf, Idf, "idf")
         require(self, "articles", "passages", at_least=1)
         require(self, "article_weight", at_least=0)

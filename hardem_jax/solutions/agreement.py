@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from hardem_jax.solutions.arguments import check_choice
 from hardem_jax.solutions.sql.types import Table
 
 Perturbation = Literal["permute", "resample", "rows"]
@@ -29,11 +30,15 @@ def perturbed(table: Table, how: Perturbation, rng: np.random.Generator) -> Tabl
             column; "rows" draws whole rows, with replacement.
         rng: of the draws.
 
+    Raises:
+        InputError: there is no such perturbation.
+
     Example:
         >>> table = Table("1", ("city", "size"), ("text", "real"), (("oslo", 7.0), ("bonn", 3.0)))
         >>> perturbed(table, "permute", np.random.default_rng(3)).rows
         (('bonn', 7.0), ('oslo', 3.0))
     """
+    check_choice(how, Perturbation, "how")
     count = len(table.rows)
     if not count:
         return table

@@ -230,6 +230,13 @@ def test_values_are_checked(name, value):
         RetrieverConfig(**{name: value})
 
 
+@pytest.mark.parametrize("option", [{"method": "BM25"}, {"idf": "smoth"}])
+def test_methods_that_there_are_not(option):
+    [(name, value)] = option.items()
+    with pytest.raises(InputError, match=f"{name}: expected one of .*, found '{value}'"):
+        RetrieverConfig(**option)
+
+
 def test_a_missing_index_is_an_error(tmp_path, folder):
     with pytest.raises(InputError, match="expected an index .*, found none or an incomplete one"):
         Retriever(tmp_path)

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from hardem_jax.errors import InputError
 from hardem_jax.solutions.agreement import agreement, perturbed
 from hardem_jax.solutions.sql.types import Table
 
@@ -34,6 +35,11 @@ def test_a_perturbed_table_has_the_form_and_the_cells_of_the_table(how):
 def test_a_table_without_rows_stays_as_it_is():
     empty = Table("1", ("a",), ("text",), ())
     assert perturbed(empty, "permute", np.random.default_rng(0)) is empty
+
+
+def test_a_perturbation_that_there_is_not():
+    with pytest.raises(InputError, match="how: expected one of .*, found 'shuffle'"):
+        perturbed(TABLE, "shuffle", np.random.default_rng(0))
 
 
 def test_agreement_is_the_mean_share_of_equal_results():
