@@ -136,8 +136,13 @@ def run_to_read(where: str, *, without: Iterable[str] = ()) -> Iterator[Path]:
     """A local copy of a run; files that the block writes into it are uploaded when it ends.
 
     Only those beside the checkpoints are, such as scores.
+
+    Raises:
+        InputError: there is no folder of that name, or it cannot be read or written.
     """
     original = copy(where, without=without)
+    if not original.is_dir():
+        raise InputError(f"{where}: expected the folder of a run, found a file")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve() / original.name
         folder.mkdir()

@@ -257,6 +257,14 @@ def test_a_copy_is_downloaded_once_and_what_changes_is_another(bucket, monkeypat
     assert sorted(fetched) == ["scores-1", "scores-2"]
 
 
+def test_a_file_is_no_run(in_memory, elsewhere):
+    elsewhere()
+    Folder(f"{in_memory}/run.json").write(b"{}")
+    with pytest.raises(InputError, match="run.json: expected the folder of a run, found a file"):
+        with run_to_read(f"{in_memory}/run.json"):
+            pass
+
+
 def test_what_changes_while_it_is_read_is_read_again(bucket, monkeypatch):
     Folder(f"{bucket}/a").write(b"first")
     versions = [b"second", b"third"]
