@@ -232,8 +232,9 @@ class EntropyRegularizedMML:
     """Of the entropy: above 0 it is a penalty, below 0 a reward; 0 is MML."""
 
     def __post_init__(self) -> None:
-        if not abs(self.weight) < float("inf"):
-            raise ValueError(f"EntropyRegularizedMML: weight must be finite, got {self.weight}")
+        if not abs(self.weight) <= posteriors.LARGEST:
+            expected = "weight must be a finite float32"
+            raise ValueError(f"EntropyRegularizedMML: {expected}, got {self.weight}")
 
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
@@ -295,8 +296,9 @@ class MutualInformation:
 
     def __post_init__(self) -> None:
         for name in ("weight", "inverse_temperature"):
-            if not 0 <= (value := getattr(self, name)) < float("inf"):
-                raise ValueError(f"MutualInformation: {name} must be finite, >= 0, got {value}")
+            if not 0 <= (value := getattr(self, name)) <= posteriors.LARGEST:
+                expected = f"{name} must be a finite float32, >= 0"
+                raise ValueError(f"MutualInformation: {expected}, got {value}")
         if self.until is not None and not 0 <= self.until < 2**31:
             raise ValueError(f"MutualInformation: until must be 0 to 2**31 - 1, got {self.until}")
 

@@ -51,8 +51,8 @@ class Scheduled(Protocol):
         ...
 
 
-# Of float32, in which posteriors are computed.
-_LARGEST = 3.4028234663852886e38
+#: Of float32, in which posteriors are computed.
+LARGEST = 3.4028234663852886e38
 
 
 def hard(log_probs: ArrayLike, **rows: Any) -> Array:
@@ -146,9 +146,9 @@ class Annealed:
 
     def __post_init__(self) -> None:
         for name in ("tau", "start", "end"):
-            if not 0 < (value := getattr(self, name)) <= _LARGEST:
+            if not 0 < (value := getattr(self, name)) <= LARGEST:
                 raise ValueError(f"{name} must be a finite float32, > 0, got {value}")
-        if not 0 < self.end / self.start <= _LARGEST:
+        if not 0 < self.end / self.start <= LARGEST:
             raise ValueError(f"end / start must be a finite float32, > 0, got {self}")
 
     def at(self, step: Array | int, key: Array | None) -> Posterior:
@@ -198,8 +198,14 @@ class Sampled:
 
 
 def _check_inverse_temperature(name: str, value: float) -> None:
-    if not 0 <= value <= _LARGEST:
+    if not 0 <= value <= LARGEST:
         raise ValueError(f"{name} must be a finite float32, >= 0, got {value}")
+
+
+def _check_count(name: str, value: int) -> None:
+    # Compared with ranks and positions, which are int32.
+    if not 1 <= value < 2**31:
+        raise ValueError(f"{name} must be 1 to 2**31 - 1, got {value}")
 
 
 def _most_likely(z: masked.Rows, scores: Array) -> Array:
@@ -232,8 +238,7 @@ class TopK:
     """Solutions kept, at least 1; 1 is `hard`."""
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ValueError(f"k must be at least 1, got {self.k}")
+        _check_count("k", self.k)
 
     def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
         z = masked.Rows.of(log_probs, **rows)
@@ -311,8 +316,7 @@ class EqualSize:
     """Solutions beyond this number share the last position."""
 
     def __post_init__(self) -> None:
-        if self.max_positions < 1:
-            raise ValueError(f"max_positions must be at least 1, got {self.max_positions}")
+        _check_count("max_positions", self.max_positions)
 
     def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
         z = masked.Rows.of(log_probs, **rows)

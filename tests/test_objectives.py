@@ -393,8 +393,11 @@ def test_scores_of_another_shape_are_refused():
         (CountWeightedMML, {"power": -1.0}),
         (CountWeightedMML, {"power": float("inf")}),
         (EntropyRegularizedMML, {"weight": float("nan")}),
+        (EntropyRegularizedMML, {"weight": -1e39}),
         (MutualInformation, {"weight": -1.0}),
+        (MutualInformation, {"weight": 1e39}),
         (MutualInformation, {"inverse_temperature": float("inf")}),
+        (MutualInformation, {"inverse_temperature": 1e39}),
         (MutualInformation, {"until": -1}),
     ],
 )

@@ -173,10 +173,18 @@ def test_temperature_out_of_range(bad):
         Tempered(bad)
 
 
-def test_k_out_of_range():
-    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
-        TopK(0)
-    assert_array_equal(TopK(1)(np.array([-2.0, -1.0], np.float32)), [0, 1])
+@pytest.mark.parametrize("bad", [0, 2**31, 2**40])
+def test_counts_out_of_range(bad):
+    with pytest.raises(ValueError, match=rf"k must be 1 to 2\*\*31 - 1, got {bad}"):
+        TopK(bad)
+    with pytest.raises(ValueError, match=rf"max_positions must be 1 to 2\*\*31 - 1, got {bad}"):
+        EqualSize(bad)
+
+
+def test_one_solution_and_more_than_there_are():
+    log_probs = np.array([-2.0, -1.0], np.float32)
+    assert_array_equal(TopK(1)(log_probs), [0, 1])
+    assert_allclose(TopK(2**31 - 1)(log_probs), weights("soft", log_probs, log_probs < 0))
 
 
 def test_annealed_goes_geometrically_from_start_to_end():
@@ -272,8 +280,8 @@ def test_equal_size_where_positions_are_few():
     assert_array_equal(EqualSize()(log_probs, where=none), 0)
     full = np.array([[True, False]] * 3 + [[True, True]])
     assert_array_equal(EqualSize()(log_probs, where=full)[:, 0], [1, 1, 1, 0])
-    with pytest.raises(ValueError, match="max_positions"):
-        EqualSize(0)
+    most = EqualSize(2**31 - 1)
+    assert_array_equal(most(log_probs, where=full), EqualSize()(log_probs, where=full))
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

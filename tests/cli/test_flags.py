@@ -61,7 +61,7 @@ MAY_BE_HUGE = {
     ),
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
     *("MutualInformation.weight", "MutualInformation.inverse_temperature"),
-    *("TopK.k", "EqualSize.max_positions", "Annealed.tau", "Annealed.start", "Annealed.end"),
+    *("Annealed.tau", "Annealed.start", "Annealed.end"),
     *("OptimizerConfig.weight_decay", "OptimizerConfig.clip_norm", "OptimizerConfig.eps"),
     *("OptimizerConfig.rate_multipliers", "PassageConfig.k1", "RetrieverConfig.article_weight"),
     *("RationaleTraining.learning_rate", "RationaleTraining.minutes"),
