@@ -310,6 +310,8 @@ def make_loss(graphdef: nnx.GraphDef, objective: Objective, **log_prob: Any) -> 
             rows["log_weights"] = batch["log_weights"]
         value, metrics = objective(log_probs, step=step, key=key, **rows)
         metrics |= z_metrics(log_probs, **rows)
+        if "log_weights" in batch:  # those with -inf are no solutions
+            where = where & (batch["log_weights"] != -jnp.inf)
         metrics |= visit_metrics(
             log_probs,
             where,
