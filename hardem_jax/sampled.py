@@ -134,12 +134,14 @@ def jensen_loss(
     rest = logsumexp(jnp.broadcast_to(likelihoods[..., None, :], others.shape), others)
     alone = ~others.any(-1)
     rest = jnp.where(alone, 0.0, rest - jnp.log(jnp.maximum(others.sum(-1), 1)))
-    advantages = z.spread(bound) - rest
     known = (bound != -jnp.inf) & ~z.any(z.where & (rest == -jnp.inf))
     known |= jnp.isnan(bound)  # so that it shows
+    # Finite first: -inf minus -inf would trip jax_debug_nans.
+    bound = jnp.where(known, bound, 0.0)
+    advantages = z.spread(bound) - jnp.where(rest == -jnp.inf, 0.0, rest)
     advantages = jnp.where(z.spread(known), advantages, 0.0)
     surrogate = advantage_loss(log_probs, advantages, where=where, reduce_fn=None)
-    return reduce_rows(z, surrogate - jnp.where(known, bound, 0.0), reduce_fn)
+    return reduce_rows(z, surrogate - bound, reduce_fn)
 
 
 def trice_loss(

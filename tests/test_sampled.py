@@ -177,6 +177,13 @@ def test_empty_rows_and_impossible_draws_leave_finite_gradients(name):
     assert not np.any(gradient[1]) and np.any(gradient[0])
 
 
+def test_a_bound_that_is_not_finite_does_not_trip_the_debugger_for_nan():
+    likelihoods = jnp.array([[-jnp.inf, -jnp.inf], [-1.0, -jnp.inf], [-1.0, -2.0]])
+    with jax.debug_nans(True):
+        gradient = jax.grad(sampled.jensen_loss)(jnp.full((3, 2), -1.0), likelihoods)
+    assert not np.any(gradient[:2]) and np.all(gradient[2])
+
+
 def test_a_single_draw_that_is_impossible_contributes_nothing():
     impossible = jnp.array([-jnp.inf])
     value, gradient = jax.value_and_grad(sampled.jensen_loss)(jnp.array([-1.0]), impossible)
