@@ -226,7 +226,7 @@ class MAPOX(MAPO):
         log_probs, possible = _log_policy(space, solutions, rows)
         where = candidates.distinct(solutions, correct) & possible
         spread = jnp.where(where, log_probs, 0.0)
-        count = jnp.maximum(jnp.sum(where, axis=-1), 1)
+        count = jnp.maximum(jnp.sum(where, axis=-1, dtype=jnp.float32), 1)
         return jnp.where(step < self.warmup, -jnp.sum(spread, axis=-1) / count, mapo)
 
 
@@ -240,4 +240,4 @@ def _log_policy(space: Space, solutions: Array, rows: Array) -> tuple[Array, Arr
 
 
 def _mean(values: Array, rows: Array) -> Array:
-    return jnp.sum(values, where=rows) / jnp.maximum(jnp.sum(rows), 1)
+    return jnp.sum(values, where=rows) / jnp.maximum(jnp.sum(rows, dtype=jnp.float32), 1)

@@ -128,7 +128,7 @@ def searched_reward_loss(
 
     log_probs, backward, (where, found) = jax.vjp(apart, theta, has_aux=True)
     where = where & jnp.isfinite(log_probs)
-    count = jnp.maximum(jnp.sum(jnp.any(where, axis=-1)), 1)
+    count = jnp.maximum(jnp.sum(jnp.any(where, axis=-1), dtype=jnp.float32), 1)
 
     def weighted(values: Array, phi: Any) -> Array:
         weights = posteriors.soft(reward(phi, found), where=where)
@@ -157,4 +157,4 @@ def _with_gradient(value: Array, variables: Any, gradient: Any) -> Array:
 
 def _dot(one: Any, other: Any) -> Array:
     products = jax.tree.map(lambda x, y: jnp.sum(x * y, dtype=jnp.float32), one, other)
-    return sum(jax.tree.leaves(products), jnp.zeros(()))
+    return sum(jax.tree.leaves(products), jnp.zeros((), jnp.float32))

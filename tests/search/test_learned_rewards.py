@@ -205,6 +205,18 @@ def test_a_step_of_size_zero_leaves_the_reward():
     assert not np.any(meta)
 
 
+@pytest.mark.parametrize("project", ["64 bits", "strict"])
+def test_the_loss_has_32_bits_and_nothing_is_promoted_implicitly(project):
+    params, weights = parameters()
+    projects = {
+        "64 bits": lambda: jax.enable_x64(True),
+        "strict": lambda: jax.numpy_dtype_promotion("strict"),
+    }
+    with projects[project]():
+        found = jax.eval_shape(jax.value_and_grad(loss, (0, 1), has_aux=True), params, weights)
+    assert {x.dtype for x in jax.tree.leaves(found)} == {jnp.dtype("float32")}
+
+
 def planted(rows, seed=0):
     """Two solutions found of each question: a true one by a rule that all share, a spurious one.
 

@@ -161,7 +161,8 @@ class FourSolutions:
 
     def sample(self, key, count):
         del key
-        explored = jnp.arange(count) % 4  # every one, right or wrong, in memory or not
+        # Every one, right or wrong, in memory or not.
+        explored = jnp.arange(count, dtype=jnp.int32) % 4
         samples = self.drawn if count == len(self.drawn) else explored
         return samples[None, :, None]
 
@@ -169,7 +170,7 @@ class FourSolutions:
         return jax.nn.log_softmax(self.logits)[solutions[..., 0]]
 
     def log_mass(self):
-        return jnp.zeros(1)
+        return jnp.zeros(1, jnp.float32)
 
     def reward(self, solutions, where):
         return ((solutions[..., 0] < 2) & where).astype(jnp.float32)
@@ -360,6 +361,27 @@ def test_nan_shows_in_the_loss(kind):
     assert jnp.isnan(value)
     value, _, _ = objective(space, memory, rows=jnp.array([False]), **call)
     assert value == 0
+
+
+PROJECTS = {
+    "64 bits": lambda: jax.enable_x64(True),
+    "strict": lambda: jax.numpy_dtype_promotion("strict"),
+}
+
+
+@pytest.mark.parametrize("kind", [Reinforce, MAPO, MAPOX])
+@pytest.mark.parametrize("project", PROJECTS)
+def test_the_loss_has_32_bits_and_nothing_is_promoted_implicitly(project, kind):
+    objective = kind(samples=2)
+    memory = {name: row[None] for name, row in objective.remembers(1).items()}
+
+    def loss(logits):
+        space = FourSolutions(logits, jnp.array([1, 2], jnp.int32))
+        call = {"step": jnp.int32(0), "key": KEY, "rows": jnp.array([True])}
+        return objective(space, memory, **call)[0]
+
+    with PROJECTS[project]():
+        assert jax.eval_shape(loss, LIKELY).dtype == jnp.float32
 
 
 @pytest.mark.slow
