@@ -28,6 +28,7 @@ import jax
 import jax.numpy as jnp
 
 from hardem_jax import masked
+from hardem_jax.distributions.tables import gather
 
 Array = jax.Array
 
@@ -192,7 +193,7 @@ class TagDistribution:
         # of a slot would be read from the next slot.
         known = jnp.where(slots < 0, tags == NONE, (tags >= NONE) & (tags <= COUNT))
         flat = jnp.maximum(slots, 0) * (NUM_TAGS + 1) + tags
-        gains = _look_up(self._gains(), jnp.where(known, flat, -1), fill=-jnp.inf)
+        gains = gather(self._gains(), jnp.where(known, flat, -1))
         # A number has one tag, so one that is tagged twice is no tagging.
         twice = (slots[..., 0] == slots[..., 1]) & jnp.all(tags != NONE, axis=-1)
         return jnp.where(twice, -jnp.inf, gains[..., 0] + gains[..., 1])
@@ -300,8 +301,8 @@ class EquationDistribution:
         slots = (n1 >= 0) & (n1 < num_slots) & operators
         is_pair = slots & (n2 > n1) & (n2 < num_slots) & (o2 >= PLUS) & (o2 <= PERCENT)
         is_lone = slots & (n2 < 0) & (o2 == NONE)
-        in_pairs = _look_up(self.pairs, jnp.where(is_pair, first * size + second, -1), fill=False)
-        in_lone = _look_up(self.lone, jnp.where(is_lone, first, -1), fill=False)
+        in_pairs = gather(self.pairs, jnp.where(is_pair, first * size + second, -1), fill=False)
+        in_lone = gather(self.lone, jnp.where(is_lone, first, -1), fill=False)
         return (is_pair & in_pairs) | (is_lone & in_lone)
 
 
@@ -380,7 +381,7 @@ class AbilityDistribution:
             outside the model's range.
         """
         is_count = equations[..., 1] == COUNT
-        counts = _look_up(self.counts, jnp.where(is_count, equations[..., 0], 0), fill=-jnp.inf)
+        counts = gather(self.counts, jnp.where(is_count, equations[..., 0], 0))
         return jnp.where(
             is_count,
             self.ability[:, 1:] + counts,
@@ -414,12 +415,3 @@ class AbilityDistribution:
     def mode(self, *, pairs: Array, lone: Array) -> Array:
         """The most likely well-formed equation or count, ``[B, 4]`` int32; see `top`."""
         return self.top(1, pairs=pairs, lone=lone)[0][:, 0]
-
-
-def _look_up(table: Array, flat: Array, *, fill: float | bool) -> Array:
-    """Entries of ``[B, ...]`` tables at flat indices ``[B, ...]``; ``fill`` out of range."""
-    indices = jax.lax.collapse(flat, 1)
-    entries = jnp.take_along_axis(
-        jax.lax.collapse(table, 1), jnp.maximum(indices, 0), axis=-1, mode="fill", fill_value=fill
-    )
-    return jnp.where(indices < 0, fill, entries).reshape(flat.shape)

@@ -6,12 +6,13 @@ import jax.numpy as jnp
 Array = jax.Array
 
 
-def gather(table: Array, indices: Array) -> Array:
-    """Entries of each row's table; -inf before its start and beyond its end.
+def gather(table: Array, indices: Array, *, fill: float | bool = -jnp.inf) -> Array:
+    """Entries of each row's table; ``fill`` before its start and beyond its end.
 
     Args:
-        table: ``[B, ...]`` float.
+        table: ``[B, ...]``, of any dtype that holds ``fill``.
         indices: ``[B, ...]`` int, each into the flat table of its row.
+        fill: what lies outside.
 
     Returns:
         In the shape of ``indices``.
@@ -21,9 +22,11 @@ def gather(table: Array, indices: Array) -> Array:
         [[3.0, -inf, -inf]]
     """
     flat, places = (jax.lax.collapse(x, 1) for x in (table, indices.astype(jnp.int32)))
+    if flat.shape[1] == 0:  # where take_along_axis fills with 0
+        return jnp.full(indices.shape, fill, table.dtype)
     # Negative ones would count from the end.
     places = jnp.where(places < 0, flat.shape[1], places)
-    found = jnp.take_along_axis(flat, places, axis=1, mode="fill", fill_value=-jnp.inf)
+    found = jnp.take_along_axis(flat, places, axis=1, mode="fill", fill_value=fill)
     return found.reshape(indices.shape)
 
 

@@ -88,6 +88,14 @@ def test_what_the_table_does_not_hold_is_impossible():
     assert np.all(np.asarray(log_prob_of(tags, jnp.array([rows]))) == -np.inf)
 
 
+def test_a_text_without_numbers_has_no_operand():
+    """JAX's own way to read beyond the end of a table gives 0 if the table is empty."""
+    tags = tag_distribution(np.zeros((2, 0, 4)), where=np.ones((2, 0), bool))
+    rows = jnp.array([[(0, PLUS, -1, NONE), (0, MINUS, 1, PLUS)]] * 2)
+    found = np.asarray(log_prob_of(tags, rows))
+    assert found.tolist() == [[-np.inf] * 2] * 2
+
+
 def test_the_same_slot_twice_is_no_tagging():
     tags = tag_distribution(np.zeros((1, 2, 4)), where=np.ones((1, 2), bool))
     rows = [(0, PLUS, 0, PLUS), (0, PLUS, 0, MINUS), (0, PLUS, 1, MINUS)]
