@@ -10,7 +10,7 @@ from hardem_jax.buckets import claims, store
 from hardem_jax.buckets import mirror as mirrors
 from hardem_jax.buckets.copies import copy, run_to_read
 from hardem_jax.buckets.mirror import mirror, publish
-from hardem_jax.buckets.names import shown
+from hardem_jax.buckets.names import VARIABLE, shown
 from hardem_jax.buckets.store import Folder
 from hardem_jax.checksums import MANIFEST, verify_checksums, write_checksums
 from hardem_jax.errors import InputError
@@ -110,6 +110,7 @@ def in_memory(monkeypatch, tmp_path):
     files = fsspec.filesystem("memory", skip_instance_cache=True)
     monkeypatch.setattr(store, "_file_system", lambda scheme: files)
     monkeypatch.setattr(claims, "BEAT", 0.02)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "here"))
     return f"s3://memory/{tmp_path.name}"
 
 
