@@ -309,12 +309,19 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _objective_words(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
-    objective = given.get("objective")
-    if isinstance(objective, Mapping):
-        yield f"objective:{_HUMP.sub('-', objective['type']).lower()}"
-        own = default.get("objective")
-        same = own if isinstance(own, Mapping) and own["type"] == objective["type"] else {}
-        yield from _words(objective, same, "objective.")
+    if isinstance(objective := given.get("objective"), Mapping):
+        yield from _chosen_words("objective", objective, default.get("objective"))
+
+
+def _chosen_words(name: str, chosen: Mapping[str, Any], default: Any) -> Iterator[str]:
+    """A subcommand with its flags, and after them its own subcommands, such as a posterior."""
+    yield f"{name}:{_HUMP.sub('-', chosen['type']).lower()}"
+    same = default if isinstance(default, Mapping) and default["type"] == chosen["type"] else {}
+    nested = {field: value for field, value in chosen.items() if isinstance(value, Mapping)}
+    flags = {field: value for field, value in chosen.items() if field not in nested}
+    yield from _words(flags, same, f"{name}.")
+    for field, value in nested.items():
+        yield from _chosen_words(f"{name}.{field}", value, same.get(field))
 
 
 def _shown(value: Any) -> str:

@@ -141,6 +141,20 @@ def test_a_command_line_that_is_written_can_be_typed():
     assert to_json(parse(triviaqa.COMMANDS["train"], prog="test", argv=written)) == to_json(command)
 
 
+@pytest.mark.parametrize(
+    "posterior",
+    [["top-k", "--objective.posterior.k", "5"], ["equal-size"], ["tempered"]],
+    ids=lambda words: words[0],
+)
+def test_the_posterior_of_an_objective_is_written(posterior):
+    name, *flags = posterior
+    argv = ["--data", "d", "--dev", "e", "--out", "o", "objective:em"]
+    argv += [f"objective.posterior:{name}", *flags]
+    command = parse(triviaqa.COMMANDS["train"], prog="test", argv=argv)
+    written = shlex.split(" ".join(words_of(to_json(command), {})))
+    assert to_json(parse(triviaqa.COMMANDS["train"], prog="test", argv=written)) == to_json(command)
+
+
 TALKATIVE = """
 import dataclasses
 from experiments import triviaqa

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -117,9 +118,14 @@ class Export:
 
 
 def _objective(used: Mapping[str, Any]) -> str:
-    """The objective and its parameters, in words."""
+    """The objective and its parameters, in words.
+
+    Example:
+        >>> _objective({"objective": {"type": "EM", "posterior": {"type": "TopK", "k": 5}}})
+        'em, posterior:top-k, posterior.k 5'
+    """
     kind, *words = words_of({"objective": used["objective"]}, {})
-    text = " ".join(words).replace("--objective.", ", ").replace(" ,", ",")
+    text = re.sub(r" (?:--)?objective\.", ", ", "".join(f" {word}" for word in words))
     return kind.removeprefix("objective:") + text
 
 
