@@ -312,7 +312,9 @@ def _set_size_stages(settings: Settings) -> list[Stage]:
     command += ("--out", str(settings.out / "runs" / "set-sizes"))
     command += ("--seeds", *map(str, settings.seeds), "--objectives", "mml", "hard-em")
     command += ("--loop.num-steps", "20000", "--model.encoder", settings.encoder)
-    tokens = 20_000 * task.batch * task.length * 2 * 5 * len(settings.seeds)
+    steps = _overridden(settings.compare, "--loop.num-steps", 20_000)
+    batch = _overridden(settings.compare, "--batches.batch-size", task.batch)
+    tokens = steps * batch * task.length * 2 * 5 * len(settings.seeds)
     return [
         _download(settings, "wikisql"),
         _build(settings, "wikisql", "wikisql", "wikisql"),

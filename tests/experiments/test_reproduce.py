@@ -102,13 +102,14 @@ def test_flags_of_the_trainings_can_be_overridden(tmp_path):
     assert parse(wikisql.COMMANDS, prog="x", argv=compare.command[1:]).loop.num_steps == 5
 
 
-def test_hours_follow_what_is_overridden(tmp_path):
+@pytest.mark.parametrize(("table", "times"), [("table4", 400), ("figure3", 80)])
+def test_hours_follow_what_is_overridden(table, times, tmp_path):
     given = ("", "--loop.num-steps 500 --batches.batch-size=5")
     whole, small = (
-        Reproduce(table="table4", tasks=("wikisql",), out=tmp_path, compare=flags).stages()
+        Reproduce(table=table, tasks=("wikisql",), out=tmp_path, compare=flags).stages()
         for flags in given
     )
-    assert sum(stage.tokens for stage in whole) == 400 * sum(stage.tokens for stage in small) > 0
+    assert sum(stage.tokens for stage in whole) == times * sum(stage.tokens for stage in small) > 0
 
 
 @pytest.mark.parametrize(
