@@ -37,6 +37,7 @@ from experiments.benchmark.measure import by_measure, interleave, median_ratio, 
 from experiments.benchmark.steps import workers
 from experiments.benchmark.steps.setting import (
     MATRIX_SIZE,
+    PRESETS,
     Setting,
     StepFlags,
     step_flops,
@@ -109,13 +110,12 @@ class TrainStep(StepFlags):
         require(self, "rounds", "steps", at_least=1)
         if not self.variants or len(set(self.variants)) != len(self.variants):
             raise InputError(f"variants: expected distinct variants, found {self.variants}")
-        if self.setting().sizes.architecture != "bert":
-            theirs = [name for name in self.variants if name.startswith("pytorch")]
-            if theirs:
-                raise InputError(
-                    f"variants: expected none of PyTorch's, which is measured on BERT only, with "
-                    f"{self.preset}, found {theirs[0]}"
-                )
+        theirs = [name for name in self.variants if name.startswith("pytorch")]
+        if theirs and PRESETS[self.preset].architecture != "bert":
+            raise InputError(
+                f"variants: expected none of PyTorch's, which is measured on BERT only, with "
+                f"{self.preset}, found {theirs[0]}"
+            )
         for name in ("tokens", "num_devices"):
             if not getattr(self, name):
                 raise InputError(f"{name}: expected at least one number, found none")

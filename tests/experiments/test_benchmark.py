@@ -312,3 +312,8 @@ def test_random_batch_has_the_layout_of_training():
 )
 def test_wrong_flags_are_one_line(capsys, module, flags, culprit):
     assert culprit in fails(capsys, module, *flags)
+
+
+def test_packed_rows_may_be_as_short_as_the_texts():
+    [setting] = train_step.TrainStep(tokens=(64,), packed_tokens=64)._settings("cpu")
+    assert (setting.tokens, setting.packed_tokens) == (64, 64)
