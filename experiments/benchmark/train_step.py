@@ -116,6 +116,11 @@ class TrainStep(StepFlags):
                 f"variants: expected none of PyTorch's, which is measured on BERT only, with "
                 f"{self.preset}, found {theirs[0]}"
             )
+        if theirs and self.accumulate > 1:
+            raise InputError(
+                f"variants: expected none of PyTorch's, whose step has no micro-batches, with "
+                f"--accumulate {self.accumulate}, found {theirs[0]}"
+            )
         for name in ("tokens", "num_devices"):
             if not getattr(self, name):
                 raise InputError(f"{name}: expected at least one number, found none")

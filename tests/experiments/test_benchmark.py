@@ -306,6 +306,11 @@ def test_random_batch_has_the_layout_of_training():
             ["--preset", "modernbert-base"],
             "--variants: expected none of PyT",
         ),
+        (
+            train_step,
+            ["--accumulate", "2"],
+            "no micro-batches, with --accumulate 2, found pytorch",
+        ),
         (loss_cost, ["--compare", "4", "4"], "--compare"),
         (loss_cost, ["--calls", "0"], "--calls"),
     ],
