@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmark import train_step
+from experiments.benchmark.costs import diagnostics
 from experiments.benchmark.costs import loss as loss_cost
 from experiments.benchmark.measure import interleave
 from experiments.benchmark.steps.batches import program_batch, tagging_batch
@@ -322,3 +323,17 @@ def test_wrong_flags_are_one_line(capsys, module, flags, culprit):
 def test_packed_rows_may_be_as_short_as_the_texts():
     [setting] = train_step.TrainStep(tokens=(64,), packed_tokens=64)._settings("cpu")
     assert (setting.tokens, setting.packed_tokens) == (64, 64)
+
+
+@pytest.mark.slow
+def test_diagnostics_are_measured_in_the_step_of_the_flags():
+    def metrics(**flags):
+        shared = {"tokens": 24, "solutions": 3, "shortest": 0.5, "dropout": 0.0}
+        return diagnostics._step(Setting("tiny", 1, **shared, **flags), 16)(1)
+
+    plain = metrics(rows=4)
+    assert plain["items"] == 2 and "z_changed" in plain
+    assert metrics(rows=4, accumulate=2)["items"] == 4
+    assert metrics(rows=4, packed_tokens=40)["real_tokens"] > plain["real_tokens"]
+    rounded = metrics(rows=4, dtype="bfloat16")["loss"]
+    assert rounded != plain["loss"] and rounded == pytest.approx(plain["loss"], rel=0.05)

@@ -43,7 +43,7 @@ class DiagnosticsCost(StepFlags):
     def __post_init__(self) -> None:
         self.setting(tokens=self.tokens)  # checks the others
         require(self, "tokens", "rounds", "steps", at_least=1)
-        require(self, "inputs", at_least=self.rows)
+        require(self, "inputs", at_least=self.rows * self.accumulate)
 
     def run(self) -> None:
         report, setting = Report(self, self.out), self.setting(tokens=self.tokens)
@@ -64,12 +64,21 @@ class DiagnosticsCost(StepFlags):
         report.write(results, _table(results))
 
 
-def _step(setting: Setting, num_inputs: int) -> Callable[[int], None]:
-    """Runs training steps, after the first: without diagnostics if there are no inputs."""
+def _step(setting: Setting, num_inputs: int) -> Callable[[int], dict[str, Any]]:
+    """Runs training steps, after the first: without diagnostics if there are no inputs.
+
+    What it returns takes their number, and gives the metrics of the last.
+    """
     import jax
+    import jax.numpy as jnp
     from flax import nnx
 
-    from experiments.benchmark.steps.jax_steps import make_encoder, prepare_jax, uncompiled
+    from experiments.benchmark.steps.jax_steps import (
+        make_encoder,
+        prepare_jax,
+        step_batch,
+        uncompiled,
+    )
     from experiments.benchmark.steps.tasks import TASKS
     from hardem_jax.objectives import HardEM
     from hardem_jax.tasks.z_visits import first_memory
@@ -78,24 +87,29 @@ def _step(setting: Setting, num_inputs: int) -> Callable[[int], None]:
     from hardem_jax.training.step import compile_train_step
 
     prepare_jax(setting)
-    task, mesh = TASKS[setting.task], data_mesh(1)
-    model = task.model(make_encoder(setting))
+    task, mesh = TASKS[setting.task], data_mesh(1, fsdp=setting.fsdp)
+    dtype: Any = jnp.dtype(setting.dtype)
+    model = task.model(make_encoder(setting, dtype=dtype, attention=setting.attention))
     graphdef, params = nnx.split(model, nnx.Param)
-    step, optimizer = uncompiled(task.make_loss(graphdef, HardEM()), params)
-    batch, memory = dict(task.batch(setting)), {}
+    k = setting.accumulate
+    step, optimizer = uncompiled(task.make_loss(graphdef, HardEM()), params, k)
+    batch, memory = step_batch(setting), {}
     if num_inputs:
         memory = first_memory(num_inputs)
-        batch["item"] = np.arange(setting.rows, dtype=np.int32)
-        batch["true_solution"] = np.zeros(setting.rows, np.int32)
+        rows = np.arange(setting.examples, dtype=np.int32)
+        batch["item"] = rows if k == 1 else rows.reshape(k, setting.rows)
+        batch["true_solution"] = np.zeros_like(batch["item"])
     state = init_state(params, optimizer, 0, mesh, memory)
     compiled = compile_train_step(step, mesh)
 
-    def run(count: int) -> None:
+    def run(count: int) -> dict[str, Any]:
         nonlocal state
+        metrics = {}
         for _ in range(count):
             # As the training loop does: the batch comes from the host, the metrics go there.
-            state, metrics = compiled(state, place_batch(batch, mesh))
-            jax.device_get(metrics)
+            state, metrics = compiled(state, place_batch(batch, mesh, accumulate=k))
+            metrics = jax.device_get(metrics)
+        return metrics
 
     run(1)
     return run
