@@ -349,11 +349,17 @@ def training_minutes(run_dir: Path) -> float:
 
     Compilation, evaluations and checkpoints do not count.
     """
+    lines = history(run_dir)
+    trained = [line for line in lines if line["kind"] == "train"]
+    # A line that is due at the first step of a process has its rate, start-up included.
+    first = {line["step"] for line in lines if line["kind"] == "start"}
+    rated = [line for line in trained if line["step"] not in first] or trained
     seconds, last = 0.0, 0
-    for line in history(run_dir):
-        if line["kind"] == "train":
-            seconds += (line["step"] - last) / line["steps_per_second"]
-            last = line["step"]
+    for line in rated:
+        seconds += (line["step"] - last) / line["steps_per_second"]
+        last = line["step"]
+    if trained:  # steps after the last rate take as long
+        seconds += (trained[-1]["step"] - last) / rated[-1]["steps_per_second"]
     return seconds / 60
 
 

@@ -62,6 +62,8 @@ class RunLog:
     def first_step(self, step: int, compiling: float, first: float) -> None:
         """Logs start-up time and resets the throughput clock so that rates exclude compilation.
 
+        Only a line that is due at the first step itself has nothing else to take its rates from.
+
         Args:
             step: number of the first step of this process.
             compiling: seconds spent compiling ahead of the first batch.

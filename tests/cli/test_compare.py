@@ -253,3 +253,17 @@ def test_minutes_are_those_of_all_steps_also_after_a_stop(tmp_path):
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert training_minutes(tmp_path) == 2.0
+
+
+@pytest.mark.parametrize("more", [[], [{"step": 180, "kind": "train", "steps_per_second": 2.0}]])
+def test_minutes_leave_out_the_start_where_a_line_is_due_at_once(tmp_path, more):
+    """The first step after a stop ends an interval: its rate is no rate of the others."""
+    lines = [
+        {"step": 1, "kind": "start", "time_to_first_step": 30.0},
+        {"step": 60, "kind": "train", "steps_per_second": 2.0},
+        {"step": 120, "kind": "train", "steps_per_second": 1 / 30},
+        {"step": 120, "kind": "start", "time_to_first_step": 30.0},
+        *more,
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert training_minutes(tmp_path) == (1.5 if more else 1.0)
