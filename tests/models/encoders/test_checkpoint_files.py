@@ -43,6 +43,19 @@ def test_pytorch_bin_in_half_precision(torch_bert, folder):
         load_encoder(folder)
 
 
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pytorch_bin_that_ends_early(torch_bert, tmp_path, zipped):
+    """Which torch's readers of the two formats, zipped or of before 2020, notice in many ways."""
+    torch, _ = torch_bert
+    file = tmp_path / "x.bin"
+    torch.save({"x": torch.ones(2, 3)}, file, _use_new_zipfile_serialization=zipped)
+    whole = file.read_bytes()
+    for length in range(0, len(whole), 1 if not zipped else 17):
+        file.write_bytes(whole[:length])
+        with pytest.raises(InputError, match="x.bin: not a readable PyTorch checkpoint"):
+            read_torch(file)
+
+
 def test_pytorch_bin_of_a_training_run(torch_bert, folder):
     """As Lightning and others save it: weights are one of several entries."""
     torch, _ = torch_bert
