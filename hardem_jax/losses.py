@@ -410,7 +410,8 @@ def check_log_probs(
 
     It detects NaN, a log-prob above 0 (logits, or probabilities without the log) and a row whose
     probabilities sum to more than 1 (duplicates in Z, or a softmax over only some of the
-    solutions). Duplicates whose probabilities sum to less than 1 go undetected.
+    solutions). Duplicates whose probabilities sum to less than 1 go undetected, and so does a
+    softmax over Z alone, under which each row sums to 1.
 
     Args:
         tolerance: by how much a probability, or a row's sum, may exceed 1; the default allows

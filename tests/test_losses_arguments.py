@@ -188,6 +188,13 @@ def test_duplicates_count_as_often_as_they_are_listed_in_mml_only():
         check_log_probs(four_times)
 
 
+def test_a_softmax_over_z_alone_cannot_be_seen_and_costs_nothing():
+    """As documented: rows that sum to 1 may also be those of a model that has learned."""
+    over_z = jax.nn.log_softmax(jnp.array([[3.0, -1.0], [0.5, 2.0]]))
+    check_log_probs(over_z)
+    assert_allclose(mml_loss(over_z), 0.0, atol=1e-6)
+
+
 GOOD = np.log(np.array([[0.25, 0.75, 0.5], [0.125, 0.125, 0.25]], np.float32))
 ALL_BUT_ONE = np.array([[True, True, False], [True, True, True]])
 
