@@ -149,7 +149,7 @@ class Reader:
                 ``inference.keep`` if that is more; several of them may have the same text.
 
         Raises:
-            InputError: the question or all documents are empty.
+            InputError: the question or all documents that are read are empty.
         """
         return self.answer_all([(question, documents)], top=top)[0]
 
@@ -186,13 +186,14 @@ class Reader:
     def _windows(self, question: str, texts: Sequence[str]) -> list[Any]:
         if not question.strip():
             raise InputError("question: expected a question, found only blanks")
-        documents = tuple(Document(str(n), text) for n, text in enumerate(texts))
+        # Before windows are chosen: those of documents that are not read would take the places.
+        read = texts[: self._task.inference.num_documents]
+        documents = tuple(Document(str(n), text) for n, text in enumerate(read))
         example = ReadingExample("question", question, documents, aliases=(), golds=())
         windows = make_windows(example, self._tokenizer, self._task.windows)
         if not windows:
             raise InputError("documents: expected text, found no character that the model reads")
-        limit = self._task.inference.num_documents
-        return [w for w in windows if limit is None or w.document < limit]
+        return windows
 
 
 def _in_document(answer: Answer, texts: Sequence[str]) -> FoundAnswer:

@@ -406,6 +406,15 @@ def test_only_the_first_documents_are_read_if_the_run_says_so(saved, tmp_path):
     assert {answer.document for answer in found} == {0, 1}
 
 
+def test_documents_that_are_not_read_take_no_windows_from_those_that_are(saved, tmp_path):
+    windows = {**SMALL, "max_windows": 1}
+    reader = Reader.from_pretrained(saved(tmp_path, windows=windows), num_documents=1)
+    found = reader.answer("bo cyd", ["ada saw dov .", "bo saw cyd ."])  # the second is more similar
+    assert {answer.document for answer in found} == {0}
+    with pytest.raises(InputError, match="documents: expected text"):
+        reader.answer("bo cyd", ["", "bo saw cyd ."])
+
+
 def test_a_reader_asked_for_more_spans_than_there_are_finds_them_all(saved, tmp_path):
     reader = Reader.from_pretrained(saved(tmp_path, windows=SMALL), top=500)
     found = {answer.text for answer in reader.answer("Who?", "ada saw bo", top=500)}
