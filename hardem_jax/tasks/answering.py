@@ -149,7 +149,8 @@ class Reader:
                 ``inference.keep`` if that is more; several of them may have the same text.
 
         Raises:
-            InputError: the question or all documents that are read are empty.
+            InputError: the question or all documents that are read are empty, or ``top`` is
+                below 1.
         """
         return self.answer_all([(question, documents)], top=top)[0]
 
@@ -168,6 +169,8 @@ class Reader:
         Raises:
             InputError: see `answer`.
         """
+        if top < 1:
+            raise InputError(f"top: expected at least 1, found {top}")
         texts, windows, owners = [], [], []
         for number, (question, documents) in enumerate(asked):
             texts.append((documents,) if isinstance(documents, str) else tuple(documents))

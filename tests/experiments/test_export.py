@@ -419,6 +419,8 @@ def test_a_reader_asked_for_more_spans_than_there_are_finds_them_all(saved, tmp_
     reader = Reader.from_pretrained(saved(tmp_path, windows=SMALL), top=500)
     found = {answer.text for answer in reader.answer("Who?", "ada saw bo", top=500)}
     assert found == {"ada", "ada saw", "ada saw bo", "saw", "saw bo", "bo"}
+    with pytest.raises(InputError, match="top: expected at least 1, found -1"):
+        reader.answer("Who?", "ada saw bo", top=-1)  # all but the last, as a slice has it
 
 
 @pytest.mark.parametrize(
