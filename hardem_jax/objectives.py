@@ -232,7 +232,7 @@ class EntropyRegularizedMML:
     """Of the entropy: above 0 it is a penalty, below 0 a reward; 0 is MML."""
 
     def __post_init__(self) -> None:
-        if not abs(self.weight) <= posteriors.LARGEST:
+        if not abs(self.weight) <= posteriors.LARGEST_FLOAT32:
             expected = "weight must be a finite float32"
             raise ValueError(f"EntropyRegularizedMML: {expected}, got {self.weight}")
 
@@ -296,7 +296,7 @@ class MutualInformation:
 
     def __post_init__(self) -> None:
         for name in ("weight", "inverse_temperature"):
-            if not 0 <= (value := getattr(self, name)) <= posteriors.LARGEST:
+            if not 0 <= (value := getattr(self, name)) <= posteriors.LARGEST_FLOAT32:
                 expected = f"{name} must be a finite float32, >= 0"
                 raise ValueError(f"MutualInformation: {expected}, got {value}")
         if self.until is not None and not 0 <= self.until < 2**31:

@@ -51,8 +51,8 @@ class Scheduled(Protocol):
         ...
 
 
-#: Of float32, in which posteriors are computed.
-LARGEST = 3.4028234663852886e38
+#: Posteriors are computed in float32.
+LARGEST_FLOAT32 = 3.4028234663852886e38
 
 
 def hard(log_probs: ArrayLike, **rows: Any) -> Array:
@@ -146,9 +146,9 @@ class Annealed:
 
     def __post_init__(self) -> None:
         for name in ("tau", "start", "end"):
-            if not 0 < (value := getattr(self, name)) <= LARGEST:
+            if not 0 < (value := getattr(self, name)) <= LARGEST_FLOAT32:
                 raise ValueError(f"{name} must be a finite float32, > 0, got {value}")
-        if not 0 < self.end / self.start <= LARGEST:
+        if not 0 < self.end / self.start <= LARGEST_FLOAT32:
             raise ValueError(f"end / start must be a finite float32, > 0, got {self}")
 
     def at(self, step: Array | int, key: Array | None) -> Posterior:
@@ -198,7 +198,7 @@ class Sampled:
 
 
 def _check_inverse_temperature(name: str, value: float) -> None:
-    if not 0 <= value <= LARGEST:
+    if not 0 <= value <= LARGEST_FLOAT32:
         raise ValueError(f"{name} must be a finite float32, >= 0, got {value}")
 
 
