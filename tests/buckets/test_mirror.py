@@ -58,8 +58,7 @@ def test_what_was_written_is_there_on_another_machine(bucket, elsewhere):
     assert Folder(bucket).read("config") == b"changed"
 
 
-def test_only_locks_are_left_out_as_locks(in_memory, elsewhere):
-    elsewhere()
+def test_only_locks_are_left_out_as_locks(in_memory):
     with mirror(in_memory) as run:
         write(run, **{"block.json": "b", "deep__unlock.json": "u"})
         write(run, **{"lock.json": "l", "deep__lock.json": "l", "deep__run.lock.json": "l"})
@@ -258,8 +257,7 @@ def test_a_copy_is_downloaded_once_and_what_changes_is_another(bucket, monkeypat
     assert sorted(fetched) == ["scores-1", "scores-2"]
 
 
-def test_a_file_is_no_run(in_memory, elsewhere):
-    elsewhere()
+def test_a_file_is_no_run(in_memory):
     Folder(f"{in_memory}/run.json").write(b"{}")
     with pytest.raises(InputError, match="run.json: expected the folder of a run, found a file"):
         with run_to_read(f"{in_memory}/run.json"):
