@@ -3,8 +3,6 @@
 from hardem_jax.extras import require_packages
 
 try:
-    require_packages(
-        "all", "bm25s", "flax", "grain", "optax", "orbax", "rich", "tokenizers", "tyro"
-    )
+    require_packages("all", "flax", "grain", "optax", "orbax", "rich", "tokenizers", "tyro")
 except ImportError as error:
     raise SystemExit(f"error: {error}") from None

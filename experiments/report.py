@@ -35,6 +35,13 @@ class Report:
                 raise InputError(f"{out}: expected a name for the JSON file, tables go to .md")
             check_writable(out)
 
+    def save(self, content: Mapping[str, Any]) -> None:
+        """Writes the JSON file, if any: what was measured so far, should the command be killed."""
+        self._machine["load_average_after"] = list(os.getloadavg())
+        if self._out is not None:
+            about = {"flags": to_json(self._command), "machine": self._machine}
+            write_json(self._out, about | content)
+
     def write(self, content: Mapping[str, Any], *shown: Any) -> None:
         """Writes the files, if any, and prints tables, lines and the machine.
 
@@ -42,10 +49,9 @@ class Report:
             content: entries of the JSON file, next to ``flags`` and ``machine``.
             shown: what is printed; tables are written, too.
         """
+        self.save(content)
         about, out = self._machine, self._out
-        about["load_average_after"] = list(os.getloadavg())
         if out is not None:
-            write_json(out, {"flags": to_json(self._command), "machine": about, **content})
             tables = [markdown(item) for item in shown if isinstance(item, Table)]
             write_text(out.with_suffix(".md"), "\n".join(tables))
         before, after = (

@@ -7,7 +7,7 @@ that no fixed tolerance fits: the device may be twice as far from the reference 
 same dtype. The objective is MML, since hard EM may rightly choose another z after rounding.
 
 It is the first thing to run on a machine of a new kind: a kernel that is fast and wrong shows
-nowhere else.
+nowhere else. The file holds each result as soon as it is known.
 """
 
 import dataclasses
@@ -77,15 +77,16 @@ class Correctness:
         from experiments.benchmark.steps.jax_steps import use_device
 
         report, device = Report(self, self.out), use_device(self.device)
+        # float32 last: XLA needs minutes to compile products of full precision on a GPU.
         forms: list[dict[str, Any]] = [
             {"dtype": dtype, "attention": attention}
             for dtype, attention in itertools.product(
-                ("float32", "bfloat16"), implementations(device)
+                ("bfloat16", "float32"), implementations(device)
             )
             # The kernel of GPUs has 16 bits only.
             if not (attention == "cudnn" and dtype == "float32")
         ]
-        results = []
+        results: list[dict[str, Any]] = []
         for task in track(self.tasks, "comparing", transient=True):
             setting = dataclasses.replace(self._setting(task), attention="xla")
             reference = loss_and_gradient(setting, "cpu")
@@ -101,6 +102,9 @@ class Correctness:
                 result["allowed"] = allowed[form["dtype"]]
                 result["right"] = result["gradient"] <= result["allowed"]
                 results.append(result | {"seconds": time.perf_counter() - began})
+                report.save({"device": device, "results": results})
+                error = f"{result['gradient']:.7f}, {result['allowed']:.4f} allowed"
+                print(f"{', '.join([task, *form.values()])}: relative error {error}", flush=True)
         wrong = [r for r in results if not r["right"]]
         drawn = table(f"{device} against CPU in float32", results, COLUMNS, left=3)
         report.write({"device": device, "results": results}, drawn)

@@ -17,10 +17,10 @@ def test_a_wrong_gradient_is_found(tmp_path, monkeypatch, capsys):
     out = tmp_path / "out.json"
     argv = [*TINY, "--tasks", "equations", "--out", str(out)]
     run_command(Correctness, prog="test", argv=argv)
-    first, second = json.loads(out.read_text())["results"]
-    assert (first["dtype"], first["gradient"], first["right"]) == ("float32", 0, True)
-    assert second["dtype"] == "bfloat16" and 0 < second["gradient"] < second["allowed"]
-    assert second["loss"] != second["expected"]
+    rounded, full = json.loads(out.read_text())["results"]
+    assert (full["dtype"], full["gradient"], full["right"]) == ("float32", 0, True)
+    assert rounded["dtype"] == "bfloat16" and 0 < rounded["gradient"] < rounded["allowed"]
+    assert rounded["loss"] != rounded["expected"]
     assert "all 2 agree" in capsys.readouterr().out
 
     original = correctness.loss_and_gradient
@@ -29,7 +29,7 @@ def test_a_wrong_gradient_is_found(tmp_path, monkeypatch, capsys):
     def wrong(setting, device):
         found = original(setting, device)
         asked.append(setting.dtype)
-        if len(asked) == 3:  # after the CPU in both dtypes
+        if len(asked) == 4:  # after the CPU in both dtypes, and bfloat16
             found["gradient"] = {n: -x for n, x in found["gradient"].items()}
         return found
 
@@ -38,7 +38,28 @@ def test_a_wrong_gradient_is_found(tmp_path, monkeypatch, capsys):
         run_command(Correctness, prog="test", argv=argv)
     assert stop.value.code == 1
     assert "1 of 2 differ: equations (float32, xla)" in capsys.readouterr().out
-    assert json.loads(out.read_text())["results"][0]["gradient"] == pytest.approx(2)
+    assert json.loads(out.read_text())["results"][1]["gradient"] == pytest.approx(2)
+
+
+def test_what_was_compared_before_a_kill_is_kept(tmp_path, monkeypatch, capsys):
+    def once(setting, device):
+        if (setting.task, setting.dtype) == ("queries", "bfloat16"):
+            raise KeyboardInterrupt  # in the middle of a compilation that takes minutes
+        gradient = {"a": np.ones(1)}
+        return {"loss": 1.0, "gradient": gradient, "kernels": "none"}
+
+    monkeypatch.setattr(correctness, "loss_and_gradient", once)
+    out = tmp_path / "out.json"
+    argv = [*TINY, "--tasks", "equations", "queries", "--out", str(out)]
+    with pytest.raises(SystemExit):
+        run_command(Correctness, prog="test", argv=argv)
+    said = capsys.readouterr().out
+    results = json.loads(out.read_text())["results"]
+    assert [(r["task"], r["dtype"]) for r in results] == [
+        ("equations", "bfloat16"),
+        ("equations", "float32"),
+    ]
+    assert "equations, float32, xla: relative error 0.0000000, 0.0010 allowed" in said
 
 
 def test_the_error_is_that_of_the_whole_gradient_and_of_its_worst_array():
