@@ -40,7 +40,7 @@ class Report:
         self._machine["load_average_after"] = list(os.getloadavg())
         if self._out is not None:
             about = {"flags": to_json(self._command), "machine": self._machine}
-            write_json(self._out, about | content)
+            write_json(self._out, {**about, **content})
 
     def write(self, content: Mapping[str, Any], *shown: Any) -> None:
         """Writes the files, if any, and prints tables, lines and the machine.

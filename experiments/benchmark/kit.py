@@ -6,11 +6,15 @@ so each stage of the script takes its minutes, and goes on where an earlier call
 folder of its results is the same::
 
     python -m experiments.benchmark.kit --out kit --encoder minilm --data built=built/wikisql \
-        gold=wikisql --wheels tyro grain array-record --train "wikisql compare --data built \
-        --dev built --gold gold --loop.num-steps 500 --seeds 0 1 2"
+        gold=wikisql --wheels tyro grain array-record --workers 4 --train "wikisql compare \
+        --data built --dev built --gold gold --loop.num-steps 500 --seeds 0 1 2"
     sh kit/run.sh correctness results
     sh kit/run.sh everything results 9
     sh kit/run.sh train results 9
+    sh kit/run.sh pack results
+
+The last one packs what was measured and the scores of all runs, without checkpoints, into
+``results.tgz``, which `experiments.tabulate` reads once it is unpacked.
 """
 
 import dataclasses
@@ -35,8 +39,8 @@ PLATFORMS = ("manylinux1", "manylinux2014", "manylinux_2_17", "manylinux_2_27", 
 
 SCRIPT = """\
 #!/bin/sh
-# sh run.sh STAGE RESULTS [MINUTES], in the root of a checkout; STAGE is correctness, everything or
-# train. Called again, it goes on with what is left.
+# sh run.sh STAGE RESULTS [MINUTES], in the root of a checkout; STAGE is correctness, everything,
+# train or pack. Called again, it goes on with what is left.
 set -eu
 kit=$(cd "$(dirname "$0")" && pwd)
 stage=$1
@@ -60,16 +64,39 @@ everything)
     ;;
 train)
     cd "$kit/data"
-    # 124: the minutes are over, and a checkpoint was saved.
-    timeout --signal=TERM "${{minutes}}m" python3 -m experiments.{command} \\
-        --model.encoder "$kit/encoder" --out "$results/runs" {train} || [ $? -eq 124 ]
+    if [ {processes} -gt 1 ]; then
+        # Each process has its part of an accelerator's memory, and with NVIDIA's Multi-Process
+        # Service, where there is one, their kernels run side by side.
+        export XLA_PYTHON_CLIENT_MEM_FRACTION={fraction}
+        if command -v nvidia-cuda-mps-control > /dev/null && nvidia-cuda-mps-control -d; then
+            trap 'echo quit | nvidia-cuda-mps-control' EXIT
+        fi
+    fi
+    pids=
+{train}
+    for pid in $pids; do
+        status=0
+        wait "$pid" || status=$?
+        # 124: the minutes are over, and a checkpoint was saved; 137: in a compilation, which no
+        # signal interrupts.
+        case $status in 0 | 124 | 137) ;; *) exit "$status" ;; esac
+    done
+    ;;
+pack)
+    tar -czf "$results.tgz" --exclude=best --exclude=last -C "$results" .
     ;;
 *)
-    echo "expected correctness, everything or train, found $stage" >&2
+    echo "expected correctness, everything, train or pack, found $stage" >&2
     exit 2
     ;;
 esac
 """
+TRAIN = """\
+    for _ in $(seq {workers}); do
+        timeout --kill-after=60s "${{minutes}}m" python3 -m experiments.{command} \\
+            --model.encoder "$kit/encoder" --out "$results/runs/{index}" {flags} &
+        pids="$pids $!"
+    done"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,8 +106,10 @@ class Kit:
     Attributes:
         out: new folder to write.
         encoder: checkpoint in Hugging Face layout, with safetensors.
-        train: a module of `experiments`, its command and flags, but for the encoder and ``--out``;
-            paths are names in `data`.
+        train: modules of `experiments`, each with its command and flags, but for the encoder and
+            ``--out``; paths are names in `data`. All are trained at the same time, into
+            ``runs/0``, ``runs/1`` and so on.
+        workers: processes that share the runs of each `compare`.
         data: name=path of every file or folder that `train` needs.
         correctness: flags of `experiments.benchmark.correctness`, in quotes and after "=".
         everything: flags of `experiments.benchmark.everything`, in the same way.
@@ -91,7 +120,8 @@ class Kit:
 
     out: Path
     encoder: Path
-    train: str
+    train: tuple[str, ...] = ()
+    workers: int = 1
     data: tuple[str, ...] = ()
     correctness: str = ""
     everything: str = ""
@@ -101,16 +131,19 @@ class Kit:
 
     def __post_init__(self) -> None:
         require(self, "limit_mib", above=0)
+        require(self, "workers", at_least=1)
+        commands = [shlex.split(text) for text in self.train]
+        for text, words in zip(self.train, commands, strict=True):
+            if len(words) < 2:
+                raise InputError(f"train: expected a module and its command, found {text!r}")
+            if self.workers > 1 and words[1] != "compare":
+                raise InputError(f"train: expected compare, whose runs are shared, found {text!r}")
         for given in self.data:
             name, _, path = given.partition("=")
             if not name or "/" in name or not Path(path).exists():
                 raise InputError(f"data: expected name=path of what exists, found {given!r}")
 
     def run(self) -> None:
-        words = shlex.split(self.train)
-        command, train = words[:2], words[2:]
-        if len(command) < 2:
-            raise InputError(f"train: expected a module and its command, found {self.train!r}")
         with new_folder(self.out, format=FORMAT) as folder:
             write_json(folder / "meta.json", {"format": FORMAT, "flags": to_json(self)})
             half_size(self.encoder, folder / ENCODER)
@@ -121,10 +154,7 @@ class Kit:
                 copy(path, folder / "data" / name)
             if self.wheels:
                 download_wheels(self.wheels, self.python, folder / WHEELS)
-            stages = {"command": command, "train": train}
-            stages |= {n: shlex.split(getattr(self, n)) for n in ("correctness", "everything")}
-            script = SCRIPT.format(**{name: shlex.join(part) for name, part in stages.items()})
-            (folder / "run.sh").write_text(script)
+            (folder / "run.sh").write_text(self._script())
             size = sum(file.stat().st_size for file in files(folder)) / 2**20
             if size > self.limit_mib:
                 largest = max(files(folder), key=lambda file: file.stat().st_size)
@@ -133,6 +163,21 @@ class Kit:
                     f"of it in {largest.relative_to(folder)}"
                 )
         print(f"{self.out}: {size:.1f} MiB")
+
+    def _script(self) -> str:
+        train = []
+        for index, words in enumerate(map(shlex.split, self.train)):
+            command, flags = shlex.join(words[:2]), shlex.join(words[2:])
+            form = {"workers": self.workers, "command": command, "index": index, "flags": flags}
+            train.append(TRAIN.format(**form))
+        processes = self.workers * len(self.train)
+        return SCRIPT.format(
+            correctness=shlex.join(shlex.split(self.correctness)),
+            everything=shlex.join(shlex.split(self.everything)),
+            train="\n".join(train),
+            processes=processes,
+            fraction=f"{0.9 / max(processes, 1):.3f}",
+        )
 
 
 def files(folder: Path) -> Iterator[Path]:

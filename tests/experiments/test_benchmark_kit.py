@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,11 +47,14 @@ def test_an_encoder_has_half_the_size_and_nearly_the_same_weights(tmp_path, chec
     [
         (("--data", "built=nowhere"), "data: expected name=path of what exists, found 'built=no"),
         (("--limit-mib", 0.01), "limit_mib: expected at most 0.01 MiB, found"),
+        (("--train", "wikisql"), "train: expected a module and its command, found 'wikisql'"),
+        (("--train", "drop train"), "train: expected compare, whose runs are shared, found 'drop"),
         (("--encoder", "nowhere"), "nowhere: expected a checkpoint with model.safetensors"),
     ],
 )
 def test_what_cannot_be_packed_is_one_line(tmp_path, capsys, checkpoint, flags, named):
     given = {"--encoder": checkpoint, "--train": "wikisql compare", "--out": tmp_path / "kit"}
+    given |= {"--workers": 2}
     given |= {flags[0]: flags[1]}
     assert named in fails(COMMAND, capsys, *(word for pair in given.items() for word in pair))
     assert not (tmp_path / "kit").exists()
@@ -66,13 +70,13 @@ def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
         *("--tokenizer", checkpoint, "--out", tmp_path / "built", *windows),
         *("--windows.max-question-tokens", "8"),
     )
-    train = "triviaqa train --data built --dev built --model.num-layers 1 --loop.no-progress "
+    train = "triviaqa compare --data built --dev built --model.num-layers 1 --loop.no-progress "
     train += "--batches.batch-size 4 --batches.buckets 32 --num-devices 1 "
-    train += "--loop.num-steps 2 --loop.eval-every 2 objective:mml"
+    train += "--loop.num-steps 2 --loop.eval-every 2 --seeds 0 1 --objectives mml"
     tiny = "--device cpu --preset tiny --rows 2 --tokens 32"
     call(
         COMMAND,
-        *("--out", tmp_path / "kit", "--encoder", checkpoint, "--train", train),
+        *("--out", tmp_path / "kit", "--encoder", checkpoint, "--workers", 2, "--train", train),
         *("--data", f"built={tmp_path / 'built'}"),
         *(f"--correctness={tiny} --solutions 3 --tasks equations",),
         *(f"--everything={tiny} --rounds 1 --steps 1 --parts 'attention by XLA'",),
@@ -81,6 +85,11 @@ def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
     python = tmp_path / "bin" / "python3"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
+    service = tmp_path / "bin" / "nvidia-cuda-mps-control"  # quit is what it reads
+    service.write_text(
+        f'#!/bin/sh\n[ $# -gt 0 ] || set -- "$(cat)"\necho "$@" >> {tmp_path}/asked\n'
+    )
+    service.chmod(0o755)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     (tmp_path / "kit").rename(tmp_path / "moved")
 
@@ -101,7 +110,13 @@ def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
     assert {file.name for file in results.iterdir()} >= {"correctness.json", "everything.json"}
     report = json.loads((results / "everything.json").read_text())
     assert report["parts"]["attention by XLA"]["results"]
-    assert (results / "runs" / "best" / "2").is_dir()
+    assert len(list(results.glob("runs/0/mml-*/best/2"))) == 2
+    assert (tmp_path / "asked").read_text().split() == ["-d", "quit"]
     # What is stopped by its minutes has ended well, too.
     assert stage("train", "0.001").returncode == 0
+    assert stage("pack").returncode == 0
+    with tarfile.open(tmp_path / "results.tgz") as packed:
+        names = packed.getnames()
+    assert {f"./runs/0/mml-{seed}/by_question.json" for seed in (0, 1)} < set(names)
+    assert "./everything.json" in names and not [name for name in names if "/best" in name]
     assert stage("sing").returncode == 2
