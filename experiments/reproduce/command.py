@@ -120,7 +120,7 @@ def plan(stages: list[Stage]) -> str:
     lines.append(f"# in all{_costs(stages)}")
     if any(stage.tokens for stage in stages):
         lines.append(
-            "# (hours of training alone, not measured: 6 FLOPs for each parameter and token of the"
+            "# (hours of training alone, estimated: 6 FLOPs for each parameter and token of the"
             f" longest inputs, at {UTILIZATION:.0%} of the data sheet; small batches take longer)"
         )
     return "".join(f"{line}\n" for line in lines)
