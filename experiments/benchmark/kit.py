@@ -13,7 +13,9 @@ folder of its results is the same::
     sh kit/run.sh train results 9
     sh kit/run.sh pack results
 
-The last one packs what was measured and the scores of all runs, without checkpoints, into
+Data whose builds are too large to carry are packed as they are, and built there by ``run.sh
+prepare``, from ``--prepare "narrativeqa prepare --folder raw --tokenizer ../encoder --out built"``.
+The last stage packs what was measured and the scores of all runs, without checkpoints, into
 ``results.tgz``, which `experiments.tabulate` reads once it is unpacked.
 """
 
@@ -40,7 +42,7 @@ PLATFORMS = ("manylinux1", "manylinux2014", "manylinux_2_17", "manylinux_2_27", 
 SCRIPT = """\
 #!/bin/sh
 # sh run.sh STAGE RESULTS [MINUTES], in the root of a checkout; STAGE is correctness, everything,
-# train or pack. Called again, it goes on with what is left.
+# prepare, train or pack. Called again, it goes on with what is left; prepare runs once.
 set -eu
 kit=$(cd "$(dirname "$0")" && pwd)
 stage=$1
@@ -61,6 +63,15 @@ correctness)
 everything)
     python3 -m experiments.benchmark.everything {everything} \\
         --minutes "$minutes" --out "$results/everything.json"
+    ;;
+prepare)
+    cd "$kit/data"
+    export JAX_PLATFORMS=cpu
+    pids=
+{prepare}
+    for pid in $pids; do
+        wait "$pid"
+    done
     ;;
 train)
     cd "$kit/data"
@@ -86,11 +97,14 @@ pack)
     tar -czf "$results.tgz" --exclude=best --exclude=last -C "$results" .
     ;;
 *)
-    echo "expected correctness, everything, train or pack, found $stage" >&2
+    echo "expected correctness, everything, prepare, train or pack, found $stage" >&2
     exit 2
     ;;
 esac
 """
+PREPARE = """\
+    python3 -m experiments.{command} &
+    pids="$pids $!\""""
 TRAIN = """\
     for _ in $(seq {workers}); do
         timeout --kill-after=60s "${{minutes}}m" python3 -m experiments.{command} \\
@@ -109,6 +123,8 @@ class Kit:
         train: modules of `experiments`, each with its command and flags, but for the encoder and
             ``--out``; paths are names in `data`. All are trained at the same time, into
             ``runs/0``, ``runs/1`` and so on.
+        prepare: modules with `prepare` and its flags, for data that are built there, all at once;
+            paths are names in `data`, and ``../encoder`` is the encoder.
         workers: processes that share the runs of each `compare`.
         data: name=path of every file or folder that `train` needs.
         correctness: flags of `experiments.benchmark.correctness`, in quotes and after "=".
@@ -121,6 +137,7 @@ class Kit:
     out: Path
     encoder: Path
     train: tuple[str, ...] = ()
+    prepare: tuple[str, ...] = ()
     workers: int = 1
     data: tuple[str, ...] = ()
     correctness: str = ""
@@ -174,6 +191,9 @@ class Kit:
         return SCRIPT.format(
             correctness=shlex.join(shlex.split(self.correctness)),
             everything=shlex.join(shlex.split(self.everything)),
+            prepare="\n".join(
+                PREPARE.format(command=shlex.join(shlex.split(text))) for text in self.prepare
+            ),
             train="\n".join(train),
             processes=processes,
             fraction=f"{0.9 / max(processes, 1):.3f}",

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from experiments import triviaqa
 from experiments.benchmark import kit
 from hardem_jax.models.encoders.pretrained import load_encoder
 from tests.commands import call, fails
@@ -63,13 +62,9 @@ def test_what_cannot_be_packed_is_one_line(tmp_path, capsys, checkpoint, flags, 
 @pytest.mark.slow
 def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
     qa_file = write_triviaqa(tmp_path)
-    windows = ("--windows.max-tokens", "32", "--windows.stride", "8")
-    call(
-        triviaqa,
-        *("prepare", "--qa-file", qa_file, "--evidence", tmp_path / "evidence"),
-        *("--tokenizer", checkpoint, "--out", tmp_path / "built", *windows),
-        *("--windows.max-question-tokens", "8"),
-    )
+    prepare = f"triviaqa prepare --qa-file {qa_file.name} --evidence evidence --out built "
+    prepare += "--tokenizer ../encoder --windows.max-tokens 32 --windows.stride 8 "
+    prepare += "--windows.max-question-tokens 8"
     train = "triviaqa compare --data built --dev built --model.num-layers 1 --loop.no-progress "
     train += "--batches.batch-size 4 --batches.buckets 32 --num-devices 1 "
     train += "--loop.num-steps 2 --loop.eval-every 2 --seeds 0 1 --objectives mml"
@@ -77,7 +72,8 @@ def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
     call(
         COMMAND,
         *("--out", tmp_path / "kit", "--encoder", checkpoint, "--workers", 2, "--train", train),
-        *("--data", f"built={tmp_path / 'built'}"),
+        *("--data", f"{qa_file.name}={qa_file}", f"evidence={tmp_path / 'evidence'}"),
+        *("--prepare", prepare),
         *(f"--correctness={tiny} --solutions 3 --tasks equations",),
         *(f"--everything={tiny} --rounds 1 --steps 1 --parts 'attention by XLA'",),
     )
@@ -103,7 +99,7 @@ def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
             check=False,
         )
 
-    for name in ("correctness", "everything", "train"):
+    for name in ("correctness", "everything", "prepare", "train"):
         done = stage(name)
         assert done.returncode == 0, done.stderr
     results = tmp_path / "results"
