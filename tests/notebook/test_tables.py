@@ -100,7 +100,7 @@ def test_durations_are_refused(value):
         to_table({"lap": [value]})
 
 
-@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT")])
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT, np.datetime64("NaT", "ns")])
 def test_what_is_missing_is_null(missing):
     assert to_table({"n": [1, missing]}).rows == ((1,), (None,))
 
