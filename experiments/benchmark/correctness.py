@@ -47,6 +47,7 @@ class Correctness:
 
     Attributes:
         tasks: whose loss.
+        dtypes: of the device's computation, in this order.
         preset: size of the encoder.
         rows: R.
         tokens: T.
@@ -56,6 +57,8 @@ class Correctness:
     """
 
     tasks: tuple[Task, ...] = TASKS
+    # float32 last: XLA needs minutes to compile products of full precision on a GPU.
+    dtypes: tuple[Literal["bfloat16", "float32"], ...] = ("bfloat16", "float32")
     preset: Preset = "minilm"
     rows: int = 8
     tokens: int = 128
@@ -64,8 +67,9 @@ class Correctness:
     out: Path | None = None
 
     def __post_init__(self) -> None:
-        if not self.tasks:
-            raise InputError("tasks: expected at least one, found none")
+        for name in ("tasks", "dtypes"):
+            if not getattr(self, name):
+                raise InputError(f"{name}: expected at least one, found none")
         require(self, "solutions", at_least=1)
         self._setting("spans")
 
@@ -77,12 +81,9 @@ class Correctness:
         from experiments.benchmark.steps.jax_steps import use_device
 
         report, device = Report(self, self.out), use_device(self.device)
-        # float32 last: XLA needs minutes to compile products of full precision on a GPU.
         forms: list[dict[str, Any]] = [
             {"dtype": dtype, "attention": attention}
-            for dtype, attention in itertools.product(
-                ("bfloat16", "float32"), implementations(device)
-            )
+            for dtype, attention in itertools.product(self.dtypes, implementations(device))
             # The kernel of GPUs has 16 bits only.
             if not (attention == "cudnn" and dtype == "float32")
         ]
