@@ -31,9 +31,11 @@ def extract(archive: Path, folder: Path) -> None:
     try:
         if _is_zip(archive):
             with zipfile.ZipFile(archive) as members:
-                for name in members.namelist():
+                names = members.namelist()
+                for name in names:
                     _check_inside(archive, name)
-                members.extractall(folder)
+                # Python 3.12.1 refuses "./", the folder itself.
+                members.extractall(folder, [name for name in names if PurePosixPath(name).parts])
         else:
             with tarfile.open(archive) as members:
                 members.extractall(folder, filter="data")

@@ -84,6 +84,7 @@ def test_candidates_are_those_of_z_tot(rules):
     def computed(tables, batch, every):
         found = distribution(tables, batch)
         within = support(batch, NUM_FIELDS, rules)
+        assert (within.fields.dtype, within.links.dtype) == (bool, bool)
         drawn, _ = found.sample(jax.random.key(0), 3000, within=within)
         return found.log_mass(within=within), drawn, found.log_prob(every)
 

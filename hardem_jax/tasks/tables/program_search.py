@@ -71,7 +71,9 @@ def support(batch: Mapping[str, Array], num_fields: int, rules: ProgramRules) ->
     held = jnp.isin(operator, jnp.array(HELD))
     same = _pairs(jnp.equal, field) & _pairs(jnp.equal, operator) & held[:, None]
     joined = {"or": apart & same, "and not": apart & held[:, None]}
-    links = [joined.get(name, apart) & (ascending | ~symmetric) for name, symmetric in _JOINED]
+    links = [
+        joined.get(name, apart) & (ascending if symmetric else True) for name, symmetric in _JOINED
+    ]
     return Support(_ascending(num_fields)[None, None], jnp.stack(links, axis=1), _RULES)
 
 
