@@ -56,6 +56,17 @@ if [ -d "$kit/wheels" ]; then
 else
     export PYTHONPATH="$PWD${{PYTHONPATH:+:$PYTHONPATH}}"
 fi
+ended() {{  # Waits for all; the last status that is not well is that of the script.
+    failed=0
+    for pid in $pids; do
+        status=0
+        wait "$pid" || status=$?
+        # 124: the minutes are over, and a checkpoint was saved; 137: in a compilation, which no
+        # signal interrupts.
+        case $status in 0 | 124 | 137) ;; *) failed=$status ;; esac
+    done
+    [ "$failed" -eq 0 ] || exit "$failed"
+}}
 case $stage in
 correctness)
     python3 -m experiments.benchmark.correctness {correctness} --out "$results/correctness.json"
@@ -69,9 +80,7 @@ prepare)
     export JAX_PLATFORMS=cpu
     pids=
 {prepare}
-    for pid in $pids; do
-        wait "$pid"
-    done
+    ended
     ;;
 train)
     cd "$kit/data"
@@ -85,13 +94,7 @@ train)
     fi
     pids=
 {train}
-    for pid in $pids; do
-        status=0
-        wait "$pid" || status=$?
-        # 124: the minutes are over, and a checkpoint was saved; 137: in a compilation, which no
-        # signal interrupts.
-        case $status in 0 | 124 | 137) ;; *) exit "$status" ;; esac
-    done
+    ended
     ;;
 pack)
     tar -czf "$results.tgz" --exclude=best --exclude=last -C "$results" .
@@ -126,7 +129,7 @@ class Kit:
         prepare: modules with `prepare` and its flags, for data that are built there, all at once;
             paths are names in `data`, and ``../encoder`` is the encoder.
         workers: processes that share the runs of each `compare`.
-        data: name=path of every file or folder that `train` needs.
+        data: name=path of every file or folder that `train` and `prepare` need.
         correctness: flags of `experiments.benchmark.correctness`, in quotes and after "=".
         everything: flags of `experiments.benchmark.everything`, in the same way.
         wheels: packages that the machine lacks; pip downloads them, without what they depend on.

@@ -108,6 +108,8 @@ def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
     assert report["parts"]["attention by XLA"]["results"]
     assert len(list(results.glob("runs/0/mml-*/best/2"))) == 2
     assert (tmp_path / "asked").read_text().split() == ["-d", "quit"]
+    again = stage("prepare")  # refuses to replace what it built
+    assert again.returncode == 2 and "built" in again.stderr
     # What is stopped by its minutes has ended well, too.
     assert stage("train", "0.001").returncode == 0
     assert stage("pack").returncode == 0
