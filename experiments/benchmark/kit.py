@@ -1,9 +1,9 @@
 """What a machine without a network needs to be measured: ``... benchmark.kit --help``.
 
-Packs an encoder in float16, prepared data and the wheels of packages that are missing there, with a
-script that runs in the root of a checkout. An accelerator is often lent for some minutes at a time,
-so each stage of the script takes its minutes, and goes on where an earlier call has stopped if the
-folder of its results is the same::
+Packs an encoder in float16, data and the wheels of packages that are missing there, with a script
+that runs in the root of a checkout. An accelerator is often lent for some minutes at a time, so
+measuring everything and training take their minutes, and go on where an earlier call has stopped if
+the folder of its results is the same::
 
     python -m experiments.benchmark.kit --out kit --encoder minilm --data built=built/wikisql \
         gold=wikisql --wheels tyro grain array-record --workers 4 --train "wikisql compare \
@@ -61,9 +61,8 @@ ended() {{  # Waits for all; the last status that is not well is that of the scr
     for pid in $pids; do
         status=0
         wait "$pid" || status=$?
-        # 124: the minutes are over, and a checkpoint was saved; 137: in a compilation, which no
-        # signal interrupts.
-        case $status in 0 | 124 | 137) ;; *) failed=$status ;; esac
+        # 124: the minutes are over, and a checkpoint was saved.
+        case $status in 0 | 124) ;; *) failed=$status ;; esac
     done
     [ "$failed" -eq 0 ] || exit "$failed"
 }}
@@ -110,7 +109,7 @@ PREPARE = """\
     pids="$pids $!\""""
 TRAIN = """\
     for _ in $(seq {workers}); do
-        timeout --kill-after=60s "${{minutes}}m" python3 -m experiments.{command} \\
+        timeout "${{minutes}}m" python3 -m experiments.{command} \\
             --model.encoder "$kit/encoder" --out "$results/runs/{index}" {flags} &
         pids="$pids $!"
     done"""
