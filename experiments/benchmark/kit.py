@@ -13,8 +13,10 @@ the folder of its results is the same::
     sh kit/run.sh train results 9
     sh kit/run.sh pack results
 
-Data whose builds are too large to carry are packed as they are, and built there by ``run.sh
-prepare``, from ``--prepare "narrativeqa prepare --folder raw --tokenizer ../encoder --out built"``.
+Name the comparison that matters most first: all workers begin with it, and take up the next one as
+soon as no run of it is left to them. Data whose builds are too large to carry are packed as they
+are, and built there by ``run.sh prepare``, from
+``--prepare "narrativeqa prepare --folder raw --tokenizer ../encoder --out built"``.
 The last stage packs what was measured and the scores of all runs, without checkpoints, into
 ``results.tgz``, which `experiments.tabulate` reads once it is unpacked.
 """
@@ -83,7 +85,7 @@ prepare)
     ;;
 train)
     cd "$kit/data"
-    if [ {processes} -gt 1 ]; then
+    if [ {workers} -gt 1 ]; then
         # Each process has its part of an accelerator's memory, and with NVIDIA's Multi-Process
         # Service, where there is one, their kernels run side by side.
         export XLA_PYTHON_CLIENT_MEM_FRACTION={fraction}
@@ -92,7 +94,10 @@ train)
         fi
     fi
     pids=
-{train}
+    for _ in $(seq {workers}); do
+        timeout "${{minutes}}m" sh "$kit/train.sh" "$kit/encoder" "$results" &
+        pids="$pids $!"
+    done
     ended
     ;;
 pack)
@@ -108,11 +113,19 @@ PREPARE = """\
     python3 -m experiments.{command} &
     pids="$pids $!\""""
 TRAIN = """\
-    for _ in $(seq {workers}); do
-        timeout "${{minutes}}m" python3 -m experiments.{command} \\
-            --model.encoder "$kit/encoder" --out "$results/runs/{index}" {flags} &
-        pids="$pids $!"
-    done"""
+#!/bin/sh
+# sh train.sh ENCODER RESULTS: a worker of run.sh, which takes part in one comparison after another.
+trap : TERM  # so that the command that it stops is waited for
+encoder=$1 results=$2 status=0
+run() {{  # Of a comparison that fails, the next one is taken up; after a stop, none is.
+    out=$results/runs/$1 module=$2 command=$3
+    shift 3
+    python3 -m "$module" "$command" --model.encoder "$encoder" --out "$out" "$@" && return
+    status=$?
+    [ $status -lt 128 ] || exit $status
+}}
+{train}exit $status
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,11 +136,11 @@ class Kit:
         out: new folder to write.
         encoder: checkpoint in Hugging Face layout, with safetensors.
         train: modules of `experiments`, each with its command and flags, but for the encoder and
-            ``--out``; paths are names in `data`. All are trained at the same time, into
-            ``runs/0``, ``runs/1`` and so on.
+            ``--out``; paths are names in `data`. They are trained in this order, into ``runs/0``,
+            ``runs/1`` and so on.
         prepare: modules with `prepare` and its flags, for data that are built there, all at once;
             paths are names in `data`, and ``../encoder`` is the encoder.
-        workers: processes that share the runs of each `compare`.
+        workers: processes at a time, which share the runs of each `compare`.
         data: name=path of every file or folder that `train` and `prepare` need.
         correctness: flags of `experiments.benchmark.correctness`, in quotes and after "=".
         everything: flags of `experiments.benchmark.everything`, in the same way.
@@ -173,7 +186,8 @@ class Kit:
                 copy(path, folder / "data" / name)
             if self.wheels:
                 download_wheels(self.wheels, self.python, folder / WHEELS)
-            (folder / "run.sh").write_text(self._script())
+            for name, script in self._scripts().items():
+                (folder / name).write_text(script)
             size = sum(file.stat().st_size for file in files(folder)) / 2**20
             if size > self.limit_mib:
                 largest = max(files(folder), key=lambda file: file.stat().st_size)
@@ -183,23 +197,21 @@ class Kit:
                 )
         print(f"{self.out}: {size:.1f} MiB")
 
-    def _script(self) -> str:
-        train = []
-        for index, words in enumerate(map(shlex.split, self.train)):
-            command, flags = shlex.join(words[:2]), shlex.join(words[2:])
-            form = {"workers": self.workers, "command": command, "index": index, "flags": flags}
-            train.append(TRAIN.format(**form))
-        processes = self.workers * len(self.train)
-        return SCRIPT.format(
+    def _scripts(self) -> dict[str, str]:
+        train = "".join(
+            f"run {index} experiments.{shlex.join(shlex.split(text))}\n"
+            for index, text in enumerate(self.train)
+        )
+        run = SCRIPT.format(
             correctness=shlex.join(shlex.split(self.correctness)),
             everything=shlex.join(shlex.split(self.everything)),
             prepare="\n".join(
                 PREPARE.format(command=shlex.join(shlex.split(text))) for text in self.prepare
             ),
-            train="\n".join(train),
-            processes=processes,
-            fraction=f"{0.9 / max(processes, 1):.3f}",
+            workers=self.workers,
+            fraction=f"{0.9 / self.workers:.3f}",
         )
+        return {"run.sh": run, "train.sh": TRAIN.format(train=train)}
 
 
 def files(folder: Path) -> Iterator[Path]:

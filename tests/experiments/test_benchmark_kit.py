@@ -59,6 +59,51 @@ def test_what_cannot_be_packed_is_one_line(tmp_path, capsys, checkpoint, flags, 
     assert not (tmp_path / "kit").exists()
 
 
+#: Stands for python: says what it was called with, and does what the last flag says.
+PYTHON = """\
+#!/bin/sh
+echo "$@" >> {told}
+for last; do :; done
+case $last in
+fail) exit 3 ;;
+stop)
+    trap 'sleep 0.5; echo saved >> {told}; exit 143' TERM
+    while :; do sleep 0.1; done
+    ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "status", "told"),
+    [
+        ("pass", 0, ["0 pass", "1 pass"]),
+        ("fail", 3, ["0 fail", "1 pass"]),
+        # The minutes are over: it is waited for, and nothing is begun.
+        ("stop", 124, ["0 stop", "saved"]),
+    ],
+)
+def test_a_worker_takes_up_one_comparison_after_another(tmp_path, checkpoint, first, status, told):
+    commands = (f"drop compare --text 'two words' {first}", "wikisql compare pass")
+    call(COMMAND, "--out", tmp_path / "kit", "--encoder", checkpoint, "--train", *commands)
+    python = tmp_path / "python3"
+    python.write_text(PYTHON.format(told=tmp_path / "told"))
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["timeout", "2", "sh", tmp_path / "kit" / "train.sh", "bert", "results"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        check=False,
+    )
+    given = "--model.encoder bert --out results/runs"
+    expected = {
+        f"0 {first}": f"-m experiments.drop compare {given}/0 --text two words {first}",
+        "1 pass": f"-m experiments.wikisql compare {given}/1 pass",
+    }
+    lines = (tmp_path / "told").read_text().splitlines()
+    assert lines == [expected.get(line, line) for line in told]
+    assert done.returncode == status
+
+
 @pytest.mark.slow
 def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
     qa_file = write_triviaqa(tmp_path)
@@ -67,11 +112,12 @@ def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
     prepare += "--windows.max-question-tokens 8"
     train = "triviaqa compare --data built --dev built --model.num-layers 1 --loop.no-progress "
     train += "--batches.batch-size 4 --batches.buckets 32 --num-devices 1 "
-    train += "--loop.num-steps 2 --loop.eval-every 2 --seeds 0 1 --objectives mml"
+    train += "--loop.num-steps 2 --loop.eval-every 2 --seeds 0 1 --objectives "
     tiny = "--device cpu --preset tiny --rows 2 --tokens 32"
     call(
         COMMAND,
-        *("--out", tmp_path / "kit", "--encoder", checkpoint, "--workers", 2, "--train", train),
+        *("--out", tmp_path / "kit", "--encoder", checkpoint, "--workers", 2),
+        *("--train", train + "mml", train + "hard-em"),
         *("--data", f"{qa_file.name}={qa_file}", f"evidence={tmp_path / 'evidence'}"),
         *("--prepare", prepare),
         *(f"--correctness={tiny} --solutions 3 --tasks equations",),
@@ -107,6 +153,7 @@ def test_every_stage_runs_in_a_checkout_and_goes_on(tmp_path, checkpoint):
     report = json.loads((results / "everything.json").read_text())
     assert report["parts"]["attention by XLA"]["results"]
     assert len(list(results.glob("runs/0/mml-*/best/2"))) == 2
+    assert len(list(results.glob("runs/1/hard-em-*/best/2"))) == 2
     assert (tmp_path / "asked").read_text().split() == ["-d", "quit"]
     again = stage("prepare")  # refuses to replace what it built
     assert again.returncode == 2 and "built" in again.stderr
