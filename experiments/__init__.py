@@ -1,8 +1,8 @@
 """Commands, one module each: ``python -m experiments.triviaqa --help``. Run from a checkout."""
 
-from hardem_jax.extras import require_packages
+from hardem_jax.extras import MissingPackageError, require_packages
 
 try:
     require_packages("all", "flax", "grain", "optax", "orbax", "rich", "tokenizers", "tyro")
-except ImportError as error:
+except MissingPackageError as error:
     raise SystemExit(f"error: {error}") from None

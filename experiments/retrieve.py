@@ -39,16 +39,21 @@ from hardem_jax.data.readers.nq_open import read_nq_open
 from hardem_jax.data.readers.open_questions import read_kilt_questions
 from hardem_jax.data.readers.triviaqa import read_triviaqa_questions
 from hardem_jax.errors import InputError, printable, require
+from hardem_jax.extras import MissingPackageError
 from hardem_jax.progress import counted
-from hardem_jax.retrieval.config import (
-    SHARD_PASSAGES,
-    ArticleConfig,
-    PassageConfig,
-    RetrieverConfig,
-)
-from hardem_jax.retrieval.passage_files import read_passages
-from hardem_jax.retrieval.recall import RecallCounts
-from hardem_jax.retrieval.runs import Ranking, read_run
+
+try:
+    from hardem_jax.retrieval.config import (
+        SHARD_PASSAGES,
+        ArticleConfig,
+        PassageConfig,
+        RetrieverConfig,
+    )
+    from hardem_jax.retrieval.passage_files import read_passages
+    from hardem_jax.retrieval.recall import RecallCounts
+    from hardem_jax.retrieval.runs import Ranking, read_run
+except MissingPackageError as error:
+    raise SystemExit(f"error: {error}") from None
 
 Layout = Literal["nq_open", "triviaqa", "contexts", "kilt"]
 READERS: dict[Layout, Callable[..., Iterator[OpenQuestion]]] = {

@@ -3,6 +3,10 @@
 import importlib.util
 
 
+class MissingPackageError(ImportError):
+    """Packages of an extra are not installed; commands print it as one line."""
+
+
 def require_packages(extra: str, *modules: str) -> None:
     """Raises a one-line error if packages of an extra are not installed.
 
@@ -14,16 +18,19 @@ def require_packages(extra: str, *modules: str) -> None:
         modules: their top-level import names.
 
     Raises:
-        ImportError: names the missing modules and the install command.
+        MissingPackageError: names the missing modules and the install command.
 
     Example:
         >>> require_packages("train", "json")
-        >>> require_packages("train", "json", "no_such_package")
-        Traceback (most recent call last):
-        ...
-        ImportError: no_such_package: not installed (pip install '.[train]' in a checkout)
+        >>> try:
+        ...     require_packages("train", "json", "no_such_package")
+        ... except MissingPackageError as error:
+        ...     print(error)
+        no_such_package: not installed (pip install '.[train]' in a checkout)
     """
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         names = ", ".join(missing)
-        raise ImportError(f"{names}: not installed (pip install '.[{extra}]' in a checkout)")
+        raise MissingPackageError(
+            f"{names}: not installed (pip install '.[{extra}]' in a checkout)"
+        )

@@ -154,7 +154,20 @@ def test_a_missing_package_is_one_line_that_names_its_extra():
         check=False,
     )
     last = run.stderr.splitlines()[-1]
-    assert last == "ImportError: flax: not installed (pip install '.[models]' in a checkout)"
+    line = "flax: not installed (pip install '.[models]' in a checkout)"
+    assert last == f"hardem_jax.extras.MissingPackageError: {line}"
+
+
+def test_a_command_names_the_extra_that_it_lacks():
+    hidden = "import sys, runpy, importlib.util as u; find = u.find_spec\n"
+    hidden += "u.find_spec = lambda name, *more: None if name == 'bm25s' else find(name, *more)\n"
+    hidden += "sys.argv[1:] = ['index', '--help']\n"
+    hidden += "runpy.run_module('experiments.retrieve', run_name='__main__')\n"
+    run = subprocess.run(
+        [sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    line = "error: bm25s: not installed (pip install '.[retrieval]' in a checkout)"
+    assert (run.returncode, run.stderr.splitlines()) == (1, [line])
 
 
 @pytest.mark.parametrize("extra", ["beam", "buckets", "parity"])

@@ -21,6 +21,7 @@ from hardem_jax.buckets.names import address, shown
 from hardem_jax.data.files import read_json
 from hardem_jax.data.json_config import from_json
 from hardem_jax.errors import TERMINATION, InputError, Stopped, nearest, one_line
+from hardem_jax.extras import MissingPackageError
 
 #: Takes a file with flags, ``config.json`` of a run or ``comparison.json``; others override them.
 CONFIG = "--config"
@@ -191,14 +192,14 @@ def _suggestion(line: str, commands: Any, prog: str, argv: Sequence[str]) -> str
 def exit_with_one_line():
     """Turn an error that a person can act on into one line on stderr.
 
-    The exit code is 2 for an `InputError`; 1 for a loss that is not finite and for what the machine
-    refuses, such as a full disk; 130 after Ctrl-C, 143 after SIGTERM, 138 after SIGUSR1, and 141,
-    without a line, once the reader of the output has gone.
+    The exit code is 2 for an `InputError`; 1 for a loss that is not finite, a missing package and
+    what the machine refuses, such as a full disk; 130 after Ctrl-C, 143 after SIGTERM, 138 after
+    SIGUSR1, and 141, without a line, once the reader of the output has gone.
     """
     with _raising_signals(), _quiet_loops():
         try:
             yield
-        except (InputError, FloatingPointError) as error:
+        except (InputError, FloatingPointError, MissingPackageError) as error:
             _exit(str(error), 2 if isinstance(error, InputError) else 1)
         except BrokenPipeError:
             # `head` has enough. What is still in the buffer must not be written at exit.

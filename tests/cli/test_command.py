@@ -17,6 +17,7 @@ from experiments import triviaqa
 from hardem_jax.cli.command import parse, run_command, words_of
 from hardem_jax.data.json_config import from_json, to_json
 from hardem_jax.errors import InputError, Stopped
+from hardem_jax.extras import MissingPackageError
 from hardem_jax.objectives import MML
 from hardem_jax.training.loop import NonFiniteLossError
 from tests import commands
@@ -30,6 +31,7 @@ NAN = NonFiniteLossError(7, ["q1", "q2"], {"loss": float("nan"), "grad_norm": fl
 ERRORS = {
     "input": InputError("a.json:\n  line 3"),
     "nan": NAN,
+    "package": MissingPackageError("bm25s: not installed"),
     "full": OSError(errno.ENOSPC, "No space left on device", "runs/x"),
     "read-only": OSError(errno.EROFS, "Read-only file system"),
     "ctrl-c": KeyboardInterrupt(),
@@ -74,6 +76,7 @@ class Failing:
     [
         ("input", 2, "error: a.json: line 3"),
         ("nan", 1, "error: step 7: loss nan, gradient norm inf; examples in the batch: q1, q2"),
+        ("package", 1, "error: bm25s: not installed"),
         ("full", 1, "error: runs/x: No space left on device"),
         ("read-only", 1, "error: Read-only file system"),
         ("ctrl-c", 130, "error: stopped by SIGINT"),
