@@ -14,11 +14,13 @@ from hardem_jax.distributions.program import SLOTS, ProgramDistribution
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.models.program_parser import KINDS, NUM_KINDS
+from hardem_jax.solutions.programs.links import find_links
 from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.programs.types import PARTS, SHAPES, Field, Shape
 from hardem_jax.solutions.sql.types import Table
 from hardem_jax.tasks.config import ProgramInference
-from hardem_jax.tasks.tables.programs import ProgramQuestions, ProgramTask
+from hardem_jax.tasks.tables import programs
+from hardem_jax.tasks.tables.programs import ProgramQuestions, ProgramTask, links_of
 from hardem_jax.tasks.trained import Reader
 from tests.tasks.listed import Listed
 
@@ -202,3 +204,25 @@ def test_a_question_prepared_by_other_rules_is_refused():
     data = ProgramQuestions(questions=[other], tables={}, rules=ProgramRules(), place="built")
     with pytest.raises(InputError, match="built: expected the rules of runs/1, found others"):
         ProgramTask(ProgramInference(), RULES).check(data, None, "runs/1")
+
+
+def test_the_links_of_a_question_are_found_once(monkeypatch):
+    table = dataclasses.replace(TABLE, id="own")
+    asked, other = question(), question(rules=dataclasses.replace(RULES, negation=True))
+    found = []
+
+    def find(indexed, text, words, rules):
+        found.append((indexed.header, text, rules))
+        return find_links(indexed, text, words, rules)
+
+    monkeypatch.setattr(programs, "find_links", find)
+    links = [links_of(asked, table, RULES) for _ in range(2)]
+    assert links[0] is links[1] and len(found) == 1
+    assert np.array_equal(links[0].array, asked.links)
+    # Not those of other rules or of another table, whose rows differ.
+    more = links_of(other, table, dataclasses.replace(RULES, negation=True))
+    turned = dataclasses.replace(table, rows=table.rows[::-1])
+    assert len(more) > len(links[0]) and len(found) == 2
+    assert links_of(asked, turned, RULES).masks != links[0].masks and len(found) == 3
+    with pytest.raises(InputError, match="expected the links it was prepared with"):
+        links_of(dataclasses.replace(asked, links=asked.links[:-1]), table, RULES)

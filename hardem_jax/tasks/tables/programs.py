@@ -34,6 +34,7 @@ from hardem_jax.solutions.programs.space import ProgramSpace
 from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import Links, Program
 from hardem_jax.solutions.sql.types import Cell, Table
+from hardem_jax.solutions.sql.values import IdentityCache
 from hardem_jax.tasks.base import LossFn, ShownAnswer, make_loss
 from hardem_jax.tasks.config import ProgramInference, ProgramParserConfig
 from hardem_jax.tasks.encoder import EncoderModel
@@ -57,6 +58,11 @@ METRIC_NAMES = frozenset(
     ]
 )
 _TABLES = ("shape", *SLOTS)
+# By question and rules. Every evaluation asks for the same links; to find them took most of the
+# time of answering, and they are small (14 for a question of WikiTableQuestions).
+_found_links: IdentityCache[dict[tuple[str, ProgramRules], Links]] = IdentityCache(
+    lambda table: {}, size=4096
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -295,7 +301,10 @@ def links_of(question: ProgramQuestion, table: Table, rules: ProgramRules) -> Li
     Raises:
         InputError: they are not those that it was prepared with.
     """
-    links = find_links(program_table(table), question.question, question.words, rules)
+    known, key = _found_links(table), (question.question, rules)
+    if (links := known.get(key)) is None:
+        links = find_links(program_table(table), question.question, question.words, rules)
+        known[key] = links
     if not np.array_equal(links.array, question.links):
         raise InputError(
             f"question {question.id}: expected the links it was prepared with, found others; "
