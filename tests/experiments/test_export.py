@@ -219,6 +219,18 @@ def test_a_run_that_was_copied_without_its_log_is_exported(root, tmp_path):
     assert "None were measured." in (tmp_path / "reader" / "README.md").read_text()
 
 
+def test_the_card_says_every_option_of_an_evaluation(root, tmp_path):
+    shutil.copytree(root / "run", tmp_path / "run")
+    [file] = (tmp_path / "run").glob("scores-*.json")
+    content = json.loads(file.read_text())
+    assert "no_answer_threshold" in content["options"]
+    content["options"]["no_answer_threshold"] = 0.0  # another answer than none given
+    file.write_text(json.dumps(content))
+    call(triviaqa, "export", "--run-dir", tmp_path / "run", "--out", tmp_path / "reader")
+    card = (tmp_path / "reader" / "README.md").read_text()
+    assert re.search(r"\| dev \| [^|]*no_answer_threshold 0.0[^|]*\| em n=1 \|", card)
+
+
 def test_the_code_of_the_card_answers(root, torch_and_transformers, capsys):
     card = (root / "exported" / "README.md").read_text()
     [code] = re.findall(r"^```python\n(.*?)^```$", card, flags=re.MULTILINE | re.DOTALL)

@@ -186,7 +186,11 @@ def _later_scores(run_dir: Path, checkpoint: Mapping[str, Any]) -> Iterator[Scor
         content = read_json(file)
         if content["checkpoint"] == checkpoint:
             options = content["options"]
-            changed = [f"{name} {value}" for name, value in options.items() if value]
+            changed = [
+                f"{name} {value}"
+                for name, value in options.items()
+                if not (value is None or value is False or value == [])  # but 0 was given
+            ]
             changed.remove(f"checkpoint {checkpoint['name']}")
             yield Scores(content["split"]["name"], ", ".join(changed), content["scores"])
 
