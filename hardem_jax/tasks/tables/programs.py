@@ -59,7 +59,7 @@ METRIC_NAMES = frozenset(
 )
 _TABLES = ("shape", *SLOTS)
 # By question and rules. Every evaluation asks for the same links; to find them took most of the
-# time of answering, and they are small (14 for a question of WikiTableQuestions).
+# time of answering, and they are few (14 for a question of WikiTableQuestions).
 _found_links: IdentityCache[dict[tuple[str, ProgramRules], Links]] = IdentityCache(
     lambda table: {}, size=4096
 )
