@@ -38,8 +38,9 @@ class Prepare(PrepareCommand):
 
     Attributes:
         qa_file: ``qa/wikipedia-*.json`` or ``qa/web-*.json`` of the official release, or
-            ``qa/verified-*.json``, which people have checked. Web files have one example per
-            document, keyed ``QuestionId--Filename`` as officially scored.
+            ``qa/verified-*.json``, whose questions (in web files, documents too) people have
+            checked. Web files have one example per document, keyed ``QuestionId--Filename`` as
+            officially scored.
         evidence: its folder ``evidence``.
     """
 

@@ -8,8 +8,8 @@ The list that names a file determines its folder, also in the web files (which l
 and the unfiltered files. `Domain` determines what is scored: a question with all of its documents
 ("Wikipedia"), or each document of a question separately (any other domain), under the key
 ``QuestionId--Filename``. `VerifiedEval` restricts a file to the questions that people have checked
-(`QuestionPartOfVerifiedEval`), and in the Wikipedia domain to the documents that they found to hold
-the answer (`DocPartOfVerifiedEval`).
+(`QuestionPartOfVerifiedEval`), and in the domain "Web" to the documents that they found to hold the
+answer (`DocPartOfVerifiedEval`), as the released evaluator does.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def read_triviaqa(
         place = f"{qa_file}: item {index} of 'Data'"
         if verified and not get_field(record, "QuestionPartOfVerifiedEval", bool, place):
             continue
-        if verified and not one_document:
+        if verified and about.get("Domain") == "Web":
             record = _verified_pages(record, place)
         yield from _examples(record, place, evidence, skips, require_answers, one_document)
 
