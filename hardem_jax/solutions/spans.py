@@ -7,7 +7,8 @@ in document order (by start, then by end) and without duplicates.
 Words are compared in lower case and NFKC; punctuation and the articles a, an, the are ignored
 on both sides, as in the official metrics. Mentions start and end at word boundaries: "art" is
 not found in "party", nor "1" in "1,000". Combining marks belong to the preceding word, so a
-decomposed "café" is one word.
+decomposed "café" is one word. In scripts that are written without spaces, such as Chinese, Japanese
+and Thai, every letter is a word, for nothing marks where longer ones begin.
 
 Tokenised text matches plain text and vice versa: "Crohn 's disease" has the same words as
 "Crohn's disease", and "Ca n't" is read as "Can't".
@@ -59,6 +60,8 @@ def split_words(text: str) -> Words:
         >>> words = split_words("The 39 Steps")
         >>> words.forms, words.spans.tolist()
         (('39', 'steps'), [[4, 6], [7, 12]])
+        >>> split_words("\u6771\u4eac 2020\u5e74").forms
+        ('\u6771', '\u4eac', '2020', '\u5e74')
     """
     check_text(text, "text")
     word = _ASCII_WORD if text.isascii() else _unicode_word()
@@ -123,6 +126,8 @@ def cuts_word(text: str) -> np.ndarray:
 _OTHER, _SEPARATOR, _MARK, _LETTER, _DIGIT = range(5)
 _WITHOUT_SPACES = [(0xE00, 0xEFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x312F)]
 _WITHOUT_SPACES += [(0x31A0, 0x31FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0xFF66, 0xFF9F)]
+_WITHOUT_SPACES += [(0x20000, 0x3FFFF)]
+_HALF_WIDTH_VOICING = "\uff9e\uff9f"  # marks of the letter before, though not combining
 
 
 @functools.cache
@@ -137,18 +142,24 @@ def _kinds_of_characters() -> np.ndarray:
             kinds[code] = _MARK
     for separator in _NUMBER_SEPARATORS:
         kinds[ord(separator)] = _SEPARATOR
-    for first, last in _WITHOUT_SPACES:
-        kinds[first : last + 1] = _OTHER
+    for first, last in _WITHOUT_SPACES:  # their digits form numbers like others
+        kinds[first : last + 1][kinds[first : last + 1] == _LETTER] = _OTHER
     return kinds
 
 
 @functools.cache
 def _unicode_word() -> re.Pattern[str]:
-    """A letter or digit, then letters, digits and combining marks, for which `re` has no class."""
+    """A letter or digit, then letters, digits and combining marks, for which `re` has no class.
+
+    A letter of a script without spaces is followed by marks only.
+    """
     # The planes that hold letters, and the supplementary variation selectors.
     planes = itertools.chain(range(0x20000), range(0xE0100, 0xE01F0))
-    marks = [c for c in map(chr, planes) if unicodedata.category(c).startswith("M")]
-    return re.compile(rf"[^\W_](?:[^\W_]|[{''.join(marks)}])*" + _CUT_NEGATION)
+    marks = "".join(c for c in map(chr, planes) if unicodedata.category(c).startswith("M"))
+    alone = "".join(f"{chr(first)}-{chr(last)}" for first, last in _WITHOUT_SPACES)
+    letter = rf"[^\W_{alone}]|\d"
+    run = rf"(?:{letter})(?:{letter}|[{marks}])*" + _CUT_NEGATION
+    return re.compile(rf"{run}|[^\W_][{marks}{_HALF_WIDTH_VOICING}]*")
 
 
 class AliasMatcher:

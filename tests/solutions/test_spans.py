@@ -57,6 +57,18 @@ def mentions(text, *aliases):
             ["\u0939\u093f\u0928\u094d\u0926\u0940"],
             ["\u0939\u093f\u0928\u094d\u0926\u0940"],
         ),
+        # Scripts without spaces: a mention may begin and end at any letter.
+        (
+            "故宫位于北京市中心，建于1420年。",
+            ["北京市", "1420年", "1420"],
+            ["北京市", "1420", "1420年"],
+        ),
+        ("私は東京タワーに行った。", ["東京タワー", "タワー"], ["東京タワー", "タワー"]),
+        ("\uff76\uff9e\uff7d会社", ["ガス"], ["\uff76\uff9e\uff7d"]),
+        ("他用iPhone打电话", ["iphone"], ["iPhone"]),
+        ("ผมอยู่ที่กรุงเทพครับ", ["กรุงเทพ"], ["กรุงเทพ"]),
+        ("พ.ศ. ๒๕๖๓", ["๒๕๖๓"], ["๒๕๖๓"]),
+        ("\U00020000\U00020001", ["\U00020001"], ["\U00020001"]),
         # A full stop at either end of the text separates no digits.
         (".5 of 7", ["5"], ["5"]),
         ("7 of 5.", ["5"], ["5"]),
@@ -77,6 +89,9 @@ def test_finds(text, aliases, expected):
         ("partly", "part"),
         ("anything", "The"),
         ("Le cafe\u0301.", "cafe"),
+        ("ปี๒๕๖๓", "๖๓"),
+        ("ที่", "ท"),
+        ("서울에서", "서울"),
         ("It can't be.", "can't b"),
         ("anything", "?!"),
         ("", "x"),
@@ -174,6 +189,7 @@ def test_a_span_lies_inside_its_text(start, end):
         ("\u0301x", "\u0301|x"),
         ("東京x", "東|京|x"),
         ("\U00020000\U00020001", "\U00020000|\U00020001"),
+        ("ป๒๓x", "ป|๒๓x"),
         ("\ud800a", "\ud800|a"),
         ("", ""),
     ],
@@ -197,7 +213,7 @@ def test_words_are_the_same_however_many_marks_a_letter_is_written_with(text):
 @pytest.mark.parametrize("seed", range(50))
 def test_no_mention_is_ever_cut(seed):
     rng = np.random.default_rng(seed)
-    text = "".join(rng.choice(list("ab12.,'_ \u0301\u0300é½東"), size=60))
+    text = "".join(rng.choice(list("ab12.,'_ \u0301\u0300é½東๑ที่\uff76\uff9e"), size=60))
     cuts = cuts_word(text)
     words = split_words(text)
     aliases = [" ".join(words.forms[i : i + n]) for i in range(len(words.forms)) for n in (1, 2, 3)]

@@ -47,11 +47,12 @@ from hardem_jax.data.prepared.windows import (
 )
 from hardem_jax.data.solve import size_summary
 from hardem_jax.data.tokenizer import Tokenizer
+from hardem_jax.errors import check_unicode
 from hardem_jax.solutions.spans import enumerate_spans, split_words
 
-FORMAT = "spans 4"
+FORMAT = "spans 5"
 #: Of splits whose answers consist of several texts.
-TAGGINGS_FORMAT = "taggings 2"
+TAGGINGS_FORMAT = "taggings 3"
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_WORDS = "no words in any document"
@@ -246,6 +247,7 @@ def _without_repeats(
     for example in examples:
         if not exclusions.repeated(example.id):
             for document in example.documents:
+                check_unicode(document.text, f"document {document.id!r}")
                 documents.update("\0".join((document.id, document.text, "")).encode())
             yield example
 

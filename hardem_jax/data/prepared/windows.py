@@ -26,7 +26,9 @@ from hardem_jax.solutions.taggings import count_taggings
 
 
 def check_choices(choices: Sequence[str]) -> None:
-    """Raises `InputError` unless these are distinct single words.
+    """Raises `InputError` unless these are distinct single words, without blanks or punctuation.
+
+    In scripts that are written without spaces, a choice may have several letters.
 
     Example:
         >>> check_choices(["yes", "no"])
@@ -37,7 +39,8 @@ def check_choices(choices: Sequence[str]) -> None:
     seen = set()
     for choice in choices:
         words = split_words(choice)
-        if len(words.forms) != 1 or words.spans.tolist() != [[0, len(choice)]]:
+        # Each word begins where the one before ends.
+        if not words.forms or [0, *words.spans[:, 1]] != [*words.spans[:, 0], len(choice)]:
             raise InputError(f"choices: expected single words, found {choice!r}")
         if words.forms in seen:
             raise InputError(f"choices: expected different words, found {choice!r} twice")
@@ -201,11 +204,17 @@ def make_windows(
 
     Raises:
         InputError: the tokenizer's special tokens leave no room, see `WindowConfig.check_room`; or
-            choices for an answer of several texts.
+            choices for an answer of several texts, or for one that brings its mentions and no
+            aliases.
     """
     if example.all_required and config.choices:
         raise InputError(
             f"choices: expected none where answers have several texts, found {config.choices}"
+        )
+    if config.choices and example.mentions is not None and example.golds and not example.aliases:
+        # Which of them are mentions of a choice cannot be told from the answer.
+        raise InputError(
+            f"choices: expected none where Z holds spans near the answer, found {config.choices}"
         )
     texts = [document.text for document in example.documents]
     lead = "".join(f"{choice} " for choice in config.choices)
@@ -217,7 +226,9 @@ def make_windows(
     has_answer = bool(example.golds) and "" not in example.golds
     offered = [choice for choice in config.choices if not (has_answer and is_unknown(choice))]
     chosen, aliases = _split_aliases(example.aliases, offered)
-    front = _Front(example.id, question, lead, choices, _choice_tokens(lead, choices, chosen))
+    front = _Front(
+        example.id, question, lead, choices, _choice_tokens(config.choices, choices, chosen)
+    )
     matchers = alias_matchers(aliases, all_required=example.all_required)
     windows = []
     for index, (text, document) in enumerate(zip(texts, documents, strict=True)):
@@ -322,19 +333,28 @@ def _split_aliases(
     return set(forms.values()) & offered, others
 
 
-def _choice_tokens(lead: str, choices: Encoding, chosen: Collection[tuple[str, ...]]) -> np.ndarray:
+def _choice_tokens(
+    choices: Sequence[str], encoded: Encoding, chosen: Collection[tuple[str, ...]]
+) -> np.ndarray:
     """``[Z, 2]`` int32, first and last token of the choices with one of these forms.
+
+    Args:
+        choices: the words.
+        encoded: their tokens, one choice after the other with a blank between them.
+        chosen: forms of those to find.
 
     Raises:
         InputError: the tokenizer drops a choice.
     """
-    words = split_words(lead)
-    tokens = [_to_tokens(choices, span[None]) for span in words.spans]
-    for form, found in zip(words.forms, tokens, strict=True):
-        if not len(found):
-            raise InputError(f"choices: expected words that the tokenizer keeps, found {form!r}")
-    own = [found for form, found in zip(words.forms, tokens, strict=True) if (form,) in chosen]
-    return np.concatenate([np.zeros((0, 2), np.int32), *own])
+    own, start = [np.zeros((0, 2), np.int32)], 0
+    for choice in choices:
+        tokens = _to_tokens(encoded, np.array([[start, start + len(choice)]]))
+        if not len(tokens):
+            raise InputError(f"choices: expected words that the tokenizer keeps, found {choice!r}")
+        if split_words(choice).forms in chosen:
+            own.append(tokens)
+        start += len(choice) + 1
+    return np.concatenate(own)
 
 
 def _cut(num_tokens: int, room: int, stride: int) -> Iterator[tuple[int, int]]:

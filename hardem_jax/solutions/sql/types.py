@@ -29,7 +29,10 @@ MAX_CONDITIONS = 3
 
 ROW_WIDTH = 3 + 4 * MAX_CONDITIONS
 
-_WORD = re.compile(r"[\w\u0300-\u036f]+|[^\w\s]")  # combining accents stay with their letter
+# Each is a wordpiece of its own.
+_IDEOGRAPH = r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]"
+# Combining accents stay with their letter.
+_WORD = re.compile(rf"{_IDEOGRAPH}|(?:(?!{_IDEOGRAPH})[\w\u0300-\u036f])+|[^\w\s]")
 
 Cell = str | float | int | None
 _CELL_TYPES = {str, float, int, type(None)}
@@ -207,9 +210,10 @@ def column_names(header: Sequence[str]) -> list[str]:
 def split_words(question: str) -> np.ndarray:
     """Returns the offsets of the words of a question.
 
-    A word is a run of letters, digits and underscores, or one other non-blank character. Every word
-    boundary is a boundary between wordpieces of BERT's tokenizers, so a span of words is a span of
-    wordpieces, whatever the vocabulary.
+    A word is a run of letters, digits and underscores, or one other non-blank character; a Chinese
+    character is a word, too, for nothing marks where longer ones begin. Every word boundary is a
+    boundary between wordpieces of BERT's tokenizers, so a span of words is a span of wordpieces,
+    whatever the vocabulary.
 
     Returns:
         [W, 2] int32 character offsets, end exclusive.

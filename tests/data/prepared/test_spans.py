@@ -148,6 +148,11 @@ def test_a_split_without_a_question_is_not_written(tmp_path, tokenizer, keep):
     assert [path.name for path in tmp_path.iterdir()] == ["split"]
 
 
+def test_half_a_character_is_named(tmp_path, tokenizer):
+    with pytest.raises(InputError, match="^document 'd': expected UTF-8 text, found 'a .ud800'$"):
+        prepare(tmp_path / "split", tokenizer, [example(1, "a \ud800 b")])
+
+
 def test_other_documents_give_another_meta(tmp_path, tokenizer):
     meta, _ = prepare(tmp_path / "a", tokenizer, [example(0, "a b c")])
     same, _ = prepare(tmp_path / "b", tokenizer, [example(0, "a b c")])
@@ -219,7 +224,7 @@ def test_preparing_again_replaces_and_gives_the_same_bytes(tmp_path, tokenizer):
     ("content", "culprit"),
     [
         ("{", "expected JSON"),
-        (json.dumps({"format": 2}), "expected format spans 4, found 2; prepare it again"),
+        (json.dumps({"format": 2}), "expected format spans 5, found 2; prepare it again"),
     ],
 )
 def test_foreign_meta_files_are_named(tmp_path, content, culprit):

@@ -105,6 +105,14 @@ def test_choices_move_nothing_in_the_document(tokenizer):
         assert window.true_solution == without.true_solution + (without.true_solution >= 0)
 
 
+def test_choices_do_not_go_with_spans_near_the_answer(tokenizer):
+    near = example("Hi Bo.", aliases=(), golds=("no",), mentions=((0, 3, 5),))
+    with pytest.raises(InputError, match="choices: expected none where Z holds spans near the ans"):
+        make_windows(near, tokenizer, CHOICES)
+    unanswered = example("Hi Bo.", aliases=(), golds=(), mentions=())
+    assert len(make_windows(unanswered, tokenizer, CHOICES)) == 1
+
+
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
@@ -118,6 +126,13 @@ def test_bad_choices_are_refused(choices, message):
     with pytest.raises(InputError) as error:
         WindowConfig(choices=choices)
     assert str(error.value) == message
+
+
+def test_a_choice_in_a_script_without_spaces_may_have_several_letters(tokenizer):
+    config = dataclasses.replace(SMALL, max_tokens=28, choices=("不是", "是"))
+    [window] = make_windows(example("不是, 是.", aliases=("不是",)), tokenizer, config)
+    assert window.choices == ("不是", "是")
+    assert [window.place(*span) for span in window.solutions] == [(0, -5, -3)]
 
 
 def test_choices_need_room(tokenizer):

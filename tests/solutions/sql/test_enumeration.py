@@ -271,6 +271,17 @@ def test_tables_of_any_length(length):
             assert found.size == number
 
 
+def test_a_value_in_a_question_without_spaces_is_found():
+    table = Table("t", ("城市", "人口"), ("text", "real"), (("北京", 21.5), ("上海", 24.9)))
+    question = "北京的人口是多少？"
+    assert split_words(question).tolist() == [[i, i + 1] for i in range(9)]
+    found = enumerate_sql(table, question, [21.5])
+    texts = {
+        Query.from_row(r, question, split_words(question)).text(table.header) for r in found.queries
+    }
+    assert "SELECT 人口 WHERE 城市 = '北京'" in texts
+
+
 def test_too_many_words():
     with pytest.raises(InputError, match="expected at most 32767 words, found 40000"):
         enumerate_sql(PLAYERS, "a " * 40_000, ["ann"])
