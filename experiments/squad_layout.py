@@ -65,6 +65,11 @@ class Prepare(PrepareCommand):
         super().__post_init__()
         if self.supervised and self.split != "train":
             raise InputError(f"--supervised: expected --split train, found {self.split}")
+        if self.answers_are == "all required":
+            if self.layout == "qa-hard-em":  # it lists alternatives
+                raise InputError("--answers-are: expected alternatives with --layout qa-hard-em")
+            if any(map(is_unknown, self.windows.choices)):  # Quoref's metric knows no empty answer
+                raise InputError("--windows.choices: expected no unknown where all are required")
 
     def sources(self) -> dict[str, Any]:
         sources = super().sources()

@@ -53,6 +53,19 @@ def test_every_flag_that_determines_a_split_is_recorded(root, tmp_path):
     assert [meta["metric"] for meta in metas] == ["squad", "quoref"]
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--layout", "qa-hard-em"), "--answers-are: expected alternatives"),
+        (("--windows.choices", "yes", "unknown"), "--windows.choices: expected no unknown"),
+    ],
+)
+def test_what_does_not_go_with_answers_that_are_all_required(tmp_path, capsys, more, message):
+    required = ("--answers-are", "all required", "--tokenizer", tmp_path, "--out", tmp_path / "a")
+    flags = ("prepare", "--file", tmp_path / "squad.json", *required, *more)
+    assert message in fails(squad_layout, capsys, *flags)
+
+
 def test_other_evidence_gives_another_record(root, tmp_path):
     call(triviaqa, *flags(root, tmp_path / "before"))
     file = min(path for path in (root / "evidence").rglob("*") if path.is_file())

@@ -158,7 +158,8 @@ def read_squad_rows(
         pairs = itertools.zip_longest(texts, starts)
         answers = [{"text": text, "answer_start": start} for text, start in pairs]
         row = row | {"answers": answers}
-        if UNKNOWN in rules.choices and rules.require_answers and not answers:
+        given = any(str(text or "").strip() for text in texts)
+        if UNKNOWN in rules.choices and rules.require_answers and not given:
             row = {"is_impossible": True} | row
         example = _example(row, document, place, rules)
         if example is not None:

@@ -43,9 +43,9 @@ def read_wikitablequestions(
 ) -> Iterator[TableQuestion]:
     """Streams the questions of a split, in the order of the file.
 
-    Tables are those of `make_table`: cells are in lower case (the evaluator ignores case), columns
-    of numbers are real where every cell can be turned back into an answer, and all else is text
-    (dates, too: a condition compares them with words of the question). They stay in memory.
+    Tables are those of `make_table`, which says what a column of numbers is. Cells are in lower
+    case (the evaluator ignores case), and dates are text (a condition compares them with words of
+    the question). Tables stay in memory.
 
     Args:
         folder: holds `data` and `csv`.

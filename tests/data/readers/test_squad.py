@@ -177,15 +177,19 @@ def test_choices_need_no_place_and_unknown_keeps_impossible_questions(read):
 def test_rows_without_answers_are_impossible_if_that_is_a_choice(tmp_path):
     rows = [
         {"id": "a", "context": CONTEXT, "question": "Where?", "answers": found}
-        for found in ({"text": [], "answer_start": []}, {"text": ["Rome"], "answer_start": [17]})
+        for found in (
+            {"text": [], "answer_start": []},
+            {"text": [" "], "answer_start": [-1]},
+            {"text": ["Rome"], "answer_start": [17]},
+        )
     ]
     file = tmp_path / "rows.json"
     file.write_text(json.dumps(rows))
-    for choices, golds in ((("unknown",), [("",), ("Rome",)]), ((), [("Rome",)])):
+    for choices, golds in ((("unknown",), [("",), ("",), ("Rome",)]), ((), [("Rome",)])):
         skips = ExclusionCounts()
         found = read_squad_rows(file, skips=skips, choices=choices)
         assert [example.golds for example in found] == golds
-        assert skips.as_dict() == ({} if choices else {"no answer given": 1})
+        assert skips.as_dict() == ({} if choices else {"no answer given": 2})
 
 
 @pytest.mark.parametrize(
