@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardem_jax import __version__
-from hardem_jax.checksums import write_checksums
+from hardem_jax.checksums import MANIFEST, write_checksums
 from hardem_jax.cli.devices import OnDevices, made_by, say
 from hardem_jax.cli.watching import observer
 from hardem_jax.data.batching.padding import BatchConfig
-from hardem_jax.data.files import write_json
+from hardem_jax.data.files import read_json, write_json
 from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import Objective, ThresholdedHardEM
-from hardem_jax.training.config import LoopConfig, OptimizerConfig
+from hardem_jax.training.config import METRICS_FILE, LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change, named_settings
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ class TrainCommand(Setting):
                 f"--batches.batch-size: {self.batches.batch_size} items do not divide into "
                 f"{self.batches.accumulate} parts of {jax.process_count()} processes"
             )
+        _check_out(self.out)
         run = self.start(self.objective, mesh)
         say(f"{run.about}; {self.objective}")
         settings = self.settings(run.data)
@@ -185,3 +187,18 @@ class TrainCommand(Setting):
             observe=observer(run, self.watched, self.views, self.out),
         )
         say(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
+
+
+def _check_out(out: Path) -> None:
+    """Refuses a folder of something else, such as an encoder, whose files a run would replace."""
+    config = out / "config.json"
+    # `Path.exists` raises an error for names that are too long, which training refuses later.
+    if any(os.path.exists(out / name) for name in ("best", "last", METRICS_FILE)):
+        return
+    if os.path.isfile(config):
+        content = read_json(config)
+        if isinstance(content, dict) and "flags" in content:  # stopped before its first checkpoint
+            return
+    for name in ("config.json", "tokenizer.json", "meta.json", MANIFEST):
+        if os.path.exists(out / name):
+            raise InputError(f"{out}: expected a new folder or one of a run, found {name} in it")

@@ -55,9 +55,9 @@ def root(tmp_path_factory):
     return root
 
 
-def run_flags(root, command, *more):
+def run_flags(root, command, out, *more):
     return [
-        *(command, "--data", root / "train", "--dev", root / "dev", "--out", root / command),
+        *(command, "--data", root / "train", "--dev", root / "dev", "--out", root / out),
         *("--model.encoder", root / "bert", "--model.num-layers", 1, "--num-devices", 1),
         *("--batches.batch-size", 4, "--batches.buckets", 32),
         *("--loop.num-steps", 2, "--loop.eval-every", 1),
@@ -96,12 +96,12 @@ def test_rules_decide_what_is_in_z(root, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
-    call(narrativeqa, *run_flags(root, "train"))
+    call(narrativeqa, *run_flags(root, "train", "run"))
     assert "best rouge_l" in capsys.readouterr().out
     predictions = tmp_path / "predictions.json"
     call(
         narrativeqa,
-        *("evaluate", "--num-devices", 1, "--run-dir", root / "train", "--data", root / "dev"),
+        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
         *("--predictions", predictions),
     )
     printed = capsys.readouterr().out
@@ -116,7 +116,7 @@ def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
     summary.write_text("Eve lives in Oslo .")
     call(
         narrativeqa,
-        *("predict", "--run-dir", root / "train", "--document", summary),
+        *("predict", "--run-dir", root / "run", "--document", summary),
         *("--question", "Who lives in Oslo ?", "--top", 1),
     )
     assert "mine.txt" in capsys.readouterr().out
@@ -125,9 +125,11 @@ def test_a_run_is_scored_by_rouge_and_predicts(root, capsys, tmp_path):
 @pytest.mark.slow
 def test_comparison_draws_rouge(root, capsys):
     # The objective of the run above, so that its step is compiled already.
-    flags = run_flags(root, "compare", "--seeds", 0, "--shown", 2, "--objectives", "hard-em")
+    flags = run_flags(
+        root, "compare", "runs", "--seeds", 0, "--shown", 2, "--objectives", "hard-em"
+    )
     call(narrativeqa, *flags)
-    out = root / "compare"
+    out = root / "runs"
     assert "rouge_l" in capsys.readouterr().out and (out / "learning_curves.png").is_file()
     content = json.loads((out / "comparison.json").read_text())
     assert content["flags"]["loop"]["monitor"] == "rouge_l"

@@ -128,6 +128,15 @@ def test_an_output_folder_that_cannot_be_written_is_named(root, capsys, tmp_path
     assert "file: expected a folder to write the run to" in line
 
 
+@pytest.mark.parametrize("name", ["bert", "train"])
+def test_a_folder_of_something_else_is_left_as_it_was(root, capsys, tmp_path, name):
+    shutil.copytree(root / name, tmp_path / "other")
+    before = {file.name: file.read_bytes() for file in (tmp_path / "other").iterdir()}
+    line = fails(triviaqa, capsys, *train_flags(root, tmp_path / "other"))
+    assert "other: expected a new folder or one of a run, found " in line
+    assert {file.name: file.read_bytes() for file in (tmp_path / "other").iterdir()} == before
+
+
 def test_a_checkpoint_of_another_shape_is_named(root, capsys, tmp_path):
     config = json.loads((root / "run" / "config.json").read_text())
     config["model"]["encoder"]["num_hidden_layers"] = 2
