@@ -287,7 +287,7 @@ def _of_folder(folder: Path) -> FinishedRun:
         )
     except OSError as error:
         raise InputError(f"{folder}: expected a run of compare, found {found_by(error)}") from error
-    except (ValueError, KeyError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{folder}: expected a run of compare, found {error!r}") from error
 
 

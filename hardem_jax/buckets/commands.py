@@ -41,8 +41,9 @@ def on_this_disk(command: Any) -> Iterator[Any]:
     allowed = (*READ, RUN, WRITTEN)
     for name, value in named.items():
         if name not in allowed:
-            flag = name.replace("_", "-")
-            raise InputError(f"--{flag}: expected a path on this disk, found {address(value)}")
+            parts = value if isinstance(value, tuple) else (value,)
+            found, flag = next(filter(None, map(address, parts))), name.replace("_", "-")
+            raise InputError(f"--{flag}: expected a path on this disk, found {found}")
     local: dict[str, Any] = {}
     with contextlib.ExitStack() as open:
         for name, value in named.items():

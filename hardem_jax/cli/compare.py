@@ -281,7 +281,8 @@ class CompareCommand(Setting):
         run.train.run()  # refuses a folder with other settings
         run.questions.unlink(missing_ok=True)  # from when the run had stopped early
         scores = last_evaluation(folder) | dict(self.more_scores(folder))
-        scores["minutes"] = training_minutes(folder)
+        if (minutes := training_minutes(folder)) is not None:
+            scores["minutes"] = minutes
         # A list keeps the order of the scores.
         content = {"objective": label(run.train.objective), "settings": run.settings}
         write_json(run.final, content | {"scores": list(scores.items())})
@@ -344,13 +345,15 @@ def last_evaluation(run_dir: Path) -> dict[str, float]:
     return {name: value for name, value in evaluations[-1].items() if name != "kind"}
 
 
-def training_minutes(run_dir: Path) -> float:
+def training_minutes(run_dir: Path) -> float | None:
     """Minutes that the steps of a run took, those before it was stopped included.
 
-    Compilation, evaluations and checkpoints do not count.
+    Compilation, evaluations and checkpoints do not count. None if the run logged no rate.
     """
     lines = history(run_dir)
     trained = [line for line in lines if line["kind"] == "train"]
+    if not trained:
+        return None
     # A line that is due at the first step of a process has its rate, start-up included.
     first = {line["step"] for line in lines if line["kind"] == "start"}
     rated = [line for line in trained if line["step"] not in first] or trained
@@ -358,14 +361,26 @@ def training_minutes(run_dir: Path) -> float:
     for line in rated:
         seconds += (line["step"] - last) / line["steps_per_second"]
         last = line["step"]
-    if trained:  # steps after the last rate take as long
-        seconds += (trained[-1]["step"] - last) / rated[-1]["steps_per_second"]
+    # Steps after the last rate take as long. A run that stopped early ends with an evaluation.
+    seconds += (max(line["step"] for line in lines) - last) / rated[-1]["steps_per_second"]
     return seconds / 60
 
 
 def history(run_dir: Path) -> list[dict[str, Any]]:
-    """All records of a run's ``metrics.jsonl``."""
-    return [json.loads(line) for line in (run_dir / METRICS_FILE).read_text("utf-8").splitlines()]
+    """All records of a run's ``metrics.jsonl``, except a last one that was never completed.
+
+    Raises:
+        InputError: another line is damaged.
+    """
+    file, found = run_dir / METRICS_FILE, []
+    for number, line in enumerate(file.read_bytes().splitlines(keepends=True), 1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            found.append(json.loads(line))
+        except ValueError as error:
+            raise InputError(f"{file}: line {number}: expected JSON, found {error}") from error
+    return found
 
 
 def _devices() -> str:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from hardem_jax.tasks.base import Questions
     from hardem_jax.tasks.start import Start
 
+#: Characters of an id in the name of a file.
+_LONGEST_NAME = 100
 #: From task, questions, their inputs and the readings of these to what is recorded.
 Views = Callable[[Any, Any, Any, Sequence[tuple[int, Any]]], list[View]]
 
@@ -80,8 +83,18 @@ def draw_watched(runs: Mapping[str, Path], ids: Sequence[str], out: Path) -> Non
     for id in ids:
         panels = {title: views[id] for title, views in recorded.items() if id in views}
         if panels:
-            name = re.sub(r"[^A-Za-z0-9._-]+", "-", id)
-            solution_maps(panels, file=out / f"watched-{name}.png")
+            solution_maps(panels, file=out / f"watched-{_file_name(id)}.png")
+
+
+def _file_name(id: str) -> str:
+    """An id as part of a file's name; what is cut or replaced is told apart by a digest.
+
+    Example:
+        >>> _file_name("q-1.5"), _file_name("q 1/5")
+        ('q-1.5', 'q-1-5-a48d6f17')
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", id)[:_LONGEST_NAME]
+    return name if name == id else f"{name}-{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
 
 def recorded_views(run_dir: Path) -> dict[str, dict[int, View]]:

@@ -142,15 +142,21 @@ def truncate_metrics(path: Path, step: int, evaluated: bool = True) -> None:
         step: step of the checkpoint.
         evaluated: whether the checkpoint includes the evaluation of this step; if not, that
             line is removed too.
+
+    Raises:
+        InputError: a line up to there is damaged.
     """
     if not path.exists():
         return
     keep = 0
     with path.open("r+b") as file:
-        for line in file:
+        for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 break
-            entry = json.loads(line)
+            try:
+                entry = json.loads(line)
+            except ValueError as error:
+                raise InputError(f"{path}: line {number}: expected JSON, found {error}") from error
             repeated = not evaluated and entry["step"] == step and entry["kind"] == "eval"
             if entry["step"] > step or repeated:
                 break

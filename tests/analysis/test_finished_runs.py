@@ -220,6 +220,10 @@ def test_what_cannot_be_tabulated_is_refused(tmp_path):
         table(rows([finished()]), against="mml")
     with pytest.raises(InputError, match="runs that have ended, found none"):
         read_runs(tmp_path)
+    write_folder(tmp_path / "damaged", finished())
+    (tmp_path / "damaged" / "final.json").write_text("[]")
+    with pytest.raises(InputError, match="damaged: expected a run of compare, found TypeError"):
+        read_runs(tmp_path / "damaged")
     with pytest.raises(InputError, match="expected runs, found"):
         read_runs(tmp_path / "absent.jsonl")
     (tmp_path / "runs.jsonl").write_text(f"{finished().line()}\n[]\n")

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from experiments import triviaqa
+from experiments.tabulate import Tabulate
 from hardem_jax.buckets import mirror as mirrors
 from hardem_jax.buckets import store
+from hardem_jax.buckets.commands import on_this_disk
 from hardem_jax.buckets.names import VARIABLE, address
 from hardem_jax.errors import InputError
 from tests.commands import fails
@@ -124,6 +126,12 @@ def test_other_files_lie_on_the_disk(capsys):
     flags = ("evaluate", "--run-dir", "run", "--data", "data", "--by-question", "gs://bucket/a")
     expected = "error: --by-question: expected a path on this disk, found gs://bucket/a"
     assert fails(triviaqa, capsys, *flags) == expected
+
+
+def test_the_one_in_a_bucket_of_several_files_is_named():
+    with pytest.raises(InputError, match="^--runs: expected a path on this disk, found gs://bu/a$"):
+        with on_this_disk(Tabulate(runs=(Path("runs"), Path("gs://bu/a")))):
+            pass
 
 
 def test_a_bucket_itself_is_no_folder_to_write():

@@ -12,7 +12,8 @@ import pytest
 
 from experiments import triviaqa
 from hardem_jax.cli.command import parse, run_command
-from hardem_jax.cli.compare import CompareCommand, _Run, training_minutes
+from hardem_jax.cli.compare import CompareCommand, _Run, history, training_minutes
+from hardem_jax.errors import InputError
 from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import MML
 from hardem_jax.training.config import LoopConfig
@@ -267,3 +268,22 @@ def test_minutes_leave_out_the_start_where_a_line_is_due_at_once(tmp_path, more)
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert training_minutes(tmp_path) == (1.5 if more else 1.0)
+
+
+@pytest.mark.parametrize(("logged", "minutes"), [(50, 1.5), (None, None)])
+def test_minutes_end_where_patience_ran_out(tmp_path, logged, minutes):
+    """Between two lines of the log, or before the first."""
+    lines = [{"step": 90, "kind": "eval", "em": 1.0}]
+    if logged:
+        lines.insert(0, {"step": logged, "kind": "train", "steps_per_second": 1.0})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert training_minutes(tmp_path) == minutes
+
+
+def test_a_log_is_read_up_to_a_line_that_was_never_completed(tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    file.write_text('{"step": 1}\n{"step"')
+    assert history(tmp_path) == [{"step": 1}]
+    file.write_text('{"step": 1}\n{"step"\n')
+    with pytest.raises(InputError, match="metrics.jsonl: line 2: expected JSON"):
+        history(tmp_path)

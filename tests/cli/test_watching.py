@@ -77,6 +77,16 @@ def test_records_are_read_in_the_order_of_steps_and_drawn(tmp_path):
     assert [file.name for file in tmp_path.glob("*.png")] == ["watched-q.png"]
 
 
+def test_every_question_has_a_picture_of_its_own(tmp_path):
+    ids = ["東", "西", "a/1", "a 1", "a-1", "x" * 300]
+    (tmp_path / "watched").mkdir()
+    records = [dataclasses.asdict(dataclasses.replace(view([0.1], 0), id=id)) for id in ids]
+    (tmp_path / "watched" / "1.json").write_text(json.dumps(records))
+    draw_watched({"MML": tmp_path}, ids, tmp_path)
+    assert len(list(tmp_path.glob("watched-*.png"))) == len(ids)
+    assert (tmp_path / "watched-a-1.png").is_file()
+
+
 def test_selected_windows_are_those_of_the_questions(prepared):
     data = ReadingQuestions.open(prepared)
     chosen = data.select([5, 2])

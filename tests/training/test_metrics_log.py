@@ -56,6 +56,13 @@ def test_an_evaluation_that_the_checkpoint_lacks_is_cut(tmp_path):
     assert lines(path) == whole[:-1]
 
 
+def test_a_damaged_line_is_named(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1, "kind": "train"}\n{"step": 2, "ki\n')
+    with pytest.raises(InputError, match="metrics.jsonl: line 2: expected JSON, found"):
+        truncate_metrics(path, 3)
+
+
 def test_cutting_a_file_that_is_not_there(tmp_path):
     truncate_metrics(tmp_path / "metrics.jsonl", 3)
     assert not (tmp_path / "metrics.jsonl").exists()
