@@ -65,7 +65,7 @@ def _continue(url: str, partial: Path, version: Path, progress: Progress) -> boo
     start = partial.stat().st_size if partial.exists() else 0
     # Without it, compressed transfers would hide the length, and cannot be continued.
     headers = {"Accept-Encoding": "identity"}
-    known = json.loads(version.read_text("utf-8")) if version.exists() else {}
+    known = _known(version)
     if start and (validator := known.get("etag") or known.get("modified")):
         headers |= {"Range": f"bytes={start}-", "If-Range": validator}
     with requests.get(url, headers=headers, stream=True, timeout=SECONDS) as answer:
@@ -96,6 +96,14 @@ def _version(answer: requests.Response) -> dict[str, str]:
     etag = answer.headers.get("ETag", "")
     found = {"etag": "" if etag.startswith("W/") else etag}
     return found | {"modified": answer.headers.get("Last-Modified", "")}
+
+
+def _known(version: Path) -> dict[str, str]:
+    """What was recorded; nothing if the process was killed while it was."""
+    try:
+        return dict(json.loads(version.read_text("utf-8")))
+    except (FileNotFoundError, ValueError):
+        return {}
 
 
 def _check_room(folder: Path, url: str, wanted: int) -> None:

@@ -56,6 +56,9 @@ class Quickstart:
         for name in ("problems", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name}: expected at least one value, found none")
+        if len(set(self.seeds)) < len(self.seeds):
+            found = " ".join(map(str, self.seeds))
+            raise InputError(f"seeds: expected different values, found {found}")
         require(self, "seeds", at_least=0, below=2**32)
 
     def run(self) -> None:

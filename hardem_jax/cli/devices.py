@@ -40,7 +40,9 @@ class OnDevices:
             announces them, "on" always, "off" never.
     """
 
-    num_devices: int | None = may_change("the same run up to rounding", default=None)
+    num_devices: int | None = may_change(
+        "the same run up to rounding, and dropout in packed rows", default=None
+    )
     fsdp: int = may_change("the same run up to rounding", default=1)
     distributed: DistributedMode = may_change("the same run up to rounding", default="auto")
 

@@ -125,14 +125,15 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
         mesh = self.mesh()
         evaluation = self._evaluation()
-        file = self._scores_file(evaluation)
-        for output in (file, *self.outputs()):
+        for output in self.outputs():
             check_writable(output)
         ids = None if self.questions is None else read_ids(self.questions)
         data = self.open()
-        if not data.scored:
+        if data.scored:
+            check_writable(self._scores_file(evaluation))
+        else:
             self._check_without_golds()
-        elif ids is not None:
+        if data.scored and ids is not None:
             chosen_scores(ids, data.scored_ids(), {})  # refuses a file of other questions
         changes: dict[str, Any] = self.changes() | {"batch_size": self.batch_size}
         if self.packed_tokens is not None:

@@ -88,6 +88,13 @@ def test_a_download_goes_on_in_the_next_call(server, tmp_path):
     assert (tmp_path / "data.bin").read_bytes() == CONTENT
 
 
+def test_a_download_whose_record_was_never_completed_begins_again(server, tmp_path):
+    (tmp_path / "data.bin.part").write_bytes(CONTENT[:100])
+    (tmp_path / "data.bin.part.json").write_text("")
+    get(server, tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
 def test_another_version_of_the_file_is_not_appended_to_the_first(server, tmp_path):
     server.plan = [100_000] + [0] * transfer.ATTEMPTS
     with pytest.raises(InputError):

@@ -231,6 +231,21 @@ def test_the_card_says_every_option_of_an_evaluation(root, tmp_path):
     assert re.search(r"\| dev \| [^|]*no_answer_threshold 0.0[^|]*\| em n=1 \|", card)
 
 
+def test_the_card_tells_the_scores_of_chosen_questions_from_all(root, tmp_path):
+    shutil.copytree(root / "run", tmp_path / "run")
+    [file] = (tmp_path / "run").glob("scores-*.json")
+    content = json.loads(file.read_text())
+    content["options"]["questions"] = "ab12"
+    content["scores"] = {"em": 25.0}
+    content["chosen"] = {"questions": 3, "missing": 0, "scores": {"em": 75.0}}
+    file.write_text(json.dumps(content))
+    call(triviaqa, "export", "--run-dir", tmp_path / "run", "--out", tmp_path / "reader")
+    card = (tmp_path / "reader" / "README.md").read_text()
+    found = re.findall(r"\| dev \| ([^|]*) \| em \| ([^|]*) \|", card)
+    chosen = {score: "3 chosen questions (ab12)" in which for which, score in found}
+    assert chosen["25.0"] is False and chosen["75.0"] is True
+
+
 def test_the_code_of_the_card_answers(root, torch_and_transformers, capsys):
     card = (root / "exported" / "README.md").read_text()
     [code] = re.findall(r"^```python\n(.*?)^```$", card, flags=re.MULTILINE | re.DOTALL)

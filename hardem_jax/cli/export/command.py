@@ -185,14 +185,18 @@ def _later_scores(run_dir: Path, checkpoint: Mapping[str, Any]) -> Iterator[Scor
     for file in sorted(run_dir.glob("scores-*.json")):
         content = read_json(file)
         if content["checkpoint"] == checkpoint:
-            options = content["options"]
+            options, split = content["options"], content["split"]["name"]
             changed = [
                 f"{name} {value}"
                 for name, value in options.items()
-                if not (value is None or value is False or value == [])  # but 0 was given
+                if name != "questions"  # of which only the chosen scores are
+                and not (value is None or value is False or value == [])  # but 0 was given
             ]
             changed.remove(f"checkpoint {checkpoint['name']}")
-            yield Scores(content["split"]["name"], ", ".join(changed), content["scores"])
+            yield Scores(split, ", ".join(changed), content["scores"])
+            if chosen := content.get("chosen"):
+                which = f"{chosen['questions']} chosen questions ({options['questions']})"
+                yield Scores(split, ", ".join([*changed, which]), chosen["scores"])
 
 
 def _versions(content: Mapping[str, Any]) -> dict[str, str]:
