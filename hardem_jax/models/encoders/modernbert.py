@@ -363,13 +363,17 @@ def _published(content: Mapping[str, Any]) -> dict[str, Any]:
         if whole != list(range(0, len(kinds), every)):
             raise InputError("layer_types: expected full_attention at 0, n, 2n, ..., found others")
         found["global_attn_every_n_layers"] = every
-    tables = found.pop("rope_parameters", None)
-    for kind, key in ("full_attention", _BASES[0]), ("sliding_attention", _BASES[1]):
-        table = tables.get(kind) if isinstance(tables, dict) else None
+    tables = found.pop("rope_parameters", None) or {}
+    bases = {"full_attention": _BASES[0], "sliding_attention": _BASES[1]}
+    if not isinstance(tables, dict) or not tables.keys() <= bases.keys():
+        raise InputError(f"rope_parameters: expected {' and '.join(bases)}, found {tables}")
+    for kind, key in bases.items():
+        table = tables.get(kind)
         if isinstance(table, dict):
-            if table.get("rope_type", "default") != "default":
+            rope_type = table.get("rope_type", table.get("type", "default"))
+            if rope_type != "default":
                 raise InputError(
-                    f"rope_parameters: expected rope_type 'default', found {table['rope_type']!r}"
+                    f"rope_parameters: expected rope_type 'default', found {rope_type!r}"
                 )
             if "rope_theta" in table:
                 found[key] = table["rope_theta"]

@@ -237,7 +237,11 @@ def test_what_is_not_supported_is_refused(tmp_path):
     save_encoder(ModernBert(CONFIG, rngs=nnx.Rngs(0)), tmp_path)
     original = json.loads((tmp_path / "config.json").read_text())
     tables = {"full_attention": {"rope_type": "yarn", "rope_theta": 1.0}}
+    flat = {"rope_theta": 500.0, "rope_type": "default"}
+    older = {"full_attention": {"rope_theta": 500.0, "type": "linear", "factor": 2.0}}
     for changes, message in (
+        ({"rope_parameters": flat}, "expected full_attention and sliding_attention, found"),
+        ({"rope_parameters": older}, "rope_type 'default', found 'linear'"),
         ({"norm_bias": True}, "norm_bias: expected False, found True"),
         ({"rope_parameters": tables}, "rope_type 'default', found 'yarn'"),
         ({"layer_types": ["sliding_attention"] * 4}, "expected full_attention at 0, n, 2n"),
