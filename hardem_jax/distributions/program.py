@@ -182,7 +182,7 @@ class ProgramDistribution:
         """
         combinations = self._combinations(within)
         programs, mass = combinations.sample(key, count), combinations.log_mass()[:, None]
-        possible = jnp.isfinite(mass)
+        possible = mass != -jnp.inf  # NaN has to show
         log_probs = self.log_prob(programs) - jnp.where(possible, mass, 0.0)
         log_probs = jnp.where(possible, log_probs, -jnp.inf)
         return jnp.where(possible[..., None], programs, -1), log_probs
@@ -199,7 +199,7 @@ class ProgramDistribution:
             than ``k`` are possible, the rest are -1 with -inf.
         """
         programs, scores = self._combinations(within).best(k)
-        return jnp.where(jnp.isfinite(scores)[..., None], programs, -1), scores
+        return jnp.where((scores != -jnp.inf)[..., None], programs, -1), scores
 
     def _combinations(self, within: Support | None) -> Combinations:
         slots = [getattr(self, name) for name in SLOTS]

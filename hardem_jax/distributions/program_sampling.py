@@ -81,6 +81,12 @@ class _Pair(NamedTuple):
             np.concatenate([kinds, rules[:, None]], axis=1), axis=0, return_inverse=True
         )
         used = groups[:, :2] >= 0
+        if not tables[0].shape[-1]:  # slots that a group lacks are at entry 0
+            tables = [
+                jnp.pad(x, ((0, 0), (0, 0), (0, 1)), constant_values=-jnp.inf) for x in tables
+            ]
+            if allowed is not None:
+                allowed = jnp.pad(allowed, ((0, 0), (0, 0), (0, 1), (0, 1)))
         slots = []
         for table, kind, has in zip(tables, groups.T, used.T, strict=False):
             lacking = jnp.where(jnp.arange(table.shape[-1]) == 0, 0.0, -jnp.inf)

@@ -148,7 +148,7 @@ class SpanDistribution:
         if max_length < 1:
             raise ValueError(f"max_length: expected at least 1, found {max_length}")
         num_tokens = self.start.shape[-1]
-        max_length = min(max_length, num_tokens)
+        max_length = max(1, min(max_length, num_tokens))
 
         def following(values: Array, beyond: float) -> Array:
             """``[B, T, L]``: the value l tokens after each one."""

@@ -36,7 +36,7 @@ from hardem_jax.distributions.sql_search import (
     best_conditions,
     best_heads,
 )
-from hardem_jax.distributions.tables import gather, top
+from hardem_jax.distributions.tables import argmax, gather, top
 
 Array = jax.Array
 
@@ -193,7 +193,7 @@ class QueryDistribution:
         head = jnp.take_along_axis(heads, (flat // num_clauses)[..., None], axis=1)
         clause = jnp.take_along_axis(clauses, (flat % num_clauses)[..., None], axis=1)
         queries = jnp.concatenate([head, clause], axis=-1)
-        possible = jnp.isfinite(scores)
+        possible = scores != -jnp.inf  # NaN has to show
         # Added after ranking: adding a large sum would round away small differences.
         scores = jnp.where(possible, scores + self._no_conditions()[:, None], -jnp.inf)
         return jnp.where(possible[..., None], queries, -1).astype(jnp.int32), scores
@@ -253,7 +253,7 @@ class QueryDistribution:
         heads = self._heads(within)
         queries = sql_sampling.sample(key, heads, self.number, conditions, count, limit=limit)
         mass = self._log_mass(conditions, max_conditions, within)[:, None]
-        possible = jnp.isfinite(mass)
+        possible = mass != -jnp.inf  # NaN has to show
         log_probs = self.log_prob(queries) - jnp.where(possible, mass, 0.0)
         log_probs = jnp.where(possible, log_probs, -jnp.inf)
         return jnp.where(possible[..., None], queries, -1), log_probs
@@ -264,22 +264,24 @@ class QueryDistribution:
         Takes each module's most likely outcome given the previous ones. The first and last word
         of a span are independent, so a span may end before it starts (its value is then empty).
         """
+        batch, num_columns = self.select.shape
         limit = self.number.shape[-1] - 1
-        select = jnp.argmax(self.select, axis=-1)
+        if not num_columns:  # no query selects a column
+            return jnp.full((batch, 3 + 4 * limit), -1, jnp.int32)
+        select = argmax(self.select)
         aggregators = jnp.take_along_axis(self.aggregator, select[:, None, None], axis=1)[:, 0]
-        number = jnp.argmax(self.number, axis=-1)
+        number = argmax(self.number)
         in_table = jnp.sum(jnp.isfinite(self.column[..., 1]), axis=-1)
         number = jnp.minimum(number, in_table)
         _, chosen = top(self.column[..., 1], limit)
         used = jnp.arange(limit)[None] < number[:, None]
-        operator = jnp.argmax(self.operator, axis=-1)
-        first = jnp.argmax(_at(self.first, operator), axis=-1)
-        last = jnp.argmax(_at(self.last, operator), axis=-1)
+        operator = argmax(self.operator)
+        first, last = (argmax(_at(table, operator)) for table in (self.first, self.last))
         clause = jnp.stack(
             [chosen, *(jnp.take_along_axis(x, chosen, axis=1) for x in (operator, first, last))],
             axis=-1,
         )
-        head = jnp.stack([select, jnp.argmax(aggregators, axis=-1), number], axis=-1)
+        head = jnp.stack([select, argmax(aggregators), number], axis=-1)
         clause = _ordered(jnp.where(used[..., None], clause, -1))
         return jnp.concatenate([head, clause], axis=-1).astype(jnp.int32)
 

@@ -173,7 +173,7 @@ def log_mass(
     sums, _ = sum_clauses(conditions.column, limit)
     clauses = jax.nn.logsumexp(_finite(number[:, : limit + 1]) + sums, axis=-1)
     total = jax.nn.logsumexp(_finite(heads), axis=-1) + no_conditions + clauses
-    return jnp.where(total > _FLOOR / 2, total, -jnp.inf)
+    return jnp.where(total <= _FLOOR / 2, -jnp.inf, total)  # NaN has to show
 
 
 def sample(
@@ -190,7 +190,7 @@ def sample(
         ``[B, n, 3 + 4 K]`` int32; arbitrary in a row without a query.
     """
     batch, width = len(number), number.shape[-1] - 1
-    num_aggregators = heads.shape[-1] // conditions.column.shape[-1]
+    num_aggregators = max(1, heads.shape[-1] // max(1, conditions.column.shape[-1]))
     keys = jax.random.split(key, 4)
     head = draw(keys[0], repeated(heads, count))
     sums, before = sum_clauses(conditions.column, limit)

@@ -46,9 +46,18 @@ def top(scores: Array, k: int) -> tuple[Array, Array]:
 def draw(key: Array, logits: Array) -> Array:
     """``[..., N]`` -> ``[...]`` int32, one index per row of logits.
 
-    The index is arbitrary if no entry of the row is possible.
+    The index is arbitrary if no entry of the row is possible, and 0 if it has none.
     """
+    if not logits.shape[-1]:
+        return jnp.zeros(logits.shape[:-1], jnp.int32)
     return jax.random.categorical(key, logits, axis=-1).astype(jnp.int32)
+
+
+def argmax(scores: Array) -> Array:
+    """``[..., N]`` -> ``[...]`` int32, the first index of the maximum; 0 without entries."""
+    if not scores.shape[-1]:
+        return jnp.zeros(scores.shape[:-1], jnp.int32)
+    return jnp.argmax(scores, axis=-1)
 
 
 def repeated(table: Array, count: int) -> Array:

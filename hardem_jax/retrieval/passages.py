@@ -73,7 +73,8 @@ def build_passage_index(
         writer = PostingsWriter(partial)
         num_terms, lengths = _count_terms(store, config, partial, writer, shard_passages)
         if not num_terms:
-            raise InputError(f"{store.folder}: expected passages with words, found none")
+            source = store.meta["source"]["name"]
+            raise InputError(f"{source}: expected passages with words, found none")
         frequencies = writer.frequencies(num_terms)
         np.save(partial / "indptr.npy", starts_of(frequencies))
         weigh = _bm25(frequencies, lengths, config)

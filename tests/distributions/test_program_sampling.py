@@ -1,6 +1,7 @@
 """Sums over programs, samples of them and the best of them, against exhaustive enumeration."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
+from hardem_jax.distributions.program import ProgramDistribution
 from hardem_jax.distributions.program_sampling import Support
 from tests.distributions.frequencies import p_value
 from tests.distributions.test_program import (
@@ -183,3 +185,35 @@ def test_certain_factors_are_always_drawn():
 
 def map_arrays(tree):
     return jax.tree.map(np.asarray, tree)
+
+
+@pytest.mark.parametrize("ruled", [False, True])
+@pytest.mark.parametrize(("num_fields", "num_links"), [(3, 0), (0, 4), (0, 0)])
+def test_there_may_be_no_links_or_no_fields(num_fields, num_links, ruled):
+    """Only shapes without their slots are possible then."""
+    kinds = ((0, -1, -1, -1), (-1, -1, 0, 0), (-1, -1, -1, -1), (0, 0, 0, 0))
+    sizes = {"select": num_fields, "modify": num_fields, "link1": num_links, "link2": num_links}
+    programs = ProgramDistribution.from_logits(
+        shape=jnp.zeros((1, 4)),
+        **{name: jnp.zeros((1, 1, size)) for name, size in sizes.items()},
+        **{f"{name}_where": jnp.ones((1, 1, size), bool) for name, size in sizes.items()},
+        kinds=kinds,
+    )
+    within = None
+    if ruled:
+        pairs = [jnp.ones((1, 1, size, size), bool) for size in (num_fields, num_links)]
+        within = Support(*pairs, ((-1, -1), (-1, 0), (-1, -1), (0, 0)))
+    expected = {(2, -1, -1, -1, -1)}
+    expected |= {(0, field, -1, -1, -1) for field in range(num_fields)}
+    expected |= set(itertools.product([1], [-1], [-1], range(num_links), range(num_links)))
+    found, scores = programs.top(30, within=within)
+    possible = set(map(tuple, found[scores > -jnp.inf].tolist()))
+    assert possible == expected
+    samples, log_probs = programs.sample(KEYS[0], 50, within=within)
+    assert {tuple(z) for z in samples[0].tolist()} <= expected and jnp.isfinite(log_probs).all()
+
+
+def test_nan_is_not_taken_for_no_program():
+    tables = {name: np.full_like(table, np.nan) for name, table in values().items()}
+    programs = distribution(tables)
+    assert jnp.isnan(programs.sample(KEYS[0], 3)[1]).all() and jnp.isnan(programs.top(1)[1]).all()

@@ -210,3 +210,9 @@ def test_gradients_through_padding_are_finite_and_those_of_one_long_row(example)
     for got, expected in zip(rows, long, strict=True):
         assert np.all(np.isfinite(got))
         np.testing.assert_allclose(got.reshape(1, -1), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_without_tokens_there_is_no_span():
+    spans = SpanDistribution.from_logits(*np.zeros((2, 2, 0)), where=np.zeros((2, 0), bool))
+    found, log_probs = spans.top(3, max_length=2)
+    assert found.shape == (2, 3, 2) and (log_probs == -jnp.inf).all()

@@ -192,3 +192,44 @@ def test_queries_have_32_bits_where_jax_has_64():
         drawn, _ = found.sample(jax.random.key(0), 3)
         best, _ = found.top(2)
     assert drawn.dtype == best.dtype == jnp.int32
+
+
+@pytest.mark.parametrize("name", ["columns", "aggregators", "operators", "words"])
+def test_a_dimension_may_have_no_entries(name):
+    """Without columns or aggregators there is no query, otherwise one without conditions."""
+    sizes = {"columns": 2, "aggregators": 2, "operators": 1, "words": 3} | {name: 0}
+    columns, aggregators, operators, words = sizes.values()
+    queries = QueryDistribution.from_logits(
+        select=jnp.zeros((1, columns)),
+        aggregator=jnp.zeros((1, columns, aggregators)),
+        number=jnp.zeros((1, 3)),
+        column=jnp.zeros((1, columns)),
+        operator=jnp.zeros((1, columns, operators)),
+        first=jnp.zeros((1, columns, operators, words)),
+        last=jnp.zeros((1, columns, operators, words)),
+        columns=jnp.ones((1, columns), bool),
+        words=jnp.ones((1, words), bool),
+    )
+    samples, log_probs = queries.sample(KEY, 20)
+    greedy = queries.greedy()
+    assert greedy.shape == (1, 11)
+    if name in ("columns", "aggregators"):
+        assert (samples == -1).all() and (log_probs == -jnp.inf).all()
+        return
+    possible, scores = queries.top(10)
+    assert (scores[0] > -jnp.inf).sum() == 4 and (possible[0, :4, 2] == 0).all()
+    assert {tuple(z) for z in samples[0].tolist()} <= {tuple(z) for z in possible[0].tolist()}
+    np.testing.assert_allclose(log_probs, np.log(1 / 4), rtol=1e-5)
+
+
+def test_a_support_may_link_no_condition():
+    within = Support(jnp.zeros((B, 0, 4), jnp.int32), jnp.ones((B, 4, 2), bool))
+    samples, log_probs = distribution().sample(KEY, 20, within=within)
+    assert (samples[..., 2] == 0).all() and jnp.isfinite(log_probs).all()
+
+
+def test_nan_is_not_taken_for_no_query():
+    values = {name: np.full_like(table, np.nan) for name, table in logits().items()}
+    queries = query_distribution(**values, columns=COLUMNS, words=WORDS)
+    assert jnp.isnan(queries.log_mass()).all()
+    assert jnp.isnan(queries.sample(KEY, 3)[1]).all() and jnp.isnan(queries.top(1)[1]).all()

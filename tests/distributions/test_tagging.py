@@ -202,3 +202,10 @@ def test_a_row_without_words_marks_nothing(num_tags):
 def test_other_numbers_of_tags_are_refused():
     with pytest.raises(ValueError, match="expected 2 or 3 tags for each token, found 4"):
         TaggingDistribution.from_logits(jnp.zeros((1, 2, 4)), where=jnp.ones((1, 2), bool))
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_without_tokens_there_is_one_tagging(num_tags, empty):
+    nothing = np.zeros((2, 0), bool)
+    found = TaggingDistribution.from_logits(np.zeros((2, 0, num_tags)), where=nothing)
+    assert found.mode(empty=empty).shape == (2, 0)

@@ -98,7 +98,7 @@ def test_passages_without_a_term_stay(tmp_path):
 
 def test_a_collection_without_terms_is_an_error(tmp_path):
     store = store_of(tmp_path, [("1", "the of", "")])
-    with pytest.raises(InputError, match="store: expected passages with words, found none"):
+    with pytest.raises(InputError, match="^a.tsv: expected passages with words, found none"):
         build_passage_index(store, tmp_path / "bm25")
 
 
