@@ -131,10 +131,10 @@ class EvaluateCommand(OnDevices, abc.ABC):
         data = self.open()
         if data.scored:
             check_writable(self._scores_file(evaluation))
+            if ids is not None:
+                chosen_scores(ids, data.scored_ids(), {})  # refuses a file of other questions
         else:
             self._check_without_golds()
-        if data.scored and ids is not None:
-            chosen_scores(ids, data.scored_ids(), {})  # refuses a file of other questions
         changes: dict[str, Any] = self.changes() | {"batch_size": self.batch_size}
         if self.packed_tokens is not None:
             changes["packed_tokens"] = self.packed_tokens
