@@ -11,8 +11,9 @@ from typing import Any
 from hardem_jax.buckets.names import address
 from hardem_jax.errors import InputError
 
-#: Flags that may name a bucket: what is read, the run that is read, what is written.
-READ, RUN, WRITTEN = ("data", "dev"), "run_dir", "out"
+#: Flags that may name a bucket: what is read, the run that is read (and gets files, such as
+#: scores), the run that another one starts from, what is written.
+READ, RUN, STARTED_FROM, WRITTEN = ("data", "dev"), "run_dir", "init_from", "out"
 
 
 @contextlib.contextmanager
@@ -23,8 +24,7 @@ def on_this_disk(command: Any) -> Iterator[Any]:
         command: a dataclass, or anything else, which is left alone.
 
     Raises:
-        InputError: a bucket cannot be used, or another flag than `READ`, `RUN` and `WRITTEN`
-            names one.
+        InputError: a bucket cannot be used, or a flag other than these names one.
 
     Example:
         >>> with on_this_disk("train") as command:
@@ -38,7 +38,7 @@ def on_this_disk(command: Any) -> Iterator[Any]:
     from hardem_jax.buckets.copies import CHECKPOINTS, copy, run_to_read
     from hardem_jax.buckets.mirror import mirror
 
-    allowed = (*READ, RUN, WRITTEN)
+    allowed = (*READ, RUN, STARTED_FROM, WRITTEN)
     for name, value in named.items():
         if name not in allowed:
             parts = value if isinstance(value, tuple) else (value,)
@@ -56,6 +56,8 @@ def on_this_disk(command: Any) -> Iterator[Any]:
                     used = getattr(command, "checkpoint", None)
                     unused = [each for each in CHECKPOINTS if used in CHECKPOINTS and each != used]
                     local[name] = open.enter_context(run_to_read(where, without=unused))
+                elif name == STARTED_FROM:
+                    local[name] = copy(where, without=["last"])
                 else:
                     local[name] = open.enter_context(mirror(where))
         yield dataclasses.replace(command, **local)

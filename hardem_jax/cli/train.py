@@ -47,6 +47,8 @@ class Setting(OnDevices, abc.ABC):
         data: prepared training split.
         dev: prepared split to evaluate on.
         model: the model, of one of the task's types.
+        init_from: start from the best parameters of the run in this folder, which has the same
+            model; None starts from the pretrained encoder, or from scratch.
         optimizer: AdamW and its schedule.
         batches: shapes of the batches.
         loop: steps, evaluations, checkpoints.
@@ -60,6 +62,7 @@ class Setting(OnDevices, abc.ABC):
     data: Any = may_change("identified by contents")
     dev: Path = may_change("identified by contents")
     model: Any
+    init_from: Path | None = may_change("identified by contents", default=None)
     optimizer: OptimizerConfig = OptimizerConfig()
     batches: BatchConfig
     loop: LoopConfig
@@ -112,6 +115,7 @@ class Setting(OnDevices, abc.ABC):
             num_steps=self.loop.num_steps,
             seed=self.loop.seed,
             mesh=mesh,
+            init_from=self.init_from,
         )
 
 

@@ -16,6 +16,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.objectives import Objective
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.tasks.base import D, LossFn, Questions, Task
+from hardem_jax.tasks.initial import params_of
 from hardem_jax.tasks.trained import Reader, check_packs
 from hardem_jax.training.tree_paths import named_leaves
 
@@ -36,7 +37,8 @@ class Start:
         task: of the run.
         dev: the split to evaluate on.
         read: parameters and questions -> the inputs that these make, and index and reading of each.
-        data: what identifies the data, by name; a run is not continued on other data.
+        data: what identifies the data, and the run that this one starts from, by name; a run is
+            not continued on others.
         about: one line about data and steps, for people.
         save: writes the model's vocabulary into a run folder; returns what else its
             ``config.json`` must hold.
@@ -69,6 +71,7 @@ def start(
     num_steps: int,
     seed: int,
     mesh: Mesh,
+    init_from: Path | None = None,
 ) -> Start:
     """Makes a new model, the batches it is trained on, and its evaluation.
 
@@ -82,13 +85,18 @@ def start(
         num_steps: steps of the run.
         seed: of initial parameters and of the order of the data.
         mesh: devices that share a batch.
+        init_from: folder of a run whose best parameters the model starts from.
 
     Raises:
-        InputError: data, model and batches do not fit one another.
+        InputError: data, model and batches do not fit one another, or the run has another model.
     """
     _check_splits(data, dev)
     model = task.MODELS[type(config)].start(config, data, seed=seed)
     task.check(dev, model, data.place)
+    contents = {"data": data.meta, "dev": dev.meta}
+    if init_from is not None:
+        params, contents["init_from"] = params_of(init_from, task, model, mesh)
+        model = dataclasses.replace(model, params=params)
     if isinstance(objective, AnySearchObjective):
         task, data = task.searching(objective, data)
         model = task.trained(model)
@@ -123,10 +131,7 @@ def start(
         task=task,
         dev=dev,
         read=read,
-        data={
-            "data": json.dumps(data.meta, sort_keys=True),
-            "dev": json.dumps(dev.meta, sort_keys=True),
-        },
+        data={name: json.dumps(content, sort_keys=True) for name, content in contents.items()},
         about=(
             f"{task.describe(data, inputs)}; {plan.steps_per_epoch} steps per epoch; "
             f"to evaluate on: {task.describe(dev, dev_inputs)}"

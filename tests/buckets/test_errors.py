@@ -17,6 +17,7 @@ from hardem_jax.buckets import mirror as mirrors
 from hardem_jax.buckets import store
 from hardem_jax.buckets.commands import on_this_disk
 from hardem_jax.buckets.names import VARIABLE, address
+from hardem_jax.cli.command import parse
 from hardem_jax.errors import InputError
 from tests.commands import fails
 from tests.emulators import BUCKET, SECRET
@@ -126,6 +127,17 @@ def test_other_files_lie_on_the_disk(capsys):
     flags = ("evaluate", "--run-dir", "run", "--data", "data", "--by-question", "gs://bucket/a")
     expected = "error: --by-question: expected a path on this disk, found gs://bucket/a"
     assert fails(triviaqa, capsys, *flags) == expected
+
+
+def test_the_run_that_another_one_starts_from_may_lie_in_a_bucket(bucket, tmp_path):
+    (tmp_path / "made").write_text("run")
+    names = ("config.json", "best/5/checksums.json", "last/5/checksums.json")
+    store.Folder(f"{bucket}/run").upload({name: tmp_path / "made" for name in names})
+    flags = ("--data", "data", "--dev", "data", "--out", "out", "--init-from", f"{bucket}/run")
+    command = parse(triviaqa.COMMANDS, prog="test", argv=["train", *flags, "objective:mml"])
+    with on_this_disk(command) as local:
+        copied = {path for path in local.init_from.rglob("*") if path.is_file()}
+        assert copied == {local.init_from / name for name in names[:2]}
 
 
 def test_the_one_in_a_bucket_of_several_files_is_named():

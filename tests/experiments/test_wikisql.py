@@ -416,6 +416,32 @@ def test_a_reward_is_learned_with_a_parser_that_reads_without_it(root, tmp_path)
         np.testing.assert_array_equal(value, wanted[name])
 
 
+def test_a_parser_starts_from_an_earlier_run_and_searches_on(root, tmp_path, capsys):
+    """The objective is another one, and so is its part of the parameters."""
+    earlier = ["--init-from", str(root / "run")]
+    *flags, _ = map(str, train_flags(root, tmp_path / "run"))
+    command = parse(wikisql.COMMANDS, prog="test", argv=[*flags, *earlier, "objective:merl"])
+    run = command.start(command.objective, command.mesh())
+    initial, trained = (named_leaves(x.params) for x in (run, Trained(QueryTask, root / "run")))
+    assert not np.any(initial.pop("learned_reward.weights"))
+    assert {*initial} == {*trained}
+    for name, value in initial.items():
+        np.testing.assert_array_equal(value, trained[name])
+    new = parse(wikisql.COMMANDS, prog="test", argv=[*flags, "objective:mml"])
+    new = named_leaves(new.start(new.objective, new.mesh()).params)
+    assert any(np.any(value != trained[name]) for name, value in new.items())
+
+    call(*flags, *earlier, "objective:hard-em")
+    wider = [*flags, *earlier, "--model.hidden-size", "16", "objective:hard-em"]
+    wider[wider.index("--out") + 1] = tmp_path / "wider"
+    assert "checkpoint of a different model" in fails(capsys, *wider)
+    # The same run in another place, and then another run.
+    shutil.copytree(root / "run", tmp_path / "moved")
+    flags[flags.index("--loop.num-steps") + 1] = "2"
+    call(*flags, "--init-from", tmp_path / "moved", "objective:hard-em")
+    assert "contents of init_from" in fails(capsys, *flags, "objective:hard-em")
+
+
 def test_a_parser_of_the_authors_of_sqlova_becomes_a_run(root, tmp_path, capsys):
     torch = pytest.importorskip("torch", reason="reading PyTorch's files needs torch")
     files = write(torch, tmp_path, *state_dicts(read_config(root / "bert")))

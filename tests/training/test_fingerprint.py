@@ -51,9 +51,10 @@ def test_of_the_loop_and_the_optimiser_these_may_change():
 def test_of_a_training_command_these_may_change(module):
     fields = dataclasses.fields(module.COMMANDS["train"])
     left_out = {field.name for field in fields if field.metadata}
-    # Splits and scores are identified by their contents, as folders are.
+    # Splits, scores and runs are identified by their contents, as folders are.
     assert left_out - {"data_split", "dev_split", "z_scores"} == {
-        *("out", "data", "dev", "num_devices", "fsdp", "distributed", "watched")
+        "init_from",
+        *("out", "data", "dev", "num_devices", "fsdp", "distributed", "watched"),
     }
 
 
