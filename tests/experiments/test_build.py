@@ -159,6 +159,9 @@ def test_what_a_person_got_wrong_is_one_line(root, tmp_path, capsys, monkeypatch
         capsys, "build", *out, "data-set:narrativeqa"
     )
     files = ("--folder", root / "drop")
+    twice = ("--splits", "train", "train", "data-set:drop-num")
+    line = fails(capsys, "build", *out, *files, *twice)
+    assert line == "error: --splits: expected different values, found train train"
     assert "max-conditions: expected at least 0 and at most 3" in fails(
         capsys, "build", *out, *files, "data-set:wikisql", "--data-set.rules.max-conditions", 7
     )

@@ -32,10 +32,15 @@ from hardem_jax.data.examples import OpenQuestion
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.readers.nq_open import read_nq_open
 from hardem_jax.errors import InputError, require
-from hardem_jax.retrieval.config import SHARD_PASSAGES, Method, RetrieverConfig
-from hardem_jax.retrieval.passage_files import read_passages
-from hardem_jax.retrieval.recall import RecallCounts
-from hardem_jax.retrieval.store import PassageStore
+from hardem_jax.extras import MissingPackageError
+
+try:
+    from hardem_jax.retrieval.config import SHARD_PASSAGES, Method, RetrieverConfig
+    from hardem_jax.retrieval.passage_files import read_passages
+    from hardem_jax.retrieval.recall import RecallCounts
+    from hardem_jax.retrieval.store import PassageStore
+except MissingPackageError as error:
+    raise SystemExit(f"error: {error}") from None
 
 # What indexes and retrieves imports bm25s, scipy and jax: in the processes that do it, before they
 # look at the clock.
