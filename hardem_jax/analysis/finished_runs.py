@@ -24,7 +24,7 @@ from hardem_jax.training.fingerprint import flatten
 #: Settings that do not name a row: the objective does already, or they follow from others.
 _UNNAMED = re.compile(
     r"loop\.seed|objective(\..*)?|"
-    r"contents of (?!.*\.(rules\.|supervised|scores of solutions)).*"
+    r"contents of (?!init_from|.*\.(rules\.|supervised|scores of solutions)).*"
 )
 #: What runs of one row may differ in. The digest of the contents says whether data are the same,
 #: in whichever format they are stored.

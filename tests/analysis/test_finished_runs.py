@@ -74,6 +74,13 @@ def test_rows_are_named_after_what_differs_beyond_objective_and_seed():
     assert found["MML"] == dict(enumerate(runs[:2]))
 
 
+def test_rows_are_named_after_the_run_that_they_start_from():
+    begun = {"contents of init_from": '"5f0c"'}
+    runs = [finished(), finished(seed=1), finished(**begun), finished(seed=1, **begun)]
+    found = {name: list(seeds) for name, seeds in rows(runs).items()}
+    assert found == {"MML": [0, 1], 'MML, contents of init_from "5f0c"': [0, 1]}
+
+
 def test_rows_are_named_after_the_scores_of_solutions_that_were_trained_with():
     contents = [{"content": "a", "scores of solutions": digest} for digest in ("6eb", "5a6")]
     weighed = [finished(**{"contents of data": json.dumps(content)}) for content in contents]
