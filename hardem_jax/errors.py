@@ -237,3 +237,28 @@ def require(
             )
             if not inside:
                 raise InputError(f"{name}: expected {expected}, found {value}")
+
+
+def require_different(config: Any, *names: str) -> None:
+    """Checks that no attribute of a configuration lists a value twice.
+
+    Args:
+        config: the configuration, usually the ``self`` of a ``__post_init__``.
+        names: its attributes, tuples or lists.
+
+    Raises:
+        InputError: naming the attribute and its values.
+
+    Example:
+        >>> import types
+        >>> require_different(types.SimpleNamespace(seeds=(0, 1), splits=()), "seeds", "splits")
+        >>> require_different(types.SimpleNamespace(seeds=(0, 0)), "seeds")
+        Traceback (most recent call last):
+        ...
+        hardem_jax.errors.InputError: seeds: expected different values, found 0 0
+    """
+    for name in names:
+        values = getattr(config, name)
+        if len(set(values)) < len(values):
+            found = " ".join(map(str, values))
+            raise InputError(f"{name}: expected different values, found {found}")

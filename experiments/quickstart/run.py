@@ -23,7 +23,7 @@ from experiments.quickstart.settings import EquationSettings, Settings
 from hardem_jax.data.files import make_out
 from hardem_jax.data.planted.equations import PlantedEquationsConfig
 from hardem_jax.data.planted.spans import PlantedConfig
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.objectives import MML, FirstOnly, HardEM, Objective
 
 if TYPE_CHECKING:
@@ -56,9 +56,7 @@ class Quickstart:
         for name in ("problems", "seeds"):
             if not getattr(self, name):
                 raise InputError(f"{name}: expected at least one value, found none")
-        if len(set(self.seeds)) < len(self.seeds):
-            found = " ".join(map(str, self.seeds))
-            raise InputError(f"seeds: expected different values, found {found}")
+        require_different(self, "seeds")
         require(self, "seeds", at_least=0, below=2**32)
 
     def run(self) -> None:

@@ -24,7 +24,7 @@ def on_this_disk(command: Any) -> Iterator[Any]:
         command: a dataclass, or anything else, which is left alone.
 
     Raises:
-        InputError: a bucket cannot be used, or a flag other than these names one.
+        InputError: a bucket cannot be used, or another flag than those above names one.
 
     Example:
         >>> with on_this_disk("train") as command:

@@ -16,7 +16,7 @@ from hardem_jax.cli.evaluate import EvaluateCommand
 from hardem_jax.cli.preparing import sizes
 from hardem_jax.cli.train import Setting
 from hardem_jax.data.files import write_text
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import require, require_different
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.progress import counted
 from hardem_jax.training.fingerprint import may_change
@@ -49,9 +49,7 @@ class BuildCommand(abc.ABC):
 
     def __post_init__(self) -> None:
         require(self, "processes", "shard_size", at_least=1)
-        if len(set(self.splits)) < len(self.splits):
-            found = " ".join(self.splits)
-            raise InputError(f"splits: expected different values, found {found}")
+        require_different(self, "splits")
 
     @abc.abstractmethod
     def options(self) -> Any:

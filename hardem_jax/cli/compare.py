@@ -42,7 +42,7 @@ from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.cli.watching import draw_watched
 from hardem_jax.data.files import make_out, write_json, write_text
 from hardem_jax.data.json_config import to_json
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
 from hardem_jax.training.config import METRICS_FILE
@@ -131,6 +131,7 @@ class CompareCommand(Setting):
             if not getattr(self, name):
                 raise InputError(f"{name}: expected at least one value, found none")
         require(self, "seeds", at_least=0, below=2**32)
+        require_different(self, "seeds")
         require(self, "shown", at_least=0)
         # Refuses what no objective takes.
         folders = [self._folder(name, self.seeds[0]) for name in self.rows()]
@@ -163,9 +164,6 @@ class CompareCommand(Setting):
                 f"compare: expected one process, found {jax.process_count()}; train and evaluate "
                 "take several"
             )
-        if len(set(self.seeds)) < len(self.seeds):
-            found = " ".join(map(str, self.seeds))
-            raise InputError(f"--seeds: expected different values, found {found}")
         make_out(self.out)
         # Objectives and seeds share their data.
         name, objective = next(iter(self.rows().items()))

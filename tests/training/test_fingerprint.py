@@ -53,8 +53,7 @@ def test_of_a_training_command_these_may_change(module):
     left_out = {field.name for field in fields if field.metadata}
     # Splits, scores and runs are identified by their contents, as folders are.
     assert left_out - {"data_split", "dev_split", "z_scores"} == {
-        "init_from",
-        *("out", "data", "dev", "num_devices", "fsdp", "distributed", "watched"),
+        *("out", "data", "dev", "init_from", "num_devices", "fsdp", "distributed", "watched")
     }
 
 
