@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,16 +18,13 @@ import numpy as np
 
 from hardem_jax.analysis.statistics import difference, interval
 from hardem_jax.errors import InputError, found_by
-from hardem_jax.training.fingerprint import flatten
+from hardem_jax.training.fingerprint import flatten, portable, without_seed
 
 #: Settings that do not name a row: the objective does already, or they follow from others.
 _UNNAMED = re.compile(
-    r"loop\.seed|objective(\..*)?|"
-    r"contents of (?!init_from|.*\.(rules\.|supervised|scores of solutions)).*"
+    r"objective(\..*)?|"
+    r"contents of (?!init_from\.run|.*\.(rules\.|supervised|scores of solutions)).*"
 )
-#: What runs of one row may differ in. The digest of the contents says whether data are the same,
-#: in whichever format they are stored.
-_IMMATERIAL = re.compile(r"loop\.seed|contents of .*\.format")
 #: What says which questions were scored, whatever the rules of their Z.
 _OF_QUESTIONS = re.compile(
     r"dev_questions|contents of dev(\.\d+)?\.(data set|number|domain|tagged|documents|"
@@ -63,7 +59,7 @@ class FinishedRun:
             '{"objective": "MML", "seed": 0, "settings": {"model.encoder": "bert"}, \
 "scores": {"step": 9.0}, "by_question": {"em": "10"}}'
         """
-        content = dataclasses.asdict(self) | {"settings": _portable(self.settings)}
+        content = dataclasses.asdict(self) | {"settings": portable(self.settings)}
         content["by_question"] = {name: _packed(x) for name, x in self.by_question.items()}
         return json.dumps(content)
 
@@ -114,7 +110,8 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
 
     Raises:
         InputError: runs of one name were trained or scored on different data, or two of one name
-            and seed have different scores, such as those of folders that share a name.
+            and seed have different scores, such as those of folders that share a name; or some
+            runs started from that of another seed and others from their own.
 
     Example:
         >>> mml = FinishedRun("MML", 0, {"conditions": "sum", "loop.seed": "0"}, {}, {})
@@ -124,7 +121,8 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
         {'MML': [0, 1], 'MML, conditions mean': [0]}
     """
     runs = list(runs)
-    settings = [flatten(run.settings) for run in runs]
+    _check_starts(runs)
+    settings = [without_seed(run.settings) for run in runs]
     usual = _usual(settings)
     found: dict[str, dict[int, FinishedRun]] = {}
     first: dict[str, dict[str, str]] = {}
@@ -138,10 +136,29 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
             )
         of_first = first.setdefault(row, own)
         for name in own.keys() | of_first.keys():
-            if not _IMMATERIAL.fullmatch(name) and own.get(name) != of_first.get(name):
+            if own.get(name) != of_first.get(name):
                 values = f"{of_first.get(name)} and {own.get(name)}"
                 raise InputError(f"runs: {row}: expected one value of {name}, found {values}")
     return found
+
+
+def _check_starts(runs: Iterable[FinishedRun]) -> None:
+    """Raises InputError unless runs of all seeds started from one run, or each from its own."""
+    starts: dict[str, dict[int, str]] = {}
+    for run in runs:
+        own = flatten(run.settings)
+        if (content := own.get("contents of init_from.content")) is None:
+            continue
+        by_seed = starts.setdefault(own["contents of init_from.run"], {})
+        if by_seed.setdefault(run.seed, content) != content:
+            found = f"{by_seed[run.seed]} and {content}"
+            expected = f"runs of seed {run.seed} that start from the same one"
+            raise InputError(f"runs: expected {expected}, found {found}")
+    for by_seed in starts.values():
+        if 1 < len(different := set(by_seed.values())) < len(by_seed):
+            expected = "seeds that all start from one run, or each from its own"
+            found = f"{len(different)} of them for {len(by_seed)} seeds"
+            raise InputError(f"runs: expected {expected}, found {found}")
 
 
 def table(
@@ -281,7 +298,7 @@ def _of_folder(folder: Path) -> FinishedRun:
             objective=final["objective"],
             seed=int(settings["loop.seed"]),
             # As in a file of runs, so that a run is the same wherever it is read from.
-            settings=_portable(settings),
+            settings=portable(settings),
             scores=dict(final["scores"]),
             by_question=by_question["scores"],
         )
@@ -289,15 +306,6 @@ def _of_folder(folder: Path) -> FinishedRun:
         raise InputError(f"{folder}: expected a run of compare, found {found_by(error)}") from error
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{folder}: expected a run of compare, found {error!r}") from error
-
-
-def _portable(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings without the folders of a machine."""
-    portable = {}
-    for name, text in settings.items():
-        path = text.strip('"')  # a flag that is a path is in quotes
-        portable[name] = text.replace(path, Path(path).name) if os.path.isabs(path) else text
-    return portable
 
 
 def _of_line(line: str, where: str) -> FinishedRun:

@@ -47,17 +47,19 @@ def on_this_disk(command: Any) -> Iterator[Any]:
     local: dict[str, Any] = {}
     with contextlib.ExitStack() as open:
         for name, value in named.items():
-            if name in READ:
+            if name in (*READ, STARTED_FROM):
                 parts = value if isinstance(value, tuple) else (value,)
-                paths = tuple(part if (at := address(part)) is None else copy(at) for part in parts)
+                without = ["last"] if name == STARTED_FROM else []
+                paths = tuple(
+                    part if (at := address(part)) is None else copy(at, without=without)
+                    for part in parts
+                )
                 local[name] = paths if isinstance(value, tuple) else paths[0]
             elif where := address(value):
                 if name == RUN:
                     used = getattr(command, "checkpoint", None)
                     unused = [each for each in CHECKPOINTS if used in CHECKPOINTS and each != used]
                     local[name] = open.enter_context(run_to_read(where, without=unused))
-                elif name == STARTED_FROM:
-                    local[name] = copy(where, without=["last"])
                 else:
                     local[name] = open.enter_context(mirror(where))
         yield dataclasses.replace(command, **local)

@@ -49,6 +49,8 @@ from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.fingerprint import may_change, named_settings
 
 if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
     from hardem_jax.tasks.trained import Trained
 
 
@@ -108,6 +110,9 @@ class CompareCommand(Setting):
         objectives: one row of the table for each, written as for ``train`` after
             ``objective:``, in quotes if it has flags: "hard-em --tau 4000", "em posterior:top-k
             --posterior.k 5".
+        init_from: start from the best parameters of the run in this folder, which has the same
+            model; of several folders, one per seed, each run from that of its seed. None starts
+            from the pretrained encoder, or from scratch.
         shown: number of questions to list in ``predictions.md``, with the first seed's answers; 0
             skips the file.
     """
@@ -123,6 +128,7 @@ class CompareCommand(Setting):
     objectives: tuple[str, ...] = may_change(
         "each run has one", default=("first-only", "mml", "hard-em")
     )
+    init_from: tuple[Path, ...] = may_change("identified by contents", default=())
     shown: int = may_change("scores do not depend on it", default=20)
 
     def __post_init__(self) -> None:
@@ -132,6 +138,10 @@ class CompareCommand(Setting):
                 raise InputError(f"{name}: expected at least one value, found none")
         require(self, "seeds", at_least=0, below=2**32)
         require_different(self, "seeds")
+        if len(self.init_from) not in (0, 1, len(self.seeds)):
+            expected = f"one run, or one for each of {len(self.seeds)} seeds"
+            raise InputError(f"--init-from: expected {expected}, found {len(self.init_from)}")
+        require_different(self, "init_from")
         require(self, "shown", at_least=0)
         # Refuses what no objective takes.
         folders = [self._folder(name, self.seeds[0]) for name in self.rows()]
@@ -165,10 +175,7 @@ class CompareCommand(Setting):
                 "take several"
             )
         make_out(self.out)
-        # Objectives and seeds share their data.
-        name, objective = next(iter(self.rows().items()))
-        data = self._train(name, objective, self.seeds[0]).start(objective, mesh).data
-        grid = self._grid(data)
+        grid = self._grid(mesh)
         # Again, until all have ended or are in use: another worker may have been killed.
         while any([self._take(run, grid) for run in grid if not run.ended()]):
             pass
@@ -190,14 +197,19 @@ class CompareCommand(Setting):
             self._write_scores(grid)
         return True
 
-    def _grid(self, data: Mapping[str, str]) -> list[_Run]:
+    def _grid(self, mesh: Mesh) -> list[_Run]:
         """All runs, those of the first seed first, in the order of the table."""
-        runs = []
+        runs, contents = [], {}
         for seed in self.seeds:
             for name, objective in self.rows().items():
                 train = self._train(name, objective, seed)
+                begun = train.init_from
+                # Objectives share their data, and seeds as well. What does not fit is refused now.
+                if begun not in contents:
+                    contents[begun] = train.start(objective, mesh, begun).data
                 # Scores depend on more than the run, such as the number of training questions.
-                runs.append(_Run(name, train, named_settings(self) | train.settings(data)))
+                settings = named_settings(self) | train.settings(contents[begun])
+                runs.append(_Run(name, train, settings))
         return runs
 
     def _write_scores(self, grid: Sequence[_Run]) -> dict[str, Any]:
@@ -269,6 +281,8 @@ class CompareCommand(Setting):
         shared = {name: value for name, value in fields.items() if name in of_train}
         shared |= {"out": self._folder(name, seed)}
         shared |= {"loop": dataclasses.replace(self.loop, seed=seed)}
+        by_seed = dict(zip(self.seeds, self.init_from, strict=len(self.init_from) > 1))
+        shared |= {"init_from": by_seed.get(seed, next(iter(self.init_from), None))}
         return self.TRAIN(**shared, objective=objective)
 
     def _score(self, run: _Run) -> None:

@@ -47,8 +47,6 @@ class Setting(OnDevices, abc.ABC):
         data: prepared training split.
         dev: prepared split to evaluate on.
         model: the model, of one of the task's types.
-        init_from: start from the best parameters of the run in this folder, which has the same
-            model; None starts from the pretrained encoder, or from scratch.
         optimizer: AdamW and its schedule.
         batches: shapes of the batches.
         loop: steps, evaluations, checkpoints.
@@ -62,7 +60,6 @@ class Setting(OnDevices, abc.ABC):
     data: Any = may_change("identified by contents")
     dev: Path = may_change("identified by contents")
     model: Any
-    init_from: Path | None = may_change("identified by contents", default=None)
     optimizer: OptimizerConfig = OptimizerConfig()
     batches: BatchConfig
     loop: LoopConfig
@@ -96,11 +93,12 @@ class Setting(OnDevices, abc.ABC):
     ) -> list[View]:
         """What a model says about each question of ``data``, from the readings of its inputs."""
 
-    def start(self, objective: Objective, mesh: Mesh) -> Start:
+    def start(self, objective: Objective, mesh: Mesh, init_from: Path | None = None) -> Start:
         """The run, ready for the training loop; see `hardem_jax.tasks.start.start`.
 
         Raises:
-            InputError: data, model and batches do not fit one another.
+            InputError: data, model and batches do not fit one another, or the run that this one
+                starts from has another model.
         """
         from hardem_jax.tasks.start import start
 
@@ -115,7 +113,7 @@ class Setting(OnDevices, abc.ABC):
             num_steps=self.loop.num_steps,
             seed=self.loop.seed,
             mesh=mesh,
-            init_from=self.init_from,
+            init_from=init_from,
         )
 
 
@@ -125,9 +123,12 @@ class TrainCommand(Setting):
 
     Attributes:
         objective: which solutions are trusted.
+        init_from: start from the best parameters of the run in this folder, which has the same
+            model; None starts from the pretrained encoder, or from scratch.
     """
 
     objective: Any
+    init_from: Path | None = may_change("identified by contents", default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -158,7 +159,7 @@ class TrainCommand(Setting):
                 f"{self.batches.accumulate} parts of {jax.process_count()} processes"
             )
         _check_out(self.out)
-        run = self.start(self.objective, mesh)
+        run = self.start(self.objective, mesh, self.init_from)
         say(f"{run.about}; {self.objective}")
         settings = self.settings(run.data)
 

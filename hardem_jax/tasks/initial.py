@@ -16,10 +16,10 @@ from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.training.checkpoints.run import load_params, newest_step
 from hardem_jax.training.checkpoints.series import numbers
 from hardem_jax.training.devices.mesh import with_shardings
-from hardem_jax.training.fingerprint import flatten
+from hardem_jax.training.fingerprint import digest_without_seed, flatten
 
 
-def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any, str]:
+def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any, dict[str, str]]:
     """The best parameters of an earlier run, and what identifies them.
 
     The run may have had other data, another objective and other rules for Z. If it kept an average
@@ -31,11 +31,16 @@ def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any,
         model: new, as `Model.start` makes it.
         mesh: devices to load them on.
 
+    Returns:
+        The parameters, and ``content``, which identifies them, and ``run``, which is the same for
+        runs that differ only in their seed.
+
     Raises:
         InputError: the folder holds no run of this task, or one of another model or vocabulary; a
             file of it is damaged; or it saved another checkpoint meanwhile.
     """
-    _check_same_model(RunConfig(run_dir, task.NAME), model)
+    run = RunConfig(run_dir, task.NAME)
+    _check_same_model(run, model)
     folder = run_dir / "best"
     content = _content(folder)
     like = with_shardings(model.params, mesh)
@@ -44,7 +49,7 @@ def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any,
         raise InputError(
             f"{folder}: changed while it was read, its run is still training; try again"
         )
-    return params, content
+    return params, {"content": content, "run": digest_without_seed(run.settings)}
 
 
 def _check_same_model(run: RunConfig, model: Model) -> None:

@@ -40,6 +40,7 @@ class RunConfig:
     Attributes:
         folder: as given.
         model: what the run's model saved.
+        settings: that it was trained with, see `training.fingerprint`; none if it was converted.
         place: the file, for messages.
 
     Raises:
@@ -58,6 +59,8 @@ class RunConfig:
         self.place = f"{file} (of version {version})" if version else str(file)
         self.folder = folder
         self.model = self._object(self._content, "model")
+        settings = self._object({"settings": {}, **self._content}, "settings")
+        self.settings = {name: str(text) for name, text in settings.items()}
 
     def flags(self, name: str, *kinds: type[Any]) -> Any:
         """A configuration among the flags, of one of these classes."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +15,8 @@ from hardem_jax.errors import InputError
 
 _MAY_CHANGE = "may change on resumption"
 _MOST_SHOWN, _LONGEST = 12, 120
+# The digest of the contents says whether data are the same, in whichever format they are stored.
+_OF_ONE_SEED = re.compile(r"loop\.seed|contents of (init_from\.content|.*\.format)")
 
 
 def may_change(because: str, **field: Any) -> Any:
@@ -118,6 +122,44 @@ def flatten(settings: Mapping[str, str]) -> dict[str, str]:
         else:
             flat[name] = text
     return {name: re.sub(r"^(-?\d+)\.0$", r"\1", text) for name, text in flat.items()}
+
+
+def without_seed(settings: Mapping[str, str]) -> dict[str, str]:
+    """Those settings, as `flatten` has them, that runs share which differ only in their seed.
+
+    Without the format in which data are stored, and with the digest of no parameters.
+
+    Example:
+        >>> without_seed({"loop.seed": "1", "contents of data": '{"format": "a", "run": "b"}'})
+        {'contents of data.run': 'b'}
+    """
+    return {k: v for k, v in flatten(settings).items() if not _OF_ONE_SEED.fullmatch(k)}
+
+
+def digest_without_seed(settings: Mapping[str, str]) -> str:
+    """Identifies a run's settings but for its seed, on every machine.
+
+    Example:
+        >>> a, b = {"loop.seed": "0", "model.encoder": '"/a/bert"'}, {"model.encoder": '"/b/bert"'}
+        >>> digest_without_seed(a) == digest_without_seed(b) != digest_without_seed({})
+        True
+    """
+    content = json.dumps(without_seed(portable(settings)), sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def portable(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings without the folders of a machine.
+
+    Example:
+        >>> portable({"model.encoder": '"/models/ada/bert"'})
+        {'model.encoder': '"bert"'}
+    """
+    found = {}
+    for name, text in settings.items():
+        path = text.strip('"')  # a flag that is a path is in quotes
+        found[name] = text.replace(path, Path(path).name) if os.path.isabs(path) else text
+    return found
 
 
 def _whole(value: Any) -> Any:

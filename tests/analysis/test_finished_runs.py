@@ -74,11 +74,28 @@ def test_rows_are_named_after_what_differs_beyond_objective_and_seed():
     assert found["MML"] == dict(enumerate(runs[:2]))
 
 
-def test_rows_are_named_after_the_run_that_they_start_from():
-    begun = {"contents of init_from": '"5f0c"'}
-    runs = [finished(), finished(seed=1), finished(**begun), finished(seed=1, **begun)]
+def begun(content, run="5f0c"):
+    return {"contents of init_from": json.dumps({"content": content, "run": run})}
+
+
+@pytest.mark.parametrize("contents", ["aa", "ab"])
+def test_rows_are_named_after_the_run_that_they_start_from(contents):
+    """All seeds from one run, or each from that of its own seed."""
+    runs = [finished(), finished(seed=1)]
+    runs += [finished(seed=seed, **begun(content)) for seed, content in enumerate(contents)]
     found = {name: list(seeds) for name, seeds in rows(runs).items()}
-    assert found == {"MML": [0, 1], 'MML, contents of init_from "5f0c"': [0, 1]}
+    assert found == {"MML": [0, 1], "MML, contents of init_from.run 5f0c": [0, 1]}
+
+
+def test_seeds_that_start_now_from_one_run_and_now_from_their_own_are_refused():
+    runs = [finished(seed=seed, **begun(content)) for seed, content in enumerate("aab")]
+    expected = "expected seeds that all start from one run, or each from its own, found 2 of them"
+    with pytest.raises(InputError, match=expected):
+        rows(runs)
+    rows([*runs[1:], finished(**begun("a", run="other"))])
+    mixed = [*runs[:2], finished("Hard EM", seed=1, **begun("b"))]
+    with pytest.raises(InputError, match="runs of seed 1 that start from the same one, found a an"):
+        rows(mixed)
 
 
 def test_rows_are_named_after_the_scores_of_solutions_that_were_trained_with():

@@ -138,6 +138,11 @@ def test_the_run_that_another_one_starts_from_may_lie_in_a_bucket(bucket, tmp_pa
     with on_this_disk(command) as local:
         copied = {path for path in local.init_from.rglob("*") if path.is_file()}
         assert copied == {local.init_from / name for name in names[:2]}
+    flags = (*flags[:-1], f"{bucket}/run", str(tmp_path), "--seeds", "0", "1")
+    with on_this_disk(parse(triviaqa.COMMANDS, prog="test", argv=["compare", *flags])) as local:
+        copied, on_disk = local.init_from
+        assert on_disk == tmp_path and (copied / names[1]).is_file()
+        assert not (copied / names[2]).exists()
 
 
 def test_the_one_in_a_bucket_of_several_files_is_named():

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -180,6 +181,14 @@ def test_two_workers_share_the_runs_and_one_takes_those_of_the_other_when_killed
             ("--objectives", "hard-em --tua 1"),
             "found 'hard-em --tua 1' (Unrecognized options: --tua, 1 (perhaps you meant --tau))",
         ),
+        (
+            ("--seeds", 0, 1, 2, "--init-from", "a", "b"),
+            "--init-from: expected one run, or one for each of 3 seeds, found 2",
+        ),
+        (
+            ("--seeds", 0, 1, "--init-from", "a", "a"),
+            "--init-from: expected different values, found a a",
+        ),
         (("--loop.monitor", "F1"), "loop.monitor: expected one of em,"),
         (
             ("--objectives", "mml", "thresholded-hard-em", "--batches.accumulate", 2),
@@ -202,6 +211,31 @@ def test_objectives_that_differ_in_a_sign_have_folders_of_their_own(flags):
     folders = [command._folder(name, 0).name for name in command.rows()]
     ours = "entropy-regularized-mml-weight"
     assert folders == [f"{ours}-0.5-0", f"{ours}-minus-0.5-0"]
+
+
+@pytest.mark.parametrize(
+    ("begun", "of_seeds"),
+    [([], [None] * 3), (["a"], ["a"] * 3), (["a", "b", "c"], ["a", "b", "c"])],
+)
+def test_every_seed_starts_from_one_run_or_each_from_its_own(flags, monkeypatch, begun, of_seeds):
+    _, (_, *arguments) = flags
+    argv = [*arguments, "--seeds", "0", "1", "5", "--objectives", "mml", "hard-em"]
+    argv += ["--init-from", *begun] if begun else []
+    command = parse(triviaqa.COMMANDS["compare"], prog="test", argv=argv)
+    started = []
+
+    def start(train, objective, mesh, init_from=None):
+        del train, objective, mesh
+        started.append(init_from)
+        return SimpleNamespace(data={"init_from": f"what is in {init_from}"})
+
+    monkeypatch.setattr(type(command).TRAIN, "start", start)
+    grid = command._grid(cast(Any, None))
+    expected = [name and Path(name) for name in of_seeds]
+    assert [run.train.init_from for run in grid[::2]] == expected
+    for run in grid:
+        assert run.settings["contents of init_from"] == f"what is in {run.train.init_from}"
+    assert started == list(dict.fromkeys(expected))  # runs of one start share their data
 
 
 def test_an_output_folder_that_is_a_file_is_named(flags, capsys, tmp_path):

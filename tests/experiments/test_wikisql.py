@@ -421,7 +421,7 @@ def test_a_parser_starts_from_an_earlier_run_and_searches_on(root, tmp_path, cap
     earlier = ["--init-from", str(root / "run")]
     *flags, _ = map(str, train_flags(root, tmp_path / "run"))
     command = parse(wikisql.COMMANDS, prog="test", argv=[*flags, *earlier, "objective:merl"])
-    run = command.start(command.objective, command.mesh())
+    run = command.start(command.objective, command.mesh(), command.init_from)
     initial, trained = (named_leaves(x.params) for x in (run, Trained(QueryTask, root / "run")))
     assert not np.any(initial.pop("learned_reward.weights"))
     assert {*initial} == {*trained}

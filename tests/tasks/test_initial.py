@@ -1,5 +1,6 @@
 """A run that starts from the parameters of an earlier one."""
 
+import json
 import shutil
 from types import SimpleNamespace
 from typing import Any
@@ -115,4 +116,17 @@ def test_parameters_that_change_while_they_are_read_are_refused(run, monkeypatch
 
 def test_a_checkpoint_of_a_version_without_checksums_is_identified_by_its_step(run):
     (run / "best" / "5" / "checksums.json").unlink()
-    assert start_from(run, model_of([8, 9]))[1] == "step 5"
+    assert start_from(run, model_of([8, 9]))[1]["content"] == "step 5"
+
+
+def test_seeds_of_one_run_are_told_from_runs_with_other_settings(run):
+    def identity(**settings):
+        content = json.loads((run / "config.json").read_text())
+        write_json(run / "config.json", content | {"settings": settings})
+        write_checksums(run)
+        return start_from(run, model_of([8, 9]))[1]
+
+    first = identity(**{"loop.seed": "0", "rate": "1.0", "encoder": '"/models/bert"'})
+    assert first == identity(**{"loop.seed": "1", "rate": "1", "encoder": '"/of/ada/bert"'})
+    other = identity(**{"loop.seed": "0", "rate": "2", "encoder": '"/models/bert"'})
+    assert first["run"] != other["run"] and first["content"] == other["content"]
