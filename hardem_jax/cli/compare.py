@@ -45,8 +45,8 @@ from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
-from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.fingerprint import may_change, named_settings
+from hardem_jax.training.metrics_file import read_metrics
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh
@@ -88,7 +88,7 @@ class _Run:
         from hardem_jax.training.run_progress import RunProgress  # imports jax
 
         progress = RunProgress()
-        for line in history(self.train.out):
+        for line in read_metrics(self.train.out):
             if line["kind"] == "eval":
                 progress.record(line["step"], line, loop.monitor, loop.mode, loop.patience)
         return scores if progress.stopped_early else None
@@ -240,7 +240,7 @@ class CompareCommand(Setting):
         from hardem_jax.analysis.plots import learning_curves, scores_by_group  # slow to import
 
         learning_curves(
-            {name: [history(self._folder(name, s)) for s in self.seeds] for name in runs},
+            {name: [read_metrics(self._folder(name, s)) for s in self.seeds] for name in runs},
             metrics=self.CURVES,
             file=self.out / "learning_curves.png",
         )
@@ -353,7 +353,7 @@ def _recorded(file: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
 
 def last_evaluation(run_dir: Path) -> dict[str, float]:
     """The metrics of the last evaluation in a run's ``metrics.jsonl``."""
-    evaluations = [line for line in history(run_dir) if line["kind"] == "eval"]
+    evaluations = [line for line in read_metrics(run_dir) if line["kind"] == "eval"]
     return {name: value for name, value in evaluations[-1].items() if name != "kind"}
 
 
@@ -362,7 +362,7 @@ def training_minutes(run_dir: Path) -> float | None:
 
     Compilation, evaluations and checkpoints do not count. None if the run logged no rate.
     """
-    lines = history(run_dir)
+    lines = read_metrics(run_dir)
     trained = [line for line in lines if line["kind"] == "train"]
     if not trained:
         return None
@@ -376,23 +376,6 @@ def training_minutes(run_dir: Path) -> float | None:
     # Steps after the last rate take as long. A run that stopped early ends with an evaluation.
     seconds += (max(line["step"] for line in lines) - last) / rated[-1]["steps_per_second"]
     return seconds / 60
-
-
-def history(run_dir: Path) -> list[dict[str, Any]]:
-    """All records of a run's ``metrics.jsonl``, except a last one that was never completed.
-
-    Raises:
-        InputError: another line is damaged.
-    """
-    file, found = run_dir / METRICS_FILE, []
-    for number, line in enumerate(file.read_bytes().splitlines(keepends=True), 1):
-        if not line.endswith(b"\n"):
-            break
-        try:
-            found.append(json.loads(line))
-        except ValueError as error:
-            raise InputError(f"{file}: line {number}: expected JSON, found {error}") from error
-    return found
 
 
 def _devices() -> str:

@@ -18,6 +18,7 @@ import rich.progress
 from hardem_jax.errors import InputError
 from hardem_jax.training.config import METRICS_FILE, LoopConfig
 from hardem_jax.training.grad_accumulation import ITEMS, TOKENS, Mean
+from hardem_jax.training.metrics_file import truncate_metrics
 from hardem_jax.training.run_progress import RunProgress
 
 
@@ -129,39 +130,6 @@ class RunLog:
         self._display.close()
         for writer in self._writers:
             writer.close()
-
-
-def truncate_metrics(path: Path, step: int, evaluated: bool = True) -> None:
-    """Truncates `metrics.jsonl` to the lines of steps up to `step`.
-
-    Later lines (the last one possibly incomplete) were written by a process that was killed
-    after its last checkpoint; the resumed run writes them again.
-
-    Args:
-        path: the file; may be missing.
-        step: step of the checkpoint.
-        evaluated: whether the checkpoint includes the evaluation of this step; if not, that
-            line is removed too.
-
-    Raises:
-        InputError: a line up to there is damaged.
-    """
-    if not path.exists():
-        return
-    keep = 0
-    with path.open("r+b") as file:
-        for number, line in enumerate(file, 1):
-            if not line.endswith(b"\n"):
-                break
-            try:
-                entry = json.loads(line)
-            except ValueError as error:
-                raise InputError(f"{path}: line {number}: expected JSON, found {error}") from error
-            repeated = not evaluated and entry["step"] == step and entry["kind"] == "eval"
-            if entry["step"] > step or repeated:
-                break
-            keep += len(line)
-        file.truncate(keep)
 
 
 class Writer(Protocol):

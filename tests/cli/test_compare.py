@@ -13,8 +13,7 @@ import pytest
 
 from experiments import triviaqa
 from hardem_jax.cli.command import parse, run_command
-from hardem_jax.cli.compare import CompareCommand, _Run, history, training_minutes
-from hardem_jax.errors import InputError
+from hardem_jax.cli.compare import CompareCommand, _Run, training_minutes
 from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import MML
 from hardem_jax.training.config import LoopConfig
@@ -312,12 +311,3 @@ def test_minutes_end_where_patience_ran_out(tmp_path, logged, minutes):
         lines.insert(0, {"step": logged, "kind": "train", "steps_per_second": 1.0})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert training_minutes(tmp_path) == minutes
-
-
-def test_a_log_is_read_up_to_a_line_that_was_never_completed(tmp_path):
-    file = tmp_path / "metrics.jsonl"
-    file.write_text('{"step": 1}\n{"step"')
-    assert history(tmp_path) == [{"step": 1}]
-    file.write_text('{"step": 1}\n{"step"\n')
-    with pytest.raises(InputError, match="metrics.jsonl: line 2: expected JSON"):
-        history(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from hardem_jax.errors import InputError
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.metrics_log import Display, JsonLines, RunLog, truncate_metrics
+from hardem_jax.training.metrics_log import Display, JsonLines, RunLog
 from hardem_jax.training.run_progress import Averager, RunProgress
 
 
@@ -36,36 +36,6 @@ def test_one_flushed_line_per_write(tmp_path):
         {"step": 1, "kind": "eval", "EM": 50.0},
     ]
     writer.close()
-
-
-@pytest.mark.parametrize("tail", ["", '{"step": 4, "ki', '{"step": 3, "kind": "train"}'])
-@pytest.mark.parametrize("step", [0, 1, 2, 3])
-def test_resuming_cuts_what_comes_after_the_checkpoint(tmp_path, step, tail):
-    path = tmp_path / "metrics.jsonl"
-    whole = [{"step": s, "kind": kind} for s in (1, 2, 3) for kind in ("train", "eval")]
-    path.write_text("".join(json.dumps(line) + "\n" for line in whole) + tail)
-    truncate_metrics(path, step)
-    assert lines(path) == [line for line in whole if line["step"] <= step]
-
-
-def test_an_evaluation_that_the_checkpoint_lacks_is_cut(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    whole = [{"step": s, "kind": kind} for s in (1, 2) for kind in ("train", "eval")]
-    path.write_text("".join(json.dumps(line) + "\n" for line in whole))
-    truncate_metrics(path, 2, evaluated=False)
-    assert lines(path) == whole[:-1]
-
-
-def test_a_damaged_line_is_named(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1, "kind": "train"}\n{"step": 2, "ki\n')
-    with pytest.raises(InputError, match="metrics.jsonl: line 2: expected JSON, found"):
-        truncate_metrics(path, 3)
-
-
-def test_cutting_a_file_that_is_not_there(tmp_path):
-    truncate_metrics(tmp_path / "metrics.jsonl", 3)
-    assert not (tmp_path / "metrics.jsonl").exists()
 
 
 def run_log(directory, *, start=0, token_cost=None, **options):

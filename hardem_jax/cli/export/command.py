@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hardem_jax import __version__
 from hardem_jax.cli.command import path_name, words_of
-from hardem_jax.cli.compare import history
 from hardem_jax.cli.export.model_card import Card, Scores
 from hardem_jax.cli.spans import Train
 from hardem_jax.data.files import read_json, work_folder, write_text
@@ -23,6 +22,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.hub import upload
 from hardem_jax.lazy import LazyModule
 from hardem_jax.training.config import METRICS_FILE
+from hardem_jax.training.metrics_file import read_metrics
 
 if TYPE_CHECKING:
     from hardem_jax.tasks import trained as runs
@@ -172,7 +172,7 @@ def _scores_in_training(
     """The last evaluation of this step in training, if the folder still says it."""
     if not (run_dir / METRICS_FILE).exists():  # copied without its log
         return
-    found = [x for x in history(run_dir) if x["kind"] == "eval" and x["step"] == step]
+    found = [x for x in read_metrics(run_dir) if x["kind"] == "eval" and x["step"] == step]
     if found:
         count = used.get("dev_questions")
         which = "in training" if count is None else f"in training, first {count} questions"
