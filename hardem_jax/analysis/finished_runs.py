@@ -152,12 +152,11 @@ def _check_starts(runs: Iterable[FinishedRun]) -> None:
         by_seed = starts.setdefault(own["contents of init_from.run"], {})
         if by_seed.setdefault(run.seed, content) != content:
             found = f"{by_seed[run.seed]} and {content}"
-            expected = f"runs of seed {run.seed} that start from the same one"
-            raise InputError(f"runs: expected {expected}, found {found}")
+            raise InputError(f"runs: seed {run.seed}: expected one start, found {found}")
     for by_seed in starts.values():
         if 1 < len(different := set(by_seed.values())) < len(by_seed):
             expected = "seeds that all start from one run, or each from its own"
-            found = f"{len(different)} of them for {len(by_seed)} seeds"
+            found = f"{len(different)} starts for {len(by_seed)} seeds"
             raise InputError(f"runs: expected {expected}, found {found}")
 
 

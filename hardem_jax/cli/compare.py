@@ -110,9 +110,9 @@ class CompareCommand(Setting):
         objectives: one row of the table for each, written as for ``train`` after
             ``objective:``, in quotes if it has flags: "hard-em --tau 4000", "em posterior:top-k
             --posterior.k 5".
-        init_from: start from the best parameters of the run in this folder, which has the same
-            model; of several folders, one per seed, each run from that of its seed. None starts
-            from the pretrained encoder, or from scratch.
+        init_from: start from the best parameters of an earlier run with the same model: all seeds
+            from the run in this folder or, given one folder per seed, each from its own. Without,
+            runs start from the pretrained encoder, or from scratch.
         shown: number of questions to list in ``predictions.md``, with the first seed's answers; 0
             skips the file.
     """
@@ -281,8 +281,8 @@ class CompareCommand(Setting):
         shared = {name: value for name, value in fields.items() if name in of_train}
         shared |= {"out": self._folder(name, seed)}
         shared |= {"loop": dataclasses.replace(self.loop, seed=seed)}
-        by_seed = dict(zip(self.seeds, self.init_from, strict=len(self.init_from) > 1))
-        shared |= {"init_from": by_seed.get(seed, next(iter(self.init_from), None))}
+        starts = self.init_from or (None,)
+        shared |= {"init_from": starts[self.seeds.index(seed) if len(starts) > 1 else 0]}
         return self.TRAIN(**shared, objective=objective)
 
     def _score(self, run: _Run) -> None:

@@ -49,7 +49,12 @@ def params_of(run_dir: Path, task: Task, model: Model, mesh: Mesh) -> tuple[Any,
         raise InputError(
             f"{folder}: changed while it was read, its run is still training; try again"
         )
-    return params, {"content": content, "run": digest_without_seed(run.settings)}
+    # A converted run has no settings, and is not a seed of any other.
+    settings = run.settings
+    return params, {
+        "content": content,
+        "run": digest_without_seed(settings) if settings else content,
+    }
 
 
 def _check_same_model(run: RunConfig, model: Model) -> None:

@@ -127,7 +127,7 @@ def flatten(settings: Mapping[str, str]) -> dict[str, str]:
 def without_seed(settings: Mapping[str, str]) -> dict[str, str]:
     """Those settings, as `flatten` has them, that runs share which differ only in their seed.
 
-    Without the format in which data are stored, and with the digest of no parameters.
+    Leaves out the format in which data are stored, and the digest of initial parameters.
 
     Example:
         >>> without_seed({"loop.seed": "1", "contents of data": '{"format": "a", "run": "b"}'})

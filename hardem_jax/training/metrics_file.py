@@ -55,6 +55,7 @@ def _records(lines: Iterable[bytes], path: Path) -> Iterator[tuple[dict[str, Any
         if not line.endswith(b"\n"):
             break
         try:
-            yield json.loads(line), len(line)
+            record = json.loads(line)
         except ValueError as error:
             raise InputError(f"{path}: line {number}: expected JSON, found {error}") from error
+        yield record, len(line)

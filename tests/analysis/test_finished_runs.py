@@ -89,12 +89,12 @@ def test_rows_are_named_after_the_run_that_they_start_from(contents):
 
 def test_seeds_that_start_now_from_one_run_and_now_from_their_own_are_refused():
     runs = [finished(seed=seed, **begun(content)) for seed, content in enumerate("aab")]
-    expected = "expected seeds that all start from one run, or each from its own, found 2 of them"
+    expected = "expected seeds that all start from one run, or each from its own, found 2 starts"
     with pytest.raises(InputError, match=expected):
         rows(runs)
     rows([*runs[1:], finished(**begun("a", run="other"))])
     mixed = [*runs[:2], finished("Hard EM", seed=1, **begun("b"))]
-    with pytest.raises(InputError, match="runs of seed 1 that start from the same one, found a an"):
+    with pytest.raises(InputError, match="seed 1: expected one start, found a and b"):
         rows(mixed)
 
 

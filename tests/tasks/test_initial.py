@@ -130,3 +130,9 @@ def test_seeds_of_one_run_are_told_from_runs_with_other_settings(run):
     assert first == identity(**{"loop.seed": "1", "rate": "1", "encoder": '"/of/ada/bert"'})
     other = identity(**{"loop.seed": "0", "rate": "2", "encoder": '"/models/bert"'})
     assert first["run"] != other["run"] and first["content"] == other["content"]
+
+
+def test_converted_runs_have_no_settings_and_are_told_apart(run):
+    first = start_from(run, model_of([8, 9]))[1]
+    save_best(run, {"w": jnp.array([1.0, 3.0])}, step=6)
+    assert start_from(run, model_of([8, 9]))[1]["run"] != first["run"]
