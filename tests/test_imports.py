@@ -33,6 +33,7 @@ ONLY_FROM_OUTSIDE = {
     "hardem_jax.posteriors": {"jax", "optax"},  # optax for one of them, when it is called
     "hardem_jax.masked": {"jax"},
     "hardem_jax.errors": set(),
+    "hardem_jax.words": {"numpy"},
     "hardem_jax.extras": set(),
     "hardem_jax.checksums": set(),
     "hardem_jax.locks": set(),

@@ -14,8 +14,9 @@ import numpy as np
 
 from hardem_jax.data.examples import QueryQuestion, ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.solutions.spans import cuts_word, split_words, trim_span
+from hardem_jax.solutions.spans import trim_span
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Query, SqlRules
+from hardem_jax.words import cuts_word, split_words
 
 # Reasons of `ExclusionCounts`, for questions left out:
 OUTSIDE_RULES = "annotated query with conditions that the rules exclude"

@@ -16,7 +16,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from hardem_jax.data.json_stream import read_json_object, read_text
 from hardem_jax.errors import InputError, check_unicode
 from hardem_jax.hub import download
-from hardem_jax.solutions.spans import skip_combining_marks
+from hardem_jax.words import skip_combining_marks
 
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _ROBERTA_SPECIAL = ("<s>", "</s>", "<unk>", "<pad>", "<mask>")

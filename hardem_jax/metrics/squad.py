@@ -26,25 +26,8 @@ Example:
 
 from __future__ import annotations
 
-import re
-import string
-
 from hardem_jax.metrics.text import StringMetrics
-
-_DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-
-
-def normalize_answer(text: str) -> str:
-    """Lower case, no ASCII punctuation, no articles (a, an, the), single spaces.
-
-    Example:
-        >>> normalize_answer("The  Spider-Man's web.")
-        'spidermans web'
-    """
-    letters = text.lower().translate(_DELETE_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", letters).split())
-
+from hardem_jax.words import squad_form as normalize_answer
 
 _METRICS = StringMetrics(normalize_answer)
 exact_match, f1, score = _METRICS.exact_match, _METRICS.f1, _METRICS.score

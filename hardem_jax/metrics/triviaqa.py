@@ -17,26 +17,8 @@ Example:
 
 from __future__ import annotations
 
-import re
-import string
-
 from hardem_jax.metrics.text import StringMetrics
-
-# string.punctuation includes the backtick and the underscore, which the official code adds itself.
-_SPACE_FOR_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’´", " "))
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-
-
-def normalize_answer(text: str) -> str:
-    """Lower case, punctuation and ‘ ’ ´ as spaces, no articles (a, an, the), single spaces.
-
-    Example:
-        >>> normalize_answer("The  Spider-Man's web.")
-        'spider man s web'
-    """
-    words = text.lower().translate(_SPACE_FOR_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", words).split())
-
+from hardem_jax.words import triviaqa_form as normalize_answer
 
 _METRICS = StringMetrics(normalize_answer)
 exact_match, f1, score = _METRICS.exact_match, _METRICS.f1, _METRICS.score

@@ -9,7 +9,8 @@ from xml.etree.ElementTree import Element
 from hardem_jax.notebook.base import Solution, Z, count
 from hardem_jax.notebook.marks import Mark, marked_text
 from hardem_jax.solutions.arguments import check_texts
-from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, execute_span, split_words
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, execute_span
+from hardem_jax.words import split_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +47,7 @@ class Spans(Z[Span]):
         if not self.aliases:
             return ["There is no alias to look for."]
         notes = [
-            f"{alias!r} has no words apart from articles and punctuation."
-            for alias in self.aliases
-            if not split_words(alias).forms
+            f"{alias!r} has no words." for alias in self.aliases if not split_words(alias).forms
         ]
         others = [repr(alias) for alias in self.aliases if split_words(alias).forms]
         if others:
@@ -66,8 +65,9 @@ class Spans(Z[Span]):
 def find_spans(text: str, aliases: str | Iterable[str]) -> Spans:
     """Finds every mention of an answer in a text: Z of reading (Min et al., 2019, section 4.1).
 
-    Case, punctuation and the articles a, an, the make no difference, and mentions begin and end at
-    word boundaries, as `hardem_jax.solutions.spans` describes.
+    Case, punctuation and the articles a, an, the make no difference as far as the official metrics
+    ignore them, and mentions begin and end at word boundaries; `hardem_jax.solutions.spans` has the
+    rules.
 
     Args:
         text: a document.

@@ -26,7 +26,7 @@ from hardem_jax.retrieval.postings import Index, PostingsWriter, read_postings
 from hardem_jax.retrieval.store import PassageStore, index_meta
 from hardem_jax.retrieval.text import TermConfig
 
-FORMAT = "articles 2"
+FORMAT = "articles 3"
 
 
 def build_article_index(

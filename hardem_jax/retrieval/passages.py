@@ -28,7 +28,7 @@ from hardem_jax.retrieval.store import PassageStore, index_meta
 from hardem_jax.retrieval.strings import StringNumbers, StringTable, StringWriter
 from hardem_jax.retrieval.text import TermConfig
 
-FORMAT = "bm25 2"
+FORMAT = "bm25 3"
 
 
 def build_passage_index(

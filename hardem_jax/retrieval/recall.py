@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from hardem_jax.solutions.spans import AliasMatcher, alias_forms, mentions_any
+from hardem_jax.words import remove_invisible, split_words
 
 _CUT_NEGATIONS = (" n't", " n\u2019t")
 
@@ -26,13 +27,14 @@ class AnswerFinder:
     """
 
     def __init__(self, answers: Sequence[str]):
-        self._forms = {split_words(answer).forms for answer in answers} - {()}
+        self._forms = {alias_forms(answer) for answer in answers} - {()}
         self._matcher = AliasMatcher(answers)
 
     def __call__(self, text: str) -> bool:
         # Fast path: most texts do not even contain the letters of an answer. Searching the whole
         # text is valid only if its words normalise independently of context and hold no blank: the
         # lower case of sigma depends on what follows, and "Ca n't" is read as "Can't".
+        text = remove_invisible(text)
         lowered = unicodedata.normalize("NFKC", text.lower())  # "ǰ" is one character, "J̌" is two
         if (
             unicodedata.is_normalized("NFKC", text)
@@ -41,7 +43,7 @@ class AnswerFinder:
             and not any(all(form in lowered for form in forms) for forms in self._forms)
         ):
             return False
-        return len(enumerate_spans(split_words(text), self._matcher)) > 0
+        return mentions_any(split_words(text), self._matcher)
 
 
 class RecallCounts:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-import unicodedata
 from dataclasses import dataclass
 
 import Stemmer
+
+from hardem_jax.words import search_terms
 
 _WORD = re.compile(r"[^\W_]+")
 
@@ -31,9 +32,9 @@ class TermConfig:
     stop_words: bool = True
 
     def words(self, text: str) -> list[str]:
-        """Returns the terms of a text, in order, made from its `split` words."""
+        """Returns the terms of a text, in order, see `hardem_jax.words.search_terms`."""
         excluded = stop_words() if self.stop_words else frozenset()
-        kept = [word for word in split(text) if word not in excluded]
+        kept = [word for word in search_terms(text) if word not in excluded]
         return [stem(word) for word in kept] if self.stem else kept
 
     def words_and_bigrams(self, text: str) -> list[str]:
@@ -46,7 +47,7 @@ class TermConfig:
             >>> TermConfig(stem=False).words_and_bigrams("the old city of Rome")
             ['old', 'city', 'rome', 'old city']
         """
-        all_words = split(text)
+        all_words = search_terms(text, join=False)
         excluded = stop_words() if self.stop_words else frozenset()
         stop = [word in excluded for word in all_words]
         if self.stem:
@@ -56,20 +57,6 @@ class TermConfig:
             if not stop[i] and not stop[i + 1]:
                 terms.append(f"{all_words[i]} {all_words[i + 1]}")
         return terms
-
-
-def split(text: str) -> list[str]:
-    """Returns runs of letters and digits in lower case, without compatibility forms or accents.
-
-    Example:
-        >>> split("Beyoncé's 2nd №1")
-        ['beyonce', 's', '2nd', 'no1']
-    """
-    text = text.lower()
-    if not text.isascii():
-        decomposed = unicodedata.normalize("NFKD", text).lower()
-        text = "".join(char for char in decomposed if not unicodedata.combining(char))
-    return _WORD.findall(text)
 
 
 @functools.lru_cache(maxsize=1 << 20)

@@ -4,11 +4,14 @@ A solution is a character span; executing it, f(z), reads its text. Z holds ever
 words are those of an alias of the answer, so that f(z) = y up to the normalisation below. It is
 in document order (by start, then by end) and without duplicates.
 
-Words are compared in lower case and NFKC; punctuation and the articles a, an, the are ignored
-on both sides, as in the official metrics. Mentions start and end at word boundaries: "art" is
-not found in "party", nor "1" in "1,000". Combining marks belong to the preceding word, so a
-decomposed "café" is one word. In scripts that are written without spaces, such as Chinese, Japanese
-and Thai, every letter is a word, for nothing marks where longer ones begin.
+Words (`hardem_jax.words`) are compared in lower case and NFKC; punctuation and the articles a, an,
+the are ignored on both sides, as in the official metrics. "a", "an" and "the" are articles of an
+alias only in front of a blank and another word: not in "A. A. Milne", "A-levels" or "vitamin A".
+Mentions start and end at word boundaries: "art" is not found in "party", nor "1" in "1,000".
+
+The official metrics ignore less than that: for SQuAD's, "100" is not "£100", and more: "U.S." is
+"US". If no mention found by words is right for them, Z holds the shortest spans that are, and
+mentions that lack a part of the alias leave.
 
 Tokenised text matches plain text and vice versa: "Crohn 's disease" has the same words as
 "Crohn's disease", and "Ca n't" is read as "Can't".
@@ -20,174 +23,83 @@ Example:
     ['Daily Herald', 'Daily (Herald']
 """
 
-import dataclasses
-import functools
-import itertools
-import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from hardem_jax.solutions.arguments import check_text, check_texts
+from hardem_jax.words import (
+    ARTICLES,
+    Words,
+    cuts_number,
+    cuts_word,
+    split_words,
+    squad_form,
+    triviaqa_form,
+)
 
-# Rejoins the "n" of a negation that a tokeniser split off ("Ca n't") with its verb.
-_CUT_NEGATION = r"(?: [nN](?=['\u2019][tT]\b))?"
-_ASCII_WORD = re.compile(r"[^\W_]+" + _CUT_NEGATION)
-_ARTICLES = frozenset({"a", "an", "the"})
-_NUMBER_SEPARATORS = ".,．，"  # also full-width ones
+# Of a normal form that may grow shorter with more text: "A" is an article, "A-" is not yet a word.
+_SLACK = 4
 
-
-@dataclasses.dataclass(frozen=True)
-class Words:
-    """The words of a text, without punctuation and articles.
-
-    Attributes:
-        text: the text itself.
-        forms: normalised forms of the W words.
-        spans: ``[W, 2]`` int32, character start and exclusive end of each word.
-    """
-
-    text: str
-    forms: tuple[str, ...]
-    spans: np.ndarray
+Span = tuple[int, int]
 
 
-def split_words(text: str) -> Words:
-    """Splits ``text`` into normalised words with their positions.
+def alias_forms(alias: str) -> tuple[str, ...]:
+    """The words of an answer by which it is found: all but articles, unless it has no others.
 
     Example:
-        >>> words = split_words("The 39 Steps")
-        >>> words.forms, words.spans.tolist()
-        (('39', 'steps'), [[4, 6], [7, 12]])
-        >>> split_words("\u6771\u4eac 2020\u5e74").forms
-        ('\u6771', '\u4eac', '2020', '\u5e74')
+        >>> alias_forms("The Lord of the Rings"), alias_forms("A-levels"), alias_forms("The")
+        (('lord', 'of', 'rings'), ('a', 'levels'), ('the',))
     """
-    check_text(text, "text")
-    word = _ASCII_WORD if text.isascii() else _unicode_word()
-    forms, spans = [], []
-    for match in word.finditer(text):
-        form = unicodedata.normalize("NFKC", match.group().replace(" ", "")).lower()
-        # Again, since "ǰ" is one character, but "J̌" is two.
-        form = unicodedata.normalize("NFKC", form)
-        if form not in _ARTICLES:
-            forms.append(form)
-            spans.append(match.span())
-    return Words(text, tuple(forms), np.array(spans, np.int32).reshape(-1, 2))
+    check_text(alias, "text")
+    words = split_words(alias)
+    kept = tuple(form for i, form in enumerate(words.forms) if not _is_article(words, i))
+    return kept or words.forms
 
 
-def skip_combining_marks(text: str, end: int) -> int:
-    """Returns the first position from ``end`` on without a combining mark or conjoining jamo.
-
-    Tokenisers that strip accents exclude a decomposed accent from the last token; those that
-    compose characters exclude the vowel and the last consonant of a decomposed Hangul syllable.
-
-    Example:
-        >>> skip_combining_marks("cafe\\u0301 noir", 4)
-        5
-    """
-    while end < len(text) and (
-        unicodedata.category(text[end]).startswith("M")
-        or "\u1160" <= text[end] <= "\u11ff"
-        or "\ud7b0" <= text[end] <= "\ud7ff"
-    ):
-        end += 1
-    return end
-
-
-def cuts_word(text: str) -> np.ndarray:
-    """Where a span must not begin or end: inside a word or a number.
-
-    No mention of any Z does. Scripts that are written without spaces (Chinese, Japanese, Thai and
-    their neighbours) have no such place, since their words are not marked.
-
-    Returns:
-        ``[C + 1]`` bool for the positions before, between and after the C characters.
-
-    Example:
-        >>> text = "Don, 1,000 \u6771\u4eac"
-        >>> "".join("x" if cut else "." for cut in cuts_word(text))
-        '.xx...xxxx....'
-    """
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    kinds = np.full(len(codes) + 4, _OTHER, np.int8)
-    table = _kinds_of_characters()
-    kinds[2:-2] = table[np.minimum(codes, len(table) - 1)]
-    before2, before, after, after2 = kinds[:-3], kinds[1:-2], kinds[2:-1], kinds[3:]
-    # The character that the marks before a position belong to, if there are any.
-    marked = np.maximum.accumulate(np.where(kinds != _MARK, np.arange(len(kinds)), 0))
-    base = kinds[marked][1:-2]
-    word = (base >= _LETTER) & ((after >= _LETTER) | (after == _MARK))
-    number = (before == _DIGIT) & (after == _SEPARATOR) & (after2 == _DIGIT)
-    number |= (before2 == _DIGIT) & (before == _SEPARATOR) & (after == _DIGIT)
-    return word | number
-
-
-_OTHER, _SEPARATOR, _MARK, _LETTER, _DIGIT = range(5)
-_WITHOUT_SPACES = [(0xE00, 0xEFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x312F)]
-_WITHOUT_SPACES += [(0x31A0, 0x31FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0xFF66, 0xFF9F)]
-_WITHOUT_SPACES += [(0x20000, 0x3FFFF)]
-_HALF_WIDTH_VOICING = "\uff9e\uff9f"  # marks of the letter before, though not combining
-
-
-@functools.cache
-def _kinds_of_characters() -> np.ndarray:
-    """Kind of each character of the first two planes; the last entry is that of all others."""
-    kinds = np.full(0x20001, _OTHER, np.int8)
-    for code in range(0x20000):
-        character = chr(code)
-        if character.isalnum():
-            kinds[code] = _DIGIT if character.isdigit() else _LETTER
-        elif unicodedata.category(character).startswith("M"):
-            kinds[code] = _MARK
-    for separator in _NUMBER_SEPARATORS:
-        kinds[ord(separator)] = _SEPARATOR
-    for first, last in _WITHOUT_SPACES:  # their digits form numbers like others
-        kinds[first : last + 1][kinds[first : last + 1] == _LETTER] = _OTHER
-    return kinds
-
-
-@functools.cache
-def _unicode_word() -> re.Pattern[str]:
-    """A letter or digit, then letters, digits and combining marks, for which `re` has no class.
-
-    A letter of a script without spaces is followed by marks only.
-    """
-    # The planes that hold letters, and the supplementary variation selectors.
-    planes = itertools.chain(range(0x20000), range(0xE0100, 0xE01F0))
-    marks = "".join(c for c in map(chr, planes) if unicodedata.category(c).startswith("M"))
-    alone = "".join(f"{chr(first)}-{chr(last)}" for first, last in _WITHOUT_SPACES)
-    letter = rf"[^\W_{alone}]|\d"
-    run = rf"(?:{letter})(?:{letter}|[{marks}])*" + _CUT_NEGATION
-    return re.compile(rf"{run}|[^\W_][{marks}{_HALF_WIDTH_VOICING}]*")
+def _is_article(words: Words, i: int) -> bool:
+    if words.forms[i] not in ARTICLES:
+        return False
+    if i + 1 == len(words.forms):
+        return words.forms[i] == "the" and i > 0  # no letter
+    return words.text[words.spans[i, 1]].isspace()
 
 
 class AliasMatcher:
     """The aliases of one answer, indexed for lookup in any number of documents.
 
     Args:
-        aliases: the strings that count as the answer; one without words after
-            normalisation ("The", "!!") matches nothing.
+        aliases: the strings that count as the answer; one of nothing but ASCII punctuation
+            ("!!") matches nothing, and one of nothing but articles only the same letters.
+
+    Attributes:
+        num_aliases: number of aliases that differ in more than punctuation and case.
 
     Raises:
         TypeError: ``aliases`` is one string, or holds something that is not a string.
 
     Example:
-        >>> AliasMatcher(["The Beatles", "beatles!", "A"]).num_aliases
+        >>> AliasMatcher(["The Beatles", "beatles!", "BEATLES"]).num_aliases
         1
     """
 
     def __init__(self, aliases: Iterable[str]):
-        aliases = check_texts(aliases, "aliases")
-        distinct = {split_words(alias).forms for alias in aliases} - {()}
-        self.num_aliases = len(distinct)
-        self._by_first_word: dict[str, list[tuple[str, ...]]] = {}
-        for forms in sorted(distinct):
-            self._by_first_word.setdefault(forms[0], []).append(forms)
+        self.aliases = tuple(dict.fromkeys(check_texts(aliases, "aliases")))
+        #: What evaluators compare.
+        self.evaluated = {alias: _form(alias) for alias in self.aliases}
+        forms = [alias_forms(alias) for alias in self.aliases]
+        self.num_aliases = len(set(forms) - {()})
+        #: First word -> forms that begin with it -> the aliases that have them.
+        self._by_first_word: dict[str, dict[tuple[str, ...], list[str]]] = {}
+        for alias, own in sorted(zip(self.aliases, forms, strict=True)):
+            if own:
+                group = self._by_first_word.setdefault(own[0], {})
+                group.setdefault(own, []).append(alias)
 
-    def starting_with(self, form: str) -> list[tuple[str, ...]]:
-        """The aliases (as tuples of normalised words) whose first word is ``form``."""
-        return self._by_first_word.get(form, [])
+    def starting_with(self, form: str) -> dict[tuple[str, ...], list[str]]:
+        """Normalised words whose first is ``form`` -> the aliases that consist of them."""
+        return self._by_first_word.get(form, {})
 
 
 def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:
@@ -204,16 +116,87 @@ def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:
     Example:
         >>> enumerate_spans(split_words("Cher met Cher."), AliasMatcher(["Cher"])).tolist()
         [[0, 4], [9, 13]]
+        >>> enumerate_spans(split_words("100 for £100."), AliasMatcher(["£100"])).tolist()
+        [[8, 12]]
     """
-    mentions = set()
-    for i, form in enumerate(words.forms):
-        for alias in matcher.starting_with(form):
-            last = i + len(alias) - 1
-            if words.forms[i : last + 1] == alias:
-                span = (int(words.spans[i, 0]), int(words.spans[last, 1]))
-                if not _cuts_a_number(words.text, *span):
-                    mentions.add(span)
+    text, forms = words.text, matcher.evaluated
+    by_words = [(alias, span) for alias, own in _by_words(words, matcher).items() for span in own]
+    mentions = {span for _, span in by_words}
+    if not any(_form(text[slice(*span)]) == forms[alias] for alias, span in by_words):
+        right = _right_spans(text, set(forms.values()))
+        found = {form for *_, form in right}
+        mentions = {(start, end) for start, end, _ in right}
+        mentions |= {
+            span
+            for alias, span in by_words
+            if forms[alias] not in found
+            or triviaqa_form(text[slice(*span)]) == triviaqa_form(alias)
+            and not any(start <= span[0] and span[1] <= end for start, end, _ in right)
+        }
     return np.array(sorted(mentions), np.int32).reshape(-1, 2)
+
+
+def mentions_any(words: Words, matcher: AliasMatcher) -> bool:
+    """Whether the words of any alias stand in a text one after the other."""
+    return any(_by_words(words, matcher).values())
+
+
+def _by_words(words: Words, matcher: AliasMatcher) -> dict[str, list[Span]]:
+    """Alias -> where its words stand, among articles that it need not have."""
+    found: dict[str, list[Span]] = {}
+    for i, form in enumerate(words.forms):
+        for alias, names in matcher.starting_with(form).items():
+            if (last := _match(words.forms, i, alias)) is None:
+                continue
+            span = int(words.spans[i, 0]), int(words.spans[last, 1])
+            if cuts_number(words.text, *span):
+                continue
+            for name in names:
+                # Articles stand everywhere; as an answer, their case counts.
+                if not ARTICLES.issuperset(alias) or words.text[slice(*span)] in name:
+                    found.setdefault(name, []).append(span)
+    return found
+
+
+def _match(forms: tuple[str, ...], first: int, alias: tuple[str, ...]) -> int | None:
+    """The last word of an alias whose first is at ``first``; None if others follow."""
+    at = first
+    for form in alias:
+        while at < len(forms) and forms[at] != form and forms[at] in ARTICLES:
+            at += 1
+        if at == len(forms) or forms[at] != form:
+            return None
+        at += 1
+    return at - 1
+
+
+def _form(text: str) -> str:
+    """What SQuAD's and NQ-open's evaluators compare."""
+    return squad_form(text if text.isascii() else unicodedata.normalize("NFD", text))
+
+
+def _right_spans(text: str, forms: Collection[str]) -> list[tuple[int, int, str]]:
+    """The shortest spans of whole words that evaluators take for one of these `_form`s."""
+    whole = _form(text)
+    # Most are not there, and this is fast.
+    forms = {form for form in forms if form and form in whole}
+    if not forms:
+        return []
+    longest, first_letters = max(map(len, forms)), {form[0] for form in forms}
+    places = np.flatnonzero(~cuts_word(text)).tolist()
+    found: list[tuple[int, int, str]] = []
+    for index, start in enumerate(places):
+        if start == len(text) or text[start].isspace():
+            continue
+        for end in places[index + 1 :]:
+            form = _form(text[start:end])
+            if form in forms:
+                found = [own for own in found if own[1] < end or own[2] != form]
+                found.append((start, end, form))
+                break
+            if form[:1] and form[0] not in first_letters or len(form) > longest + _SLACK:
+                break
+    return found
 
 
 def execute_span(text: str, start: int, end: int) -> str:
@@ -232,7 +215,7 @@ def execute_span(text: str, start: int, end: int) -> str:
 
 
 def trim_span(words: Words, start: int, end: int) -> tuple[int, int] | None:
-    """Trims ``[start, end)`` to its first and last whole word, as `enumerate_spans` would.
+    """Trims ``[start, end)`` to what `enumerate_spans` would find of it: whole words.
 
     Annotated mentions may start with an article or end with a full stop.
 
@@ -242,21 +225,23 @@ def trim_span(words: Words, start: int, end: int) -> tuple[int, int] | None:
     Example:
         >>> trim_span(split_words("See the Daily Herald."), 4, 21)
         (8, 20)
+        >>> trim_span(split_words("It was £100."), 7, 12)
+        (7, 11)
     """
-    inside = words.spans[(words.spans[:, 0] >= start) & (words.spans[:, 1] <= end)]
-    return (int(inside[0, 0]), int(inside[-1, 1])) if len(inside) else None
-
-
-def _cuts_a_number(text: str, start: int, end: int) -> bool:
-    """Whether the span starts or ends inside a number such as 1,000 or 3.5."""
-
-    def joined(left: int) -> bool:
-        """Whether there is a separator between two digits at ``left``."""
-        return (
-            0 < left < len(text) - 1
-            and text[left] in _NUMBER_SEPARATORS
-            and text[left - 1].isdigit()
-            and text[left + 1].isdigit()
-        )
-
-    return joined(start - 1) or joined(end)
+    inside = np.flatnonzero((words.spans[:, 0] >= start) & (words.spans[:, 1] <= end))
+    annotated = words.text[start:end]
+    kept = None
+    if len(inside):
+        first, last = int(inside[0]), int(inside[-1])
+        while first < last and _is_article(words, first):
+            first += 1
+        while first < last and words.forms[last] == "the":
+            last -= 1
+        kept = int(words.spans[first, 0]), int(words.spans[last, 1])
+        if _form(words.text[slice(*kept)]) == _form(annotated):
+            return kept
+    cuts = cuts_word(words.text)
+    right = [
+        (start + own[0], start + own[1]) for own in _right_spans(annotated, {_form(annotated)})
+    ]
+    return next((own for own in right if not cuts[list(own)].any()), kept)

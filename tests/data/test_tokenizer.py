@@ -15,7 +15,7 @@ from tokenizers import models, pre_tokenizers, processors
 
 from hardem_jax.data.tokenizer import PairTemplate, Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.spans import split_words
+from hardem_jax.words import split_words
 from tests.tiny import roberta_tokenizer
 
 # Blanks of every kind, characters of one to four bytes, combining marks, special tokens.

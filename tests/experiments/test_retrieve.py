@@ -10,7 +10,8 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.prepared.spans import PreparedSplit
 from hardem_jax.data.readers.dpr import read_contexts
 from hardem_jax.retrieval.retrieve import Retriever
-from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans
+from hardem_jax.words import split_words
 from tests.commands import call, fails
 from tests.retrieval.corpora import rows_of, save
 from tests.tiny import write_checkpoint

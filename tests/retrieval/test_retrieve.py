@@ -18,8 +18,10 @@ from hardem_jax.retrieval.postings import PostingsWriter
 from hardem_jax.retrieval.recall import AnswerFinder, RecallCounts
 from hardem_jax.retrieval.retrieve import Retriever, RetrieverConfig, build_indices
 from hardem_jax.retrieval.store import PassageStore
-from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans
+from hardem_jax.words import split_words
 from tests.damages import DAMAGES
+from tests.languages import facts
 from tests.retrieval.corpora import WORDS, rows_of, same_files, save
 
 METHODS = ("combined", "articles", "bm25")
@@ -51,6 +53,23 @@ def build(source, folder, shard_passages, **options):
     options |= {"articles": config, "shard_passages": shard_passages}
     build_indices(source, folder, skips=skips, **options)
     return skips.as_dict()
+
+
+def test_recall_is_alike_in_every_language(tmp_path):
+    recall = {}
+    for language, known in facts(400, seed=0).items():
+        rows = [(str(i), text.strip(), f"{i // 20}") for i, (text, *_) in enumerate(known, 1)]
+        source = save(tmp_path / f"{language}.tsv", rows)
+        build_indices(source, tmp_path / language, skips=ExclusionCounts())
+        asked = [OpenQuestion(str(i), *known[i][1:2], known[i][2:]) for i in range(0, 400, 4)]
+        for method in METHODS:
+            counts = RecallCounts(5)
+            retrieve = Retriever(tmp_path / language, RetrieverConfig(method=method, passages=5))
+            for question, retrieved in zip(asked, retrieve(asked), strict=True):
+                texts = [passage.text for passage in retrieve.passages(retrieved)]
+                counts.add(question.answers, texts)
+            recall[language, method] = counts.at(5)
+    assert min(recall.values()) > 0.97, recall
 
 
 @pytest.mark.parametrize("shard_passages", [1, 3, 89])

@@ -12,6 +12,11 @@ from hardem_jax.retrieval.text import TermConfig, stop_words
         ("don't I'll", []),
         ("U.S. vitamin C", ["u", "vitamin", "c"]),
         ("ﬁne İstanbul", ["fine", "istanbul"]),
+        # A mark belongs to the letter before it, also where it is no accent.
+        ("हिन्दी, हिन्दी", ["हिनदी", "हिनदी"]),
+        ("黑豹队 308分, 苹", ["黑豹", "豹队", "黑豹队", "308", "分", "苹"]),
+        ("서울은 ﾃﾞｰﾀ", ["서울", "울은", "서울은", "デー", "ータ", "データ"]),
+        ("co\u00adop", ["coop"]),
         ("", []),
     ],
 )
@@ -33,3 +38,4 @@ def test_bigrams_do_not_reach_over_stop_words():
     assert config.words_and_bigrams("kings of old cities") == ["king", "old", "citi", "old citi"]
     every = TermConfig(stem=False, stop_words=False)
     assert every.words_and_bigrams("kings of") == ["kings", "of", "kings of"]
+    assert every.words_and_bigrams("黑豹") == ["黑", "豹", "黑 豹"]

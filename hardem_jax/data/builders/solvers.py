@@ -44,9 +44,10 @@ from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.programs.types import ROW_WIDTH as PROGRAM_WIDTH
 from hardem_jax.solutions.rouge.search import RougeRules
-from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, SqlRules
 from hardem_jax.solutions.sql.enumeration import split_words as split_question
+from hardem_jax.words import split_words
 
 
 class Solver(Protocol):

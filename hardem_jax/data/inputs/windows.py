@@ -7,7 +7,7 @@ import numpy as np
 from hardem_jax.data.batching.padding import Arrays
 from hardem_jax.data.examples import is_unknown
 from hardem_jax.data.prepared.windows import Window
-from hardem_jax.solutions.spans import cuts_word
+from hardem_jax.words import cuts_word
 
 #: Number of the part that says that there is no answer, see `pad_windows`.
 NO_ANSWER = -1

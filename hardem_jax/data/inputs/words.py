@@ -15,19 +15,21 @@ import numpy as np
 
 from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.errors import InputError, found_by
+from hardem_jax.words import LETTERS_ALONE
 
 PAD, UNKNOWN = 0, 1
 NUM_SPECIAL = 2
 
 # In order of preference at each place of the text.
 _WORD = re.compile(
-    r"""
-      (?:[^\W\d_]\.){2,}            # initials: U.S.
+    rf"""
+      (?:[^\W\d_]\.){{2,}}            # initials: U.S.
     | \d+(?:[.,]\d+)+               # numbers with separators: 2,582.5
-    | [^\W_]+?(?=n['\u2019]t\b)     # the verb before n't
+    | [^\W_{LETTERS_ALONE}]+?(?=n['\u2019]t\b)     # the verb before n't
     | n['\u2019]t\b
     | ['\u2019](?:s|re|ve|ll|d|m)\b # contractions, as in the vocabularies of word vectors
-    | [^\W_]+                       # letters and digits: 1990s
+    | (?:[^\W_{LETTERS_ALONE}]|\d)+  # letters and digits: 1990s
+    | [^\W_]                        # a letter that is a word of its own
     | \S                            # any other character by itself, hyphens among them
     """,
     re.VERBOSE | re.IGNORECASE,

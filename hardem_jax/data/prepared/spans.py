@@ -48,11 +48,12 @@ from hardem_jax.data.prepared.windows import (
 from hardem_jax.data.solve import size_summary
 from hardem_jax.data.tokenizer import Tokenizer
 from hardem_jax.errors import check_unicode
-from hardem_jax.solutions.spans import enumerate_spans, split_words
+from hardem_jax.solutions.spans import enumerate_spans
+from hardem_jax.words import split_words
 
-FORMAT = "spans 5"
+FORMAT = "spans 6"
 #: Of splits whose answers consist of several texts.
-TAGGINGS_FORMAT = "taggings 3"
+TAGGINGS_FORMAT = "taggings 4"
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_WORDS = "no words in any document"

@@ -14,6 +14,7 @@ them unless it has all texts.
 
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,9 @@ from hardem_jax.data.examples import ReadingExample, is_unknown
 from hardem_jax.data.prepared.records import Codec
 from hardem_jax.data.tokenizer import MIN_SPECIAL_TOKENS, Encoding, Tokenizer
 from hardem_jax.errors import InputError, require
-from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words, trim_span
+from hardem_jax.solutions.spans import AliasMatcher, alias_forms, enumerate_spans, trim_span
 from hardem_jax.solutions.taggings import count_taggings
+from hardem_jax.words import search_terms, split_words, stands_alone
 
 
 def check_choices(choices: Sequence[str]) -> None:
@@ -236,7 +238,7 @@ def make_windows(
         if example.mentions is not None:
             own = (span[1:] for span in example.mentions if span[0] == index)
             # An answer that is a choice is mentioned by the choice alone.
-            given = [(a, b) for a, b in own if split_words(text[a:b]).forms not in chosen]
+            given = [(a, b) for a, b in own if alias_forms(text[a:b]) not in chosen]
             by_text = [np.array(given, np.int32).reshape(-1, 2)]
         else:
             by_text = [enumerate_spans(words, matcher) for matcher in matchers]
@@ -263,7 +265,7 @@ def alias_matchers(aliases: Sequence[str], *, all_required: bool) -> list[AliasM
     """
     if not all_required:
         return [AliasMatcher(aliases)]
-    return [AliasMatcher([alias]) for alias in {split_words(a).forms: a for a in aliases}.values()]
+    return [AliasMatcher([alias]) for alias in {alias_forms(a): a for a in aliases}.values()]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -327,8 +329,8 @@ def _split_aliases(
     """Forms of the aliases that are choices, and the other aliases."""
     if not choices:
         return set(), list(aliases)
-    offered = {split_words(choice).forms for choice in choices}
-    forms = {alias: split_words(alias).forms for alias in aliases}
+    offered = {alias_forms(choice) for choice in choices}
+    forms = {alias: alias_forms(alias) for alias in aliases}
     others = [alias for alias in aliases if forms[alias] not in offered]
     return set(forms.values()) & offered, others
 
@@ -351,7 +353,7 @@ def _choice_tokens(
         tokens = _to_tokens(encoded, np.array([[start, start + len(choice)]]))
         if not len(tokens):
             raise InputError(f"choices: expected words that the tokenizer keeps, found {choice!r}")
-        if split_words(choice).forms in chosen:
+        if alias_forms(choice) in chosen:
             own.append(tokens)
         start += len(choice) + 1
     return np.concatenate(own)
@@ -408,13 +410,23 @@ def _most_similar(question: str, windows: Sequence[Window], count: int) -> list[
     """The ``count`` windows most similar to the question, back in document order.
 
     Cosine of TF-IDF vectors fitted on the windows of this question only, ties to the
-    earlier window (Clark and Gardner, 2018, which the paper follows).
+    earlier window (Clark and Gardner, 2018, which the paper follows). A single letter counts only
+    in scripts in which it is a word.
     """
     # Here, because they take seconds to import and every command imports this module.
-    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
     from sklearn.metrics.pairwise import linear_kernel
 
-    vectorizer = TfidfVectorizer(strip_accents="unicode", stop_words="english")
+    def terms(text: str) -> list[str]:
+        return [
+            term
+            for term in search_terms(text)
+            if term not in ENGLISH_STOP_WORDS and (len(term) > 1 or stands_alone(term))
+        ]
+
+    # Any: the stubs infer the type of `analyzer` from its default.
+    options: dict[str, Any] = {"analyzer": terms}
+    vectorizer = TfidfVectorizer(**options)
     try:
         vectors = vectorizer.fit_transform([window.text[window.lead :] for window in windows])
     except ValueError:  # nothing but stop words and punctuation: no window is better than another

@@ -15,7 +15,7 @@ from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, ExclusionCount
 from hardem_jax.data.json_fields import distinct, get_field, get_id, get_objects
 from hardem_jax.data.json_stream import PathLike, iter_json_records
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.spans import split_words
+from hardem_jax.words import ARTICLES, split_words
 
 # Reason of `ExclusionCounts`, for questions left out:
 NO_WORD = "no word left in the question after normalisation"
@@ -34,7 +34,7 @@ def find_defect(question: str, answers: tuple[str, ...], *, require_answers: boo
     """
     if not question.strip():
         return EMPTY_QUESTION
-    if not split_words(question).forms:
+    if ARTICLES.issuperset(split_words(question).forms):
         return NO_WORD
     if require_answers and not any(answer.strip() for answer in answers):
         return NO_ANSWER

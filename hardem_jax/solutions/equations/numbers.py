@@ -17,7 +17,8 @@ mention covers only the number, "55" in "55%" and "5" in "$5".
     "21st", "second"    nothing             ordinals=True: 21, 2
     "two-thirds", "½"   2, nothing          fractions=True: 2/3, 1/2
 
-Digits inside a word ("F15", "B2") are not numbers. Digits and separators that do not form a
+Digits inside a word ("F15", "B2") are not numbers, but between letters that are words of their own
+(`hardem_jax.words`) they are. Digits of any script count. Digits and separators that do not form a
 single number are read piece by piece: "1990,1991" is two numbers, "12.5.1990" is three.
 Numbers too large for float64 are skipped; `has_overflow` detects them.
 """
@@ -41,18 +42,24 @@ from hardem_jax.solutions.equations.number_words import (
     Word,
     read_compound,
 )
+from hardem_jax.words import LETTERS_ALONE
 
+# A letter that is a word of its own ends no other: "12" is a number in "\u670912\u4e2a".
+_WORD_CHARACTER = rf"[^\W{LETTERS_ALONE}]"
+_WORD_LETTER = rf"[^\W\d{LETTERS_ALONE}]"
 _VULGAR = "¼½¾⅐⅑⅒⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"
 _TOKEN = re.compile(
-    r"(?<![\w.])(?P<point>\.[0-9]+)(?![.,]?[0-9])"
-    r"|(?<!\w)(?P<digits>[0-9]+(?:[.,][0-9]+)*)"
-    r"|(?P<inside>[^\W\d][0-9]+(?:[.,][0-9]+)+)"  # "000" of "RM1,000" is not a number
+    rf"(?<!{_WORD_CHARACTER}|[.．٫])(?P<point>[.．٫]\d+)(?![.,．，٫٬]?\d)"
+    rf"|(?<!{_WORD_CHARACTER})(?P<digits>\d+(?:[.,．，٫٬]\d+)*)"
+    rf"|(?P<inside>{_WORD_LETTER}\d+(?:[.,．，٫٬]\d+)+)"  # "000" of "RM1,000" is not a number
     # ASCII, since Unicode also takes "ı" for "i" and "ſ" for "s".
-    rf"|\b(?P<word>(?ai:{'|'.join(sorted(VALUES, key=len, reverse=True))}))\b"
+    rf"|(?<!{_WORD_CHARACTER})(?P<word>(?ai:{'|'.join(sorted(VALUES, key=len, reverse=True))}))"
+    rf"(?!{_WORD_CHARACTER})"
     rf"|(?P<vulgar>[{_VULGAR}])"
 )
-_WITH_COMMAS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
-_LETTER = re.compile(r"[^\W\d]")
+_WITH_COMMAS = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_LETTER = re.compile(_WORD_LETTER)
+_NARROW = str.maketrans("．٫，٬", "..,,")  # full-width and Arabic separators
 _ORDINAL_SUFFIX = re.compile(r"(?:st|nd|rd|th)\b", re.IGNORECASE)
 _PERCENT = re.compile(r"\s?(?:%|percent\b|per cent\b)", re.IGNORECASE)
 _CURRENCY_BEFORE = re.compile(r"[$€£¥₹]\s?$")
@@ -287,6 +294,7 @@ def _tokens(match: re.Match[str], config: NumberConfig) -> Iterator[_Token]:
     elif match.lastgroup == "vulgar":
         yield _Token(form, unicodedata.numeric(form), start, end)
     else:
+        form = form.translate(_NARROW)
         for piece, offset in _pieces(form, 0, config):
             at = start + offset
             yield _Token(piece, float(piece.replace(",", "")), at, at + len(piece))

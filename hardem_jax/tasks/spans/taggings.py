@@ -26,7 +26,7 @@ from hardem_jax.models.encoders.base import Encoder
 from hardem_jax.models.encoders.packing import token_metrics
 from hardem_jax.models.tagged_reader import TaggedReader, TaggedReading
 from hardem_jax.objectives import Objective
-from hardem_jax.solutions.spans import split_words
+from hardem_jax.solutions.spans import alias_forms
 from hardem_jax.tasks.base import LossFn, ShownAnswer, Task, keys_of_part, z_metrics
 from hardem_jax.tasks.config import TaggedReaderConfig, TaggingInference
 from hardem_jax.tasks.run_config import RunConfig
@@ -148,7 +148,7 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
         window = inputs[index]
         words = entries["words"][entries["words_where"]]
         spans = [tokens_of(window, words, *span) for span in marked_spans(out["tags"])]
-        texts = {split_words(text).forms or text: text for text in _texts(window, spans)}
+        texts = {alias_forms(text) or text: text for text in _texts(window, spans)}
         return TaggedAnswer(
             log_prob_answerable=float(out["answerable"]),
             texts=tuple(texts.values()),
@@ -274,7 +274,7 @@ def _texts(window: Window, spans: Sequence[tuple[int, int]]) -> Iterator[str]:
 
 def _num_texts(golds: Sequence[str]) -> int:
     """How many different texts an answer consists of, but for case, punctuation and articles."""
-    return len({split_words(gold).forms or gold for gold in golds})
+    return len({alias_forms(gold) or gold for gold in golds})
 
 
 def _by_count(golds: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Sequence[str]]]:

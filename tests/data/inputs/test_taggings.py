@@ -14,7 +14,7 @@ from hardem_jax.data.prepared.windows import WINDOWS, WindowConfig, make_windows
 from hardem_jax.data.readers.squad import read_squad_layout
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.spans import split_words
+from hardem_jax.solutions.spans import alias_forms
 from hardem_jax.solutions.taggings import MAX_COUNT, count_taggings
 from tests.tiny import roberta_tokenizer
 
@@ -44,7 +44,7 @@ def texts_of(window):
 
 
 def forms(texts):
-    return {split_words(text).forms for text in texts}
+    return {alias_forms(text) for text in texts}
 
 
 def test_every_tagging_of_quoref_reads_the_answer(shared_dir, tokenizer):

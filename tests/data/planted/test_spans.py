@@ -14,7 +14,8 @@ from hardem_jax.data.planted.spans import (
 )
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans, split_words
+from hardem_jax.solutions.spans import AliasMatcher, enumerate_spans
+from hardem_jax.words import split_words
 
 CONFIG = PlantedConfig(num_train=600, num_dev=100)
 

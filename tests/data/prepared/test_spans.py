@@ -224,7 +224,7 @@ def test_preparing_again_replaces_and_gives_the_same_bytes(tmp_path, tokenizer):
     ("content", "culprit"),
     [
         ("{", "expected JSON"),
-        (json.dumps({"format": 2}), "expected format spans 5, found 2; prepare it again"),
+        (json.dumps({"format": 2}), "expected format spans 6, found 2; prepare it again"),
     ],
 )
 def test_foreign_meta_files_are_named(tmp_path, content, culprit):

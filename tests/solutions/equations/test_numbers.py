@@ -67,6 +67,11 @@ def test_options(text, default, options, with_options):
         ("No.2 a,2 B2. 5 F15-7", [2, 2, 5, 7]),
         ("often, anyone, tens, sixth-former, weights", []),
         ("12.5.1990", [12, 5, 1990]),
+        # Letters that are words of their own end no number, and digits are those of any script.
+        ("他有12个苹果和2个梨", [12, 2]),
+        ("서울은 3월 12일, 第1,000名 two个", [3, 12, 1000, 2]),
+        ("１２ ３，０００ ．５ ๒๕๖๓บาท", [12, 3000, 0.5, 2563]),
+        ("١٢ ١٬٠٠٠ ٣٫٥ १२", [12, 1000, 3.5, 12]),
         ("1990,1991", [1990, 1991]),
         ("12,34,567", [12, 34, 567]),
         ("1,2,3", [1, 2, 3]),
@@ -75,7 +80,7 @@ def test_options(text, default, options, with_options):
         ("In 1990. Then 5, 6.", [1990, 5, 6]),
         ("No.5", [5]),
         ("007", [7]),
-        ("٣ ²", []),  # only ASCII digits
+        ("٣ ²", [3]),  # a superscript is no digit
         ("-5 °C", [5]),
         # Letters that only Unicode folds to those of a number word.
         ("SİX fıve ſix, Two", [2]),
