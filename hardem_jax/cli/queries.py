@@ -207,7 +207,7 @@ class Evaluate(EvaluateOnBuild):
     def official_text(self, data: Any, answers: Any) -> str:
         """WikiSQL: a JSON object per line, in the order of its file; otherwise as for programs."""
         pairs = list(zip(data.questions, answers, strict=True))
-        if any(question.match == "denotation" for question, _ in pairs):
+        if any(question.match != "execution" for question, _ in pairs):
             results = ((q.id, answer.result if answer else None) for q, answer in pairs)
             return official_lines((id, result or ()) for id, result in results)
         lines: dict[str, Any] = dict.fromkeys(data.left_out, {"error": "left out of the split"})
@@ -313,7 +313,9 @@ def _correct_answers(
 ) -> Iterator[CorrectAnswer]:
     for question, answer in zip(data.questions, answers, strict=True):
         gold = (data.golds or {}).get(question.id)
-        if gold is not None and answer is not None and tasks.is_answer(question, answer.result):
+        if gold is None or answer is None:
+            continue
+        if tasks.is_answer(question, answer.result, data.rules):
             header = data.tables[question.table_id].header
             result = tasks.cells_text(question.answer)
             yield CorrectAnswer(question.question, header, answer.query, gold, result)

@@ -182,7 +182,8 @@ class NumericQuestion:
         return NumberTable(self.values, self.kinds)
 
 
-Match = Literal["execution", "denotation"]
+#: How results are compared with an answer, see `data.solve.answer_match`.
+Match = Literal["cells", "execution", "denotation"]
 
 
 @dataclass(frozen=True)
@@ -194,8 +195,9 @@ class TableQuestion:
         question: non-empty text.
         table: the table; readers convert its texts to lower case.
         answer: cells of a query's result, or an answer written by a person.
-        match: how results are compared with the answer: "execution" requires equality (WikiSQL),
-            "denotation" uses `hardem_jax.metrics.wikitablequestions`.
+        match: how results are compared with the answer: "cells" as a person does, see `same_cells`;
+            "execution" requires equality (WikiSQL); "denotation" uses
+            `hardem_jax.metrics.wikitablequestions`.
         values: for "denotation", the number or date of each item if the data gives it.
     """
 
@@ -211,7 +213,7 @@ class TableQuestion:
         """Returns the answer of a question that is matched by denotation.
 
         Raises:
-            TypeError: a cell is not text, which can happen with "execution".
+            TypeError: a cell is not text, which only "denotation" rules out.
         """
         texts = tuple(cell for cell in self.answer if isinstance(cell, str))
         if len(texts) != len(self.answer):
@@ -246,6 +248,8 @@ class QueryQuestion:
     num_queries: int
     max_conditions: int = MAX_CONDITIONS
     log_weights: np.ndarray | None = None
+
+    answer_texts = TableQuestion.answer_texts
 
 
 @dataclass(frozen=True)

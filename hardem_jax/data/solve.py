@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from hardem_jax.solutions.programs.links import find_links
 from hardem_jax.solutions.programs.rules import ProgramRules, table_fields
 from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import ROW_WIDTH as PROGRAM_WIDTH
+from hardem_jax.solutions.sql.columns import same_cells, sane_value
 from hardem_jax.solutions.sql.enumeration import SqlRules, enumerate_sql, split_words
 from hardem_jax.solutions.sql.types import Cell
 
@@ -114,12 +115,9 @@ def query_question(
         SELECT player WHERE no. = '7'
     """
     words = split_words(question.question)
-    match = None
-    if question.match == "denotation":
-        if denotation is None:
-            raise ValueError(f"{question.id}: answer matched by denotation, expected `denotation`")
-        match = denotation(question.answer_texts, question.values).matches
-    elif any(isinstance(cell, int) and not -(2**63) <= cell < 2**63 for cell in question.answer):
+    match = answer_match(question, denotation)
+    integers = (cell for cell in question.answer if isinstance(cell, int))
+    if not all(-(2**63) <= integer < 2**63 for integer in integers):
         raise InputError("answer: expected integers of 64 bits, found a larger one")
     found = enumerate_sql(
         question.table, question.question, question.answer, rules, words=words, match=match
@@ -136,6 +134,51 @@ def query_question(
         num_queries=found.size,
         max_conditions=found.max_conditions,
     )
+
+
+def answer_match(
+    question: TableQuestion | QueryQuestion, denotation: MakeMatcher | None = None
+) -> Callable[[Sequence[Cell]], bool] | None:
+    """What decides whether a result is the answer, in Z as in scores; None for "execution".
+
+    Raises:
+        ValueError: the question needs a ``denotation``, and there is none.
+        TypeError: it needs one, and the answer is not a list of texts.
+
+    Example:
+        >>> from hardem_jax.solutions.sql.types import Table
+        >>> table = Table("1-1", ("no.",), ("real",), ((7.0,), (9.0,)))
+        >>> matches = answer_match(TableQuestion("q", "Which?", table, ("7",), "cells"))
+        >>> matches([7.0]), matches([9.0])
+        (True, False)
+    """
+    if question.match == "cells":
+        return same_cells(question.answer)
+    if question.match == "execution":
+        return None
+    if denotation is None:
+        raise ValueError(f"{question.id}: answer matched by denotation, expected `denotation`")
+    return denotation(question.answer_texts, question.values).matches
+
+
+def missing_cell(match: str, answer: Sequence[Cell], rows: Iterable[Iterable[Cell]]) -> str:
+    """The first text of an answer that no cell can match, in words; "" if there is none.
+
+    Example:
+        >>> missing_cell("cells", ["bo"], [["Ann", 7]]), missing_cell("cells", ["7"], [["Ann", 7]])
+        ("no cell is the text 'bo'", '')
+        >>> missing_cell("execution", ["7"], [["Ann", 7]])
+        "no cell is the text '7'"
+    """
+    if match == "denotation":  # has many ways to match
+        return ""
+    read = sane_value if match == "cells" else str.lower
+    known = {read(cell) for row in rows for cell in row if isinstance(cell, str)}
+    for cell in answer:
+        # A number may be that of a cell, or an aggregate.
+        if isinstance(cell, str) and isinstance(text := read(cell), str) and text not in known:
+            return f"no cell is the text {cell!r:.60}"
+    return ""
 
 
 def program_question(

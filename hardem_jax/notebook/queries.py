@@ -12,7 +12,7 @@ import numpy as np
 
 from hardem_jax.data.build_options import WikiSQLOptions
 from hardem_jax.data.examples import Match, QueryQuestion, TableQuestion
-from hardem_jax.data.solve import query_question
+from hardem_jax.data.solve import missing_cell, query_question
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import Denotation, result_texts
 from hardem_jax.notebook.base import Solution, Z, count
@@ -94,8 +94,10 @@ class Queries(Z[TableQuery]):
             notes.append(f"Too many combinations: queries with more than {most} were not tried.")
         if not len(self) and not self.is_slice:
             notes.append("No query over the words of the question gives it.")
+            if missing := missing_cell(self.match, self.answer, self.table.rows):
+                notes.append(f"{missing[0].upper()}{missing[1:]}.")
             if self.match == "execution" and any(isinstance(cell, str) for cell in self.answer):
-                notes.append('match="denotation" also accepts "7" for the number 7, and dates.')
+                notes.append('match="cells" also accepts "7" for the number 7.')
         return notes
 
     def _place(self, solution: TableQuery) -> str:
@@ -173,7 +175,7 @@ def find_queries(
     table: Any,
     question: str,
     answer: Cell | Iterable[Cell],
-    match: Match = "execution",
+    match: Match = "cells",
     rules: SqlRules = _DEFAULT,
 ) -> Queries:
     """Finds every query that executes to the answer: Z of WikiSQL (Min et al., 2019, section 4.3).
@@ -187,8 +189,9 @@ def find_queries(
         question: its words are the values of conditions.
         answer: a cell, or the list of all cells that a query must return; dates, True and NaN are
             read as those of a column are.
-        match: "execution" requires the same cells, apart from case, as WikiSQL does; "denotation"
-            compares as WikiTableQuestions does, where "7" is 7 and "12,467" is 12467.
+        match: "cells" requires the same cells as a person reads them, where "7" is 7; "execution"
+            compares as WikiSQL does, where it is not; "denotation" as WikiTableQuestions does,
+            which also reads dates, and ignores the order of cells and what stands in brackets.
         rules: Z_tot.
 
     Returns:

@@ -31,6 +31,7 @@ from hardem_jax.solutions.sql.enumeration import (
     enumerate_sql,
     split_words,
 )
+from hardem_jax.tasks.tables.queries import is_answer
 
 S = len(SPECIAL_NUMBERS)
 PASSAGE_TEXT = "Longwell threw 41 yards, Favre 38 and Ryan 40."
@@ -158,6 +159,58 @@ def test_the_values_of_an_answer_take_part():
     assert query_question(asked, RULES, Denotation).num_queries > 0
     asked = dataclasses.replace(asked, values=None)
     assert query_question(asked, RULES, Denotation).num_queries == 0
+
+
+PEOPLE = Table(
+    "mine.csv",
+    ("Who", "Goals", "Fee"),
+    ("text", "real", "text"),
+    (("Fay", 3.0, "1,000"), ("José  Luis", 5.0, "0.1"), ("Ann", 0.1, "0.2")),
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "query"),
+    [
+        ("Who has 3 goals?", ["Fay"], (0, 0)),
+        ("Who has 5 goals?", [" jose\u0301 luis "], (0, 0)),
+        ("How many goals of Fay?", ["3"], (1, 0)),
+        ("How many goals of Fay?", ["3.0"], (1, 0)),
+        ("What fee has Fay?", ["1000"], (2, 0)),
+        ("What fee has Fay?", [1000], (2, 0)),
+        ("How many goals in total?", ["8.1"], (1, 4)),
+        ("How many have over 3?", ["1"], (0, 3)),
+        ("Who has over 1 goals?", ["FAY", "José Luis"], (0, 0)),
+    ],
+)
+def test_an_answer_is_compared_as_a_person_does(question, answer, query):
+    """In Z and in scores, though the engine has texts in lower case and numbers as numbers."""
+    found = query_question(ask("q", question, *answer, table=PEOPLE, match="cells"), RULES)
+    queries = [Query.from_row(row, found.question, found.words) for row in found.queries]
+    assert query in [(one.select, one.aggregator) for one in queries]
+    with OfficialEngine() as engine:
+        assert all(is_answer(found, engine.execute(PEOPLE, one)) for one in queries)
+    strict = query_question(ask("q", question, *answer, table=PEOPLE), RULES)
+    assert strict.num_queries < found.num_queries or answer == ["Fay"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "result"),
+    [
+        (["Fay", "Ann"], ["ann", "fay"]),
+        (["Fay"], ["fay", "fay"]),
+        (["3"], [4.0]),
+        (["Fay (1)"], ["fay"]),
+        (["10000000001"], [10000000002.0]),
+        ([None], []),
+        (["3 goals"], [3.0]),
+        (["3"], None),
+    ],
+)
+def test_other_cells_are_no_answer(answer, result):
+    asked = query_question(ask("q", "Who?", *answer, table=PEOPLE, match="cells"), RULES)
+    assert not is_answer(asked, result)
+    assert is_answer(asked, answer)
 
 
 def test_denotations_need_their_matcher():

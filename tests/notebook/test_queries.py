@@ -126,7 +126,7 @@ def test_a_solution_says_what_it_selects_and_where_its_values_stand():
     assert (query.column, query.aggregator, query.rows) == ("Goals", "max", (1,))
     assert [question[a:b] for a, b in query.values] == ["8"]
     assert query.row[:7] == (2, 1, 1, 1, 0, 5, 5)
-    assert query in z and z.match == "execution" and z.answer == (1,)
+    assert query in z and z.match == "cells" and z.answer == (1,)
 
 
 def test_values_of_several_words_are_marked_as_a_whole():
@@ -239,12 +239,13 @@ def test_denotations_are_compared_as_people_write_them():
     table = {"City": ["Oslo", "Bonn"], "People": ["709,037", "327,258"]}
     asked = table, "How many people live in Oslo?"
     assert len(find_queries(*asked, 709037.0, rules=SqlRules(max_conditions=1))) > 0
-    exact = find_queries(*asked, "709,037")
-    assert len(exact) == 0 and 'match="denotation"' in str(exact)
+    exact = find_queries(*asked, "709,037", "execution")
+    assert len(exact) == 0 and 'match="cells"' in str(exact)
+    assert "No cell is the text '709,037'." in str(exact)
     loose = find_queries(*asked, "709,037", "denotation")
     assert "SELECT People WHERE City = 'Oslo'" in [query.text for query in loose]
-    again = find_queries(*asked, 709037, "denotation")
-    assert [query.row for query in again] == [query.row for query in loose]
+    for again in (find_queries(*asked, 709037, "denotation"), find_queries(*asked, "709,037")):
+        assert [query.row for query in again] == [query.row for query in loose]
 
 
 def test_the_page_marks_question_and_table():

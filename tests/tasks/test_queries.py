@@ -131,6 +131,9 @@ def test_scores_are_what_they_say():
     assert 0 < scores["P<0.0001"] <= scores["P<0.001"] < 100
     without, _ = run([right], [question()])
     assert not {"logical form", "gold in Z", "hit@1"} & set(without)
+    # As written in a file of one's own, and shown to people.
+    scores, answers = run([right, wrong], [question(("ANN",), match="cells")] * 2)
+    assert scores["accuracy"] == 50 and answers[0].result == ["ann"]
 
 
 def test_questions_left_out_are_wrong():
@@ -220,7 +223,9 @@ def test_an_error_of_the_engine_is_wrong_and_not_the_end():
 
 
 def test_the_metric_is_that_of_the_data_set():
-    strict = question(("ann", "bo"))
+    strict = question(("Ann", "Bo"))
+    assert strict.match == "execution" and not is_answer(question(("7",)), [7.0])
+    assert is_answer(question(("7",)), [7.0], SqlRules(semantics="sane"))  # its Z has both
     assert is_answer(strict, ["ann", "bo"]) and not is_answer(strict, ["bo", "ann"])
     assert not is_answer(strict, None)
     asked = TableQuestion("q", QUESTION, TABLE, ("Bo", "Ann"), match="denotation")

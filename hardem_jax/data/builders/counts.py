@@ -56,7 +56,7 @@ def count(
     for place, row in enumerate(rows):
         reason, _, note = row.get("defect", "").partition(": ")
         if not reason and not row["found"] and split == TRAIN:
-            reason = _NO_SOLUTION.get(kind, "")
+            reason, note = _NO_SOLUTION.get(kind, ""), row.get("note", "")
         if reason:
             skips.add(reason, row["id"], note)
             skipped.append(place)

@@ -35,6 +35,7 @@ from hardem_jax.data.examples import (
     QueryQuestion,
     ReadingExample,
 )
+from hardem_jax.data.solve import missing_cell
 from hardem_jax.solutions.programs.types import ROW_WIDTH as PROGRAM_WIDTH
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH, Table
 
@@ -126,7 +127,11 @@ def facts(kind: Kind, record: Record) -> dict[str, Any]:
     if kind in TABLE_KINDS:
         names = ("table_id", "defect", *(("max_conditions",) if kind == "queries" else ()))
         sizes = {"found": int(record[f"num_{kind}"]), "kept": len(record[kind])}
-        return {"id": record["id"], **sizes, **{name: record[name] for name in names}}
+        found = {"id": record["id"], **sizes, **{name: record[name] for name in names}}
+        if kind == "queries" and not sizes["found"]:
+            answer, rows = (json.loads(record[name]) for name in ("answer", "rows"))
+            found["note"] = missing_cell(record["match"], answer, rows)
+        return found
     found = len(record["mentions" if kind == "reading" else "equations"])
     return {"id": record["id"], "found": found}
 

@@ -3,7 +3,11 @@
 One JSON object per line, each table before the first question on it:
 
     {"table": {"id": "1-1", "header": ["player"], "types": ["text"], "rows": [["ann"], ["bo"]]}}
-    {"id": "train-0", "question": "Who?", "table_id": "1-1", "answer": ["bo"], "match": "execution"}
+    {"id": "train-0", "question": "Who?", "table_id": "1-1", "answer": ["Bo"], "match": "cells"}
+
+"match" may be left out; `hardem_jax.data.examples.Match` lists the comparisons of results with the
+answer. "execution" is WikiSQL's and tells "7" from 7; "denotation", WikiTableQuestions', ignores
+the order of cells, needs texts, and may have the value of each under "values".
 
 `hardem_jax.data.builders.TableQuestions` builds Z of ``{split}.jsonl`` files in this layout.
 """
@@ -48,7 +52,7 @@ def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[
         ...     _ = file.write_text(json.dumps({"table": table}) + "\\n" + json.dumps(asked))
         ...     [question] = read_table_questions(file, skips=ExclusionCounts())
         >>> question.question, question.table.rows, question.answer, question.match
-        ('Who?', (('ann',),), ('ann',), 'execution')
+        ('Who?', (('ann',),), ('ann',), 'cells')
     """
     tables: dict[str, Table] = {}
     seen: set[str] = set()
@@ -126,7 +130,7 @@ def _question(
         return skips.add(NO_ANSWER, id)
     if table_id not in tables:
         raise InputError(f"{place}: expected a table {table_id!r} in a line before, found none")
-    match = get_field(record, "match", str, place) or "execution"
+    match = get_field(record, "match", str, place) or "cells"
     if match not in get_args(Match):
         raise InputError(f"{place}: expected 'match' to be one of {get_args(Match)}, found {match}")
     if match == "denotation" and not answer:

@@ -21,7 +21,7 @@ import math
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -174,6 +174,36 @@ def sane_value(value: Cell) -> Cell:
         return float(value) + 0.0  # turns -0.0 into 0.0
     text = " ".join(unicodedata.normalize("NFC", value.casefold()).split())
     return float(text.replace(",", "")) + 0.0 if NUMBER.fullmatch(text) else text
+
+
+def same_cells(answer: Sequence[Cell]) -> Callable[[Sequence[Cell]], bool]:
+    """What compares results with an answer as a person does, cell by cell and in order.
+
+    Texts are compared regardless of case, white space and the composition of accents; a number may
+    be written as text, with thousands commas; fractions may differ in their last digits, which a
+    sum of 0.1 and 0.2 does.
+
+    Example:
+        >>> matches = same_cells(["Fay", "1,000", 0.3])
+        >>> matches(["fay ", 1000.0, 0.1 + 0.2]), matches([1000.0, "fay", 0.3])
+        (True, False)
+    """
+    wanted = [sane_value(cell) for cell in answer]
+
+    def matches(result: Sequence[Cell]) -> bool:
+        return len(result) == len(wanted) and all(
+            sane_value(cell) == value or _nearly(sane_value(cell), value)
+            for cell, value in zip(result, wanted, strict=True)
+        )
+
+    return matches
+
+
+def _nearly(cell: Cell, value: Cell) -> bool:
+    if not (isinstance(cell, float) and isinstance(value, float)):
+        return False
+    whole = cell.is_integer() and value.is_integer()  # such as ids, of which each digit counts
+    return not whole and math.isclose(cell, value, rel_tol=1e-12)
 
 
 class SaneColumn(Column):

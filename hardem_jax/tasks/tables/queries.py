@@ -23,6 +23,7 @@ from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.sqlova import QueryInputs, pad_query_inputs
 from hardem_jax.data.readers.wikisql import read_wikisql
 from hardem_jax.data.scores import Scored, SolutionScores
+from hardem_jax.data.solve import answer_match
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.errors import InputError
@@ -34,6 +35,7 @@ from hardem_jax.models.encoders.pretrained import load_config
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.objectives import Objective
 from hardem_jax.search.objectives import AnySearchObjective
+from hardem_jax.solutions.sql.columns import sane_value
 from hardem_jax.solutions.sql.engine import statement
 from hardem_jax.solutions.sql.enumeration import (
     MAX_CONDITIONS,
@@ -46,6 +48,7 @@ from hardem_jax.solutions.sql.enumeration import (
 )
 from hardem_jax.solutions.sql.execution_guided import execution_guided
 from hardem_jax.solutions.sql.search import QueryScores, QuerySpace
+from hardem_jax.solutions.sql.values import in_lower_case
 from hardem_jax.tasks.base import LossFn, ShownAnswer, make_loss
 from hardem_jax.tasks.config import QueryInference, SQLovaConfig
 from hardem_jax.tasks.encoder import EncoderModel, check_vocabulary
@@ -339,7 +342,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
 
         Returns:
             In percent of all questions, those left out counting 0: ``accuracy``, questions whose
-            result is the answer, by the official metric of their data set; ``non-empty accuracy``,
+            result is the answer, see `is_answer`; ``non-empty accuracy``,
             the same where the result is not empty; with golds, ``logical form``, of all questions
             that have one. In percent of the questions read: ``accuracy |Z|=...`` by size of Z; ``in
             Z``, questions with a Z that has the query of the answer; ``P<0.001`` and
@@ -353,7 +356,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
         for index, reading in readings:
             question = data.questions[index]
             answer = answers[index] = self.answer(question, data.tables[question.table_id], reading)
-            correct = answer is not None and is_answer(question, answer.result)
+            correct = answer is not None and is_answer(question, answer.result, self.rules)
             groups[f"accuracy |Z|={size_group(question.num_queries, SIZE_BOUNDS)}"].append(correct)
             if len(question.queries):
                 found = answer is not None and (question.queries == answer.row).all(axis=1).any()
@@ -372,7 +375,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
         outcomes = defaultdict(list)
         for question, answer in zip(data.questions, answers, strict=True):
             result = None if answer is None else answer.result
-            correct = result is not None and is_answer(question, result)
+            correct = result is not None and is_answer(question, result, self.rules)
             outcomes["accuracy"].append(correct)
             outcomes["non-empty accuracy"].append(correct and bool(result))
         found = of_all_questions(outcomes, len(data.left_out))
@@ -395,18 +398,28 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
         for question, answer in zip(data.questions, answers, strict=True):
             header = data.tables[question.table_id].header
             text = "" if answer is None else answer.query.text(header)
-            correct = answer is not None and is_answer(question, answer.result)
+            correct = answer is not None and is_answer(question, answer.result, self.rules)
             gold = cells_text(question.answer)
             rows.append(ShownAnswer(question.question, gold, text, correct))
         return rows
 
 
-def is_answer(question: QueryQuestion, result: Sequence[Cell] | None) -> bool:
-    """Whether a result is the answer, by the official metric of the question's data set."""
-    if question.match == "execution":
-        return execution_match(result, list(question.answer))
-    texts = [cell for cell in question.answer if isinstance(cell, str)]
-    return result is not None and Denotation(texts, question.values).matches(result)
+def is_answer(
+    question: QueryQuestion, result: Sequence[Cell] | None, rules: SqlRules | None = None
+) -> bool:
+    """Whether a result is the answer, by the comparison that made Z.
+
+    Args:
+        question: its ``match`` decides, see `answer_match`.
+        result: cells as the engine compares them; None if the query cannot be executed.
+        rules: that the query was executed by; None for the default.
+    """
+    matches = answer_match(question, Denotation)
+    if matches is not None:
+        return result is not None and matches(result)
+    if rules is not None and rules.semantics == "sane":
+        return execution_match(result, list(map(sane_value, question.answer)))
+    return execution_match(result, in_lower_case(question.answer))
 
 
 def _compare_with_gold(

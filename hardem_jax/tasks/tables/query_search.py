@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hardem_jax.data.solve import answer_match
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.distributions.sql_sampling import Support
 from hardem_jax.errors import InputError
@@ -58,17 +59,13 @@ class QueryExecutor(search.Executor):
 
     def make_test(self, index: int) -> AnswerTest:
         question = self.questions[index]
-        match = None
-        if question.match == "denotation":
-            texts = [cell for cell in question.answer if isinstance(cell, str)]
-            match = Denotation(texts, question.values).matches
         return AnswerTest(
             self.tables[question.table_id],
             question.question,
             question.answer,
             self.rules,
             words=question.words,
-            match=match,
+            match=answer_match(question, Denotation),
         )
 
 
