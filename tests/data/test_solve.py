@@ -179,6 +179,7 @@ PEOPLE = Table(
         ("What fee has Fay?", ["1000"], (2, 0)),
         ("What fee has Fay?", [1000], (2, 0)),
         ("How many goals in total?", ["8.1"], (1, 4)),
+        ("What is the average of goals?", ["2.7"], (1, 5)),  # 2.6999999999999997
         ("How many have over 3?", ["1"], (0, 3)),
         ("Who has over 1 goals?", ["FAY", "José Luis"], (0, 0)),
     ],
@@ -201,7 +202,8 @@ def test_an_answer_is_compared_as_a_person_does(question, answer, query):
         (["Fay"], ["fay", "fay"]),
         (["3"], [4.0]),
         (["Fay (1)"], ["fay"]),
-        (["10000000001"], [10000000002.0]),
+        (["10000000000001"], [10000000000002.0]),  # such as ids
+        (["0.3"], [0.3001]),
         ([None], []),
         (["3 goals"], [3.0]),
         (["3"], None),

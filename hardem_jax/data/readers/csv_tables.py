@@ -7,6 +7,7 @@ import decimal
 import io
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from hardem_jax.data.json_stream import PathLike, long_csv_fields, read_text
 from hardem_jax.errors import InputError
@@ -26,7 +27,7 @@ _DELIMITER_LINE = re.compile(r"sep=(?P<delimiter>[^\r\n\"])(?=[\r\n]|$)", re.IGN
 _CITATION = re.compile(r" ?(?:\[[^\[\]]+\]|[*†‡#])+")
 _MINUS = ("-", "−", "–")
 _MAX_WHOLE = 2**53  # above, float64 no longer tells whole numbers apart
-_ROWS_TO_LOOK_AT = 50
+_ESCAPE = re.compile(r'\\["\\]')
 
 
 def make_table(
@@ -76,19 +77,23 @@ def read_csv_table(
 ) -> Table:
     """Reads a table from a CSV file whose first line names the columns.
 
-    Fields may be quoted with double quotes, which are doubled inside. Empty lines are skipped and
-    short rows padded; columns of numbers are detected as by `make_table`. In front of the names, a
-    line such as ``sep=;``, as Excel reads it, may name the delimiter.
+    Fields may be quoted with double quotes, which are doubled inside or stand behind a backslash.
+    Backslashes escape if each stands before a quotation mark or another backslash, or if the quotes
+    are broken otherwise. Where they are broken between tabs, quotation marks are text.
+    Empty lines are skipped and short rows padded; columns of numbers are detected as by
+    `make_table`. In front of the names, a line such as ``sep=;``, as Excel reads it, may name the
+    delimiter.
 
     Args:
         path: UTF-8 text, optionally compressed as `.gz`.
         delimiter: None uses the one that the file names, or else the one of ``, ; tab |`` that
-            splits the most of the first rows into the same number of fields.
+            splits the largest share of the rows into the same number of fields.
         lower: see `make_table`.
         id: table id; None for the path.
 
     Raises:
-        InputError: no such file, not UTF-8, broken quotes (names the line), or an empty file.
+        InputError: no such file, not UTF-8, broken quotes or a row with more cells than names
+            (names the line), or an empty file.
 
     Example:
         >>> import pathlib, tempfile
@@ -103,17 +108,21 @@ def read_csv_table(
     if delimiter is not None and len(delimiter) != 1:
         raise InputError(f"delimiter: expected one character, found {delimiter!r}")
     named = _DELIMITER_LINE.match(text)
-    if delimiter is None:
-        delimiter = named["delimiter"] if named else _guess_delimiter(text)
-    rows = parse_csv(text, str(path), delimiter=delimiter)
-    if named:
-        rows = rows[1:]
+    if delimiter is None and named:
+        delimiter = named["delimiter"]
+    rows = _guess_dialect(text, str(path), delimiter or DELIMITERS)[1 if named else 0 :]
     if not rows:
         raise InputError(f"{path}: expected a line with the names of columns, found an empty file")
-    return make_table(str(path) if id is None else id, rows[0], rows[1:], lower=lower)
+    width = len(rows[0][1])
+    for line, row in rows:
+        if any(cell.strip() for cell in row[width:]):
+            expected = f"expected at most {width} cells, as many as there are names of columns"
+            raise InputError(f"{path}: line {line}: {expected}, found {len(row)}")
+    header, *cells = (row[:width] for _, row in rows)
+    return make_table(str(path) if id is None else id, header, cells, lower=lower)
 
 
-def parse_csv(text: str, place: str, **dialect) -> list[list[str]]:
+def parse_csv(text: str, place: str, **dialect: Any) -> list[list[str]]:
     """Returns the non-empty rows of a CSV text.
 
     Args:
@@ -124,10 +133,15 @@ def parse_csv(text: str, place: str, **dialect) -> list[list[str]]:
     Raises:
         InputError: quotes are broken.
     """
+    return [row for _, row in _parse(text, place, **dialect)]
+
+
+def _parse(text: str, place: str, **dialect: Any) -> list[tuple[int, list[str]]]:
+    """As `parse_csv`, each row with the number of its last line."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, **dialect)
     try:
         with long_csv_fields():
-            return [row for row in reader if row]
+            return [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         expected = "expected comma-separated values"
         raise InputError(f"{place}: line {reader.line_num}: {expected}, found {error}") from error
@@ -169,17 +183,38 @@ def _is_unit(word: str) -> bool:
     return word == "%" or any(character.isalpha() for character in word)
 
 
-def _guess_delimiter(text: str) -> str:
-    lines = text.splitlines(keepends=True)[:_ROWS_TO_LOOK_AT]
-
-    def regularity(delimiter: str) -> tuple[int, int]:
-        try:
-            with long_csv_fields():
-                widths = [len(row) for row in csv.reader(lines, delimiter=delimiter) if row]
-        except csv.Error:  # another delimiter may fit; if not, the parser reports the error
-            return 0, 0
+def _guess_dialect(text: str, place: str, delimiters: str) -> list[tuple[int, list[str]]]:
+    """The rows of a text with their lines, in the dialect that fits it best."""
+    # Quotation marks are doubled within quotes; where backslashes precede them, they become so.
+    doubled = _ESCAPE.sub(lambda escape: '""' if escape[0] == '\\"' else "\\", text)
+    only_escapes = "\\" in text and "\\" not in _ESCAPE.sub("", text)
+    texts = dict.fromkeys((doubled, text) if only_escapes else (text, doubled))
+    best, most = None, (-1.0, 0)
+    for delimiter in delimiters:
+        found = _in_quotes(texts, place, delimiter)
+        rows = found
+        if isinstance(rows, InputError):  # which does not make another delimiter the right one
+            rows = _parse(text, place, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+        widths = [len(row) for _, row in rows]
         split = [width for width in widths if width > 1]
         mode = max(set(split), key=lambda width: (split.count(width), width), default=1)
-        return split.count(mode), mode
+        regularity = split.count(mode) / max(1, len(widths)), mode
+        if regularity > most:
+            best, most = rows if delimiter == "\t" else found, regularity
+    if isinstance(best, InputError):
+        raise best
+    assert best is not None
+    return best
 
-    return max(DELIMITERS, key=regularity)
+
+def _in_quotes(
+    texts: Iterable[str], place: str, delimiter: str
+) -> list[tuple[int, list[str]]] | InputError:
+    """The rows of the first of some texts whose quotes are whole, or why none of them is."""
+    errors = []
+    for text in texts:
+        try:
+            return _parse(text, place, delimiter=delimiter)
+        except InputError as error:
+            errors.append(error)
+    return errors[0]

@@ -118,11 +118,8 @@ def test_delimiters_are_found(read, delimiter):
         ("\ufeffa,b\n1,x", ("a", "b"), ((1.0, "x"),)),
         ('a,b\n1,"say ""hi"", ok"\n', ("a", "b"), ((1.0, 'say "hi", ok'),)),
         ('a,b\n1,"two\nlines"\n', ("a", "b"), ((1.0, "two lines"),)),
-        (
-            "one column\nRome\nOslo, Bergen\n",
-            ("one column", ""),
-            (("Rome", ""), ("Oslo", "Bergen")),
-        ),
+        ("a,b,c\n1,x\n\n2\n", ("a", "b", "c"), ((1.0, "x", ""), (2.0, "", ""))),
+        ("a,b\n1,x,, \n2,y,\n", ("a", "b"), ((1.0, "x"), (2.0, "y"))),
         ("City\nRome\n", ("City",), (("Rome",),)),
         ("a;b\n1,5;x\n2,5;y\n", ("a", "b"), (("1,5", "x"), ("2,5", "y"))),
         ("a,a,\n1,2,3\n", ("a", "a", ""), ((1.0, 2.0, 3.0),)),
@@ -133,6 +130,24 @@ def test_delimiters_are_found(read, delimiter):
 def test_files_of_many_kinds(read, text, header, rows):
     table = read(text)
     assert (table.header, table.rows) == (header, rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ('Title,Year\n"\\"Weird Al\\" Yankovic",1983\n', (('"Weird Al" Yankovic', 1983.0),)),
+        ('a;b\n"6\\"; new";"\\\\0"\n7;x\n', (('6"; new', "\\0"), ("7", "x"))),
+        ('a,b\n"6\\"",c:\\x\n', (('6"', "c:\\x"),)),
+        ('a,b\n"C:\\",5\n"D:\\",6\n', (("C:\\", 5.0), ("D:\\", 6.0))),
+        ('a,b\nC:\\x,"say ""hi"", \\o/"\n', (("C:\\x", 'say "hi", \\o/'),)),
+        ('a,b\n"\\\\nas\\x",1\n', (("\\\\nas\\x", 1.0),)),
+        ('a\tb, c\n"Weird\t4\nx, y\t5\n', (('"Weird', 4.0), ("x, y", 5.0))),
+        ('a\tb\n5" disk, red\t4\n', (('5" disk, red', 4.0),)),
+        ('a\tb\n"x, ""y"""\t4\n', (('x, "y"', 4.0),)),
+    ],
+)
+def test_quotation_marks_are_read_by_what_the_file_holds(read, text, rows):
+    assert read(text).rows == rows
 
 
 def test_the_delimiter_may_be_given(read):
@@ -150,8 +165,11 @@ def test_excel_may_name_the_delimiter_in_a_line_of_its_own(read, delimiter, newl
     table = read(text)
     assert (table.header, table.rows) == (("a", "b,c"), ((1.0, "2,3"),))
     assert read(text, delimiter=",").header == (" ".join(f"a{delimiter}b".split()), "c")
-    with pytest.raises(InputError, match="cars.csv: line 3: expected comma-separated values"):
-        read(text.replace("1", '"1'))
+    if delimiter == "\t":
+        assert read(text.replace("1", '"1')).rows == (('"1', "2,3"),)
+    else:
+        with pytest.raises(InputError, match="cars.csv: line 3: expected comma-separated values"):
+            read(text.replace("1", '"1'))
     with pytest.raises(InputError, match="found an empty file"):
         read(f"sep={delimiter}{newline}")
 
@@ -181,6 +199,13 @@ def test_two_hundred_columns_and_a_compressed_file(read, tmp_path):
             "cars.csv: line 3: expected comma-separated values, found unexpected",
         ),
         (b'a,b\n"x"y,3\n', "cars.csv: line 2: expected comma-separated values, found "),
+        (b'a,b\n"x"y,"\\"3"\n', "cars.csv: line 2: expected comma-separated values, found "),
+        (b'a;b\n1;"x\n2;y\n', "cars.csv: line 3: expected comma-separated values, found "),
+        (b"one column\nRome\nOslo, Bergen\n", "line 3: expected at most 1 cells, .* found 2"),
+        (
+            b'City,People\n"Rome\n(old)",2\nOslo,3,000,000\n',
+            "line 4: expected at most 2 .* found 4",
+        ),
     ],
 )
 def test_broken_files_are_one_line(read, content, message):

@@ -3,7 +3,7 @@
 import pytest
 
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.readers.csv_tables import parse_csv
+from hardem_jax.data.readers.csv_tables import parse_csv, read_csv_table
 from hardem_jax.data.readers.wikitablequestions import (
     read_wikitablequestions,
     unescape,
@@ -196,6 +196,30 @@ def test_real_data_is_read_whole(shared_dir, part, count):
     questions = list(read_wikitablequestions(folder, f"random-split-1-{part}", skips=skips))
     assert len(questions) == count and skips.total == 0 and skips.warnings_as_dict() == {}
     assert len({question.id for question in questions}) == count
+
+
+def is_read_alike(question, folder):
+    """By `predict --table`, but for the case of cells."""
+    id = question.table.id
+    return read_csv_table(folder / id, id=id, lower=True) == question.table
+
+
+def test_a_table_is_read_as_predict_reads_it(read, tmp_path):
+    cells = ['"Weird Al" Yankovic', "\\0", 'a "b", c;d', "two\nlines", "", 'tab\there"', "\\"]
+    escaped = [cell.replace("\\", "\\\\").replace('"', '\\"') for cell in cells]
+    table = "".join(f'"{cell}","{n}"\n' for n, cell in enumerate(["Name", *escaped]))
+    (question,), _ = read(line(), tables={"csv/1.csv": table})
+    assert [row[0] for row in question.table.rows] == [" ".join(x.lower().split()) for x in cells]
+    assert is_read_alike(question, tmp_path)
+
+
+def test_real_tables_are_read_as_predict_reads_them(read, shared_dir, tmp_path):
+    folder = shared_dir / "data/wikitablequestions"
+    (tmp_path / "csv").symlink_to(folder / "csv")
+    names = [str(file.relative_to(folder)) for file in folder.glob("csv/*/*.csv")]
+    questions, _ = read(*(line(name, context=name) for name in names), tables={})
+    assert len(questions) == 2108
+    assert all(is_read_alike(question, folder) for question in questions)
 
 
 def test_no_real_answer_is_lost_by_the_type_of_a_column(shared_dir):
