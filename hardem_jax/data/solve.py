@@ -115,10 +115,10 @@ def query_question(
         SELECT player WHERE no. = '7'
     """
     words = split_words(question.question)
+    for cell in question.answer:
+        if isinstance(cell, int) and not -(2**63) <= cell < 2**63:
+            raise InputError(f"answer: expected integers of 64 bits or text, found {cell!s:.40}")
     match = answer_match(question, denotation)
-    integers = (cell for cell in question.answer if isinstance(cell, int))
-    if not all(-(2**63) <= integer < 2**63 for integer in integers):
-        raise InputError("answer: expected integers of 64 bits, found a larger one")
     found = enumerate_sql(
         question.table, question.question, question.answer, rules, words=words, match=match
     )

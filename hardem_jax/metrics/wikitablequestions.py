@@ -29,9 +29,9 @@ from typing import NamedTuple
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.cell_values import parse_date, parse_number, parse_quantity
 from hardem_jax.solutions.sql.types import Cell
+from hardem_jax.solutions.sql.values import MAX_WHOLE
 
 _TOLERANCE = 1e-6
-_MAX_WHOLE = 2**53  # above, float64 no longer tells whole numbers apart
 
 _ASCII = str.maketrans(
     dict.fromkeys("‘’´`", "'") | dict.fromkeys("“”", '"') | dict.fromkeys("‐‑‒–—−", "-")
@@ -259,7 +259,7 @@ def _cell_text(cell: str | float | int) -> str:
         return cell
     if isinstance(cell, int):
         return str(cell)
-    if abs(cell) <= _MAX_WHOLE:
+    if abs(cell) <= MAX_WHOLE:
         whole = round(cell)
         rounded = abs(cell - whole) < _TOLERANCE and float(f"{cell:.12g}") == whole
         if cell == whole or rounded:

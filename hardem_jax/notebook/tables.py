@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,6 @@ from hardem_jax.errors import InputError
 from hardem_jax.solutions.arguments import check_many
 from hardem_jax.solutions.sql.types import Cell, Table, plain_cell
 
-_MAX_WHOLE = 2**53
 # Types of pandas, which need not be installed.
 _MISSING = ("NaTType", "NAType")
 
@@ -25,7 +25,7 @@ def to_table(source: Any) -> Table:
 
     A column of numbers stays as it is, with None for NaN. Any other column becomes texts, which are
     read as those of a CSV file are: "12,467" and "72 km" throughout make a column of numbers. As in
-    a file, a column with a whole number above 2^53, which float64 may not hold, is text.
+    a file, a column with a whole number beyond 64 bits is text.
 
     Args:
         source: a dict from column name to values, a pandas DataFrame (with its index, if that has
@@ -89,7 +89,7 @@ def _from_columns(columns: Iterable[tuple[str, Any]]) -> Table:
 def to_cell(value: Any, where: str) -> Cell:
     """A number, a text, or None: what stands in a cell for a value of Python, NumPy or pandas.
 
-    Dates, times, True, False and whole numbers above 2^53 become texts; NaN, NaT and NA None.
+    Dates, times, True, False and whole numbers beyond 64 bits become texts; NaN, NaT and NA None.
 
     Args:
         value: the value.
@@ -108,11 +108,14 @@ def to_cell(value: Any, where: str) -> Cell:
         value = str(value) if isinstance(moment, int) else moment  # Python's years end with 9999
     elif isinstance(value, np.generic) and not isinstance(value, np.timedelta64):
         value = value.item()
-    if type(value).__name__ in _MISSING or (isinstance(value, float) and math.isnan(value)):
+    is_number = isinstance(value, (float, decimal.Decimal))
+    if type(value).__name__ in _MISSING or (is_number and math.isnan(value)):
         return None
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         value = value.date()  # pandas has midnights for dates
     is_time = isinstance(value, (datetime.date, datetime.time))
-    if is_time or isinstance(value, bool) or (isinstance(value, int) and abs(value) > _MAX_WHOLE):
+    if is_time or isinstance(value, bool):
         return str(value)
-    return plain_cell(value, where)
+    cell = plain_cell(value, where)
+    is_long = isinstance(cell, int) and not -(2**63) <= cell < 2**63
+    return str(cell) if is_long else cell

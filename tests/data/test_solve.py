@@ -24,11 +24,13 @@ from hardem_jax.solutions.equations.enumeration import (
 )
 from hardem_jax.solutions.equations.numbers import NumberConfig
 from hardem_jax.solutions.sql.enumeration import (
+    Condition,
     OfficialEngine,
     Query,
     SqlRules,
     Table,
     enumerate_sql,
+    execute_sql,
     split_words,
 )
 from hardem_jax.tasks.tables.queries import is_answer
@@ -213,6 +215,47 @@ def test_other_cells_are_no_answer(answer, result):
     asked = query_question(ask("q", "Who?", *answer, table=PEOPLE, match="cells"), RULES)
     assert not is_answer(asked, result)
     assert is_answer(asked, answer)
+
+
+IDS = Table(
+    "ids", ("who", "id"), ("text", "real"), (("ann", 2**53 + 1), ("bo", 2**53), ("cy", 7.0))
+)
+
+
+@pytest.mark.parametrize("match", ["cells", "execution"])
+@pytest.mark.parametrize("semantics", ["official", "sane"])
+@pytest.mark.parametrize(
+    ("question", "answer", "query"),
+    [
+        (f"Who has {2**53 + 1}?", "ann", Query(0, 0, (Condition(1, 0, str(2**53 + 1)),))),
+        (f"Who has {2**53 + 1:,}.0?", "ann", Query(0, 0, (Condition(1, 0, f"{2**53 + 1:,}.0"),))),
+        (f"Who is above {2**53}?", "ann", Query(0, 0, (Condition(1, 1, str(2**53)),))),
+        ("What has Ann?", 2**53 + 1, Query(1, 0, (Condition(0, 0, "Ann"),))),
+        ("What is the highest?", 2**53 + 1, Query(1, 1)),
+    ],
+)
+def test_whole_numbers_are_exact(question, answer, query, semantics, match):
+    rules = SqlRules(semantics=semantics)
+    found = query_question(ask("q", question, answer, table=IDS, match=match), rules)
+    queries = [Query.from_row(row, found.question, found.words) for row in found.queries]
+    assert query in queries
+    for one in queries:
+        result = execute_sql(IDS, one, semantics=semantics)
+        assert result == [answer] and is_answer(found, result, rules)
+        with OfficialEngine() as engine:
+            assert semantics == "sane" or engine.execute(IDS, one) == result
+    wrong = query_question(ask("q", question, "bo", 2**53, table=IDS, match=match), rules)
+    assert not is_answer(wrong, ["bo", 2**53 + 1], rules)
+
+
+def test_longer_numbers_are_texts_of_which_each_digit_counts():
+    rows = (("9" * 23,), ("9" * 22 + "8",), ("9" * 400,), ("9" * 399 + "8",))
+    table = Table("ids", ("id",), ("text",), rows)
+    for answer in ("9" * 23, "9" * 400):
+        asked = ask("q", f"Is {answer} there?", answer, table=table, match="cells")
+        found = query_question(asked, SqlRules())
+        assert {tuple(row[:2]) for row in found.queries.tolist()} == {(0, 0)}
+        assert is_answer(found, [answer]) and not is_answer(found, [answer[:-1] + "8"])
 
 
 def test_denotations_need_their_matcher():

@@ -1,6 +1,7 @@
 """Tables of a notebook become those of a CSV file with the same cells."""
 
 import datetime
+import decimal
 
 import numpy as np
 import pandas as pd
@@ -105,18 +106,26 @@ def test_what_is_missing_is_null(missing):
     assert to_table({"n": [1, missing]}).rows == ((1,), (None,))
 
 
-def test_whole_numbers_that_float64_cannot_tell_apart_are_texts(tmp_path):
+def test_whole_numbers_keep_all_digits(tmp_path):
     numbers = [1234567890123456789, 1234567890123456790, 7]
     file = tmp_path / "ids.csv"
     file.write_text("id\n" + "".join(f"{number}\n" for number in numbers))
-    expected = read_csv_table(file)
-    assert expected.types == ("text",)
-    for values in (numbers, np.array(numbers), pd.Series(numbers), [2**70, 2, -(2**60)]):
-        table = to_table({"id": values})
-        assert table.types == ("text",)
-        assert table.rows == tuple((str(number),) for number in values)
-    assert to_table({"id": numbers}).rows == expected.rows
-    assert to_table({"id": [2**53, -(2**53)]}).types == ("real",)
+    for values in (numbers, np.array(numbers), pd.Series(numbers), map(decimal.Decimal, numbers)):
+        table = to_table({"id": list(values)})
+        assert table.types == ("real",) and table.rows == tuple((n,) for n in numbers)
+    assert read_csv_table(file).rows == table.rows
+    longer = [2**70, 2, -(2**60)]
+    table = to_table({"id": longer})
+    assert table.types == ("text",) and table.rows == tuple((str(n),) for n in longer)
+
+
+def test_decimals_are_numbers():
+    prices = [decimal.Decimal(text) for text in ("1.10", "2E2", "NaN", "-Infinity")]
+    table = to_table({"price": prices})
+    assert table.types == ("real",) and table.rows == ((1.1,), (200,), (None,), (-np.inf,))
+    assert Table("t", ("price",), ("real",), ((prices[0],), (prices[1],))).rows == ((1.1,), (200,))
+    z = find_queries({"what": ["tea", "milk"], "price": prices[:2]}, "How much is tea?", prices[0])
+    assert "SELECT price WHERE what = 'tea'" in [query.text for query in z]
 
 
 def test_a_named_index_is_a_column_and_names_may_repeat():

@@ -13,6 +13,7 @@ from hardem_jax.data.json_stream import PathLike, long_csv_fields, read_text
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.cell_values import parse_date, parse_quantity
 from hardem_jax.solutions.sql.types import Cell, Table
+from hardem_jax.solutions.sql.values import MAX_WHOLE
 
 DELIMITERS = ",;\t|"
 
@@ -26,7 +27,6 @@ _NUMBER = re.compile(
 _DELIMITER_LINE = re.compile(r"sep=(?P<delimiter>[^\r\n\"])(?=[\r\n]|$)", re.IGNORECASE)
 _CITATION = re.compile(r" ?(?:\[[^\[\]]+\]|[*†‡#])+")
 _MINUS = ("-", "−", "–")
-_MAX_WHOLE = 2**53  # above, float64 no longer tells whole numbers apart
 _ESCAPE = re.compile(r'\\["\\]')
 
 
@@ -38,14 +38,15 @@ def make_table(
     White space is collapsed, and short rows (including the header) are padded with empty cells. A
     column is real if all its cells are numbers or NULL and at least one is a number:
 
-    - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "−3";
+    - digits, optionally with thousands commas, a sign and decimals: "12,467", "+0.5", "−3"; above
+      2^53, where float64 loses digits, whole numbers become integers of 64 bits;
     - the same followed by citation marks, "7,144[2]" or "12*", or by a space and a unit that is
       the same in all cells and is not a month: "72 km";
     - NULL: an empty cell, a dash, "?", "...", or one of n/a, na, none, tba, tbd, unknown.
 
-    Everything else is text, including "5th", "5%" and "$5": WikiTableQuestions compares their
-    texts, and a number could no longer answer which rank, share or price it was. An empty cell of
-    a text column is "", not NULL.
+    Everything else is text, including longer numbers, "5th", "5%" and "$5": WikiTableQuestions
+    compares their texts, and a number could no longer answer which rank, share or price it was. An
+    empty cell of a text column is "", not NULL.
 
     Args:
         id: table id.
@@ -147,9 +148,9 @@ def _parse(text: str, place: str, **dialect: Any) -> list[tuple[int, list[str]]]
         raise InputError(f"{place}: line {reader.line_num}: {expected}, found {error}") from error
 
 
-def _numbers(column: Sequence[str]) -> list[float | None] | None:
+def _numbers(column: Sequence[str]) -> list[float | int | None] | None:
     """Returns the numbers of a real column, or None for a text column."""
-    numbers: list[float | None] = []
+    numbers: list[float | int | None] = []
     units = set()
     for text in column:
         if text.lower() in _NO_NUMBER:
@@ -166,17 +167,19 @@ def _numbers(column: Sequence[str]) -> list[float | None] | None:
     return numbers if len(units) == 1 else None
 
 
-def _number(text: str) -> float | None:
+def _number(text: str) -> float | int | None:
     match = _NUMBER.match(text)
     if not match or not match["number"]:
         return None
     if match.end() < len(text) and not _CITATION.fullmatch(text, match.end()):
         return None
     digits = match["number"].replace(",", "")
-    if decimal.Decimal(digits) > _MAX_WHOLE:
-        return None
     number = float(digits)
-    return 0.0 - number if match["sign"] in _MINUS else number  # avoids a negative zero
+    if decimal.Decimal(digits) > MAX_WHOLE:  # of which no digit may be lost
+        if not digits.isdecimal() or digits.startswith("0") or int(digits) >= 2**63:
+            return None
+        number = int(digits)
+    return 0 - number if match["sign"] in _MINUS else number  # avoids a negative zero
 
 
 def _is_unit(word: str) -> bool:

@@ -108,7 +108,7 @@ def _cell(cell: Any, lower: bool, place: str) -> Cell:
         return cell
     if isinstance(cell, int) and not isinstance(cell, bool):
         if not -(2**63) <= cell < 2**63:
-            raise InputError(f"{place}: expected integers of 64 bits, found {str(cell)[:40]}")
+            raise InputError(f"{place}: expected integers of 64 bits or text, found {cell!s:.40}")
         return cell
     text = check_kind(cell, str, f"{place}: expected each cell to be a number, null or")
     return text.lower() if lower else text

@@ -39,6 +39,7 @@ from typing import NamedTuple
 
 from hardem_jax.solutions.programs.types import PARTS
 from hardem_jax.solutions.sql.types import Cell
+from hardem_jax.solutions.sql.values import MAX_WHOLE
 
 Key = str | float
 
@@ -159,6 +160,8 @@ def read_cell(cell: Cell) -> dict[int, tuple[Value, ...]]:
     """
     if cell is None or is_nothing(cell):
         return {}
+    if isinstance(cell, int) and MAX_WHOLE < abs(cell) < 2**63:
+        cell = str(cell)  # shows all digits
     if not isinstance(cell, str):
         number = _finite(cell)
         return {} if number is None else {_PART["number"]: (_plain_value(number),)}

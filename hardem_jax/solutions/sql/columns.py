@@ -16,6 +16,7 @@ Official sums add rows in order, see `hardem_jax.solutions.sql.sums`; sane sums 
 
 from __future__ import annotations
 
+import decimal
 import functools
 import math
 import re
@@ -31,9 +32,11 @@ from hardem_jax.solutions.arguments import check_choice
 from hardem_jax.solutions.sql.sums import sum_like_sqlite
 from hardem_jax.solutions.sql.types import Cell, Table
 from hardem_jax.solutions.sql.values import (
+    MAX_WHOLE,
     IdentityCache,
     bound_value,
     number_as_text,
+    sql_type,
     stored_cells,
     text_addend,
 )
@@ -60,7 +63,7 @@ class Column:
     """
 
     def __init__(self, values: Sequence[Cell], column_type: str):
-        self.type = column_type
+        self.type, self.sql_type = column_type, sql_type(values, column_type)
         self.cells = self._prepare(values)
         self.rows_by_value: dict[Cell, int] = {}
         for row, cell in enumerate(self.cells):
@@ -81,7 +84,7 @@ class Column:
         return self.type == "text"
 
     def _prepare(self, values: Sequence[Cell]) -> tuple[Cell, ...]:
-        return stored_cells(values, self.type)
+        return stored_cells(values, self.sql_type)
 
     def bind(self, value: str | float | int) -> Cell:
         """Converts the value of a condition to what the cells are compared with.
@@ -89,7 +92,7 @@ class Column:
         Raises:
             ExecutionError: the value cannot be converted, see `bound_value`.
         """
-        value = bound_value(value, self.type)
+        value = bound_value(value, self.sql_type)
         if self.type == "real" or isinstance(value, str):
             return value
         return number_as_text(value)
@@ -164,16 +167,26 @@ class Column:
 def sane_value(value: Cell) -> Cell:
     """Converts numbers and numeric text to float, and other text to a plain form.
 
+    Whole numbers from 2^53 become integers, which keep all digits.
+
     Example:
         >>> [sane_value(value) for value in (7, "1,200.5", "1,2", " John  LONG")]
         [7.0, 1200.5, '1,2', 'john long']
     """
     if value is None or value != value:
         return None
-    if not isinstance(value, str):
-        return float(value) + 0.0  # turns -0.0 into 0.0
-    text = " ".join(unicodedata.normalize("NFC", value.casefold()).split())
-    return float(text.replace(",", "")) + 0.0 if NUMBER.fullmatch(text) else text
+    if isinstance(value, str):
+        text = " ".join(unicodedata.normalize("NFC", value.casefold()).split())
+        if not NUMBER.fullmatch(text):
+            return text
+        value = text.replace(",", "")
+    number = float(value) + 0.0  # turns -0.0 into 0.0
+    if abs(number) < MAX_WHOLE or isinstance(value, float):
+        return number
+    if math.isinf(number):  # digits beyond float64, of which each counts
+        return value
+    exact = decimal.Decimal(value)
+    return int(exact) if exact == exact.to_integral_value() else number
 
 
 def same_cells(answer: Sequence[Cell]) -> Callable[[Sequence[Cell]], bool]:

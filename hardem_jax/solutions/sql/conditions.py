@@ -13,7 +13,7 @@ from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.columns import NUMBER, TypedTable, sane_value
 from hardem_jax.solutions.sql.rules import SqlRules
 from hardem_jax.solutions.sql.types import OPERATORS, Cell
-from hardem_jax.solutions.sql.values import ExecutionError, official_number
+from hardem_jax.solutions.sql.values import ExecutionError, exact_number
 
 EQUAL, ABOVE, BELOW = (OPERATORS.index(operator) for operator in "=><")
 
@@ -100,14 +100,16 @@ def _official(
                 yield SpanCondition(column, EQUAL, first, last, mask, text)
             if rules.ranges_on_text:
                 yield from _ranges(table, texts, first, last, text)
-    reals = [c for c, column in enumerate(table.columns) if column.type == "real"]
-    if reals:
+    types = [column.sql_type for column in table.columns]
+    reals, exact = ([c for c, t in enumerate(types) if t == kind] for kind in ("real", "numeric"))
+    if reals or exact:
         for first, last, number in number_spans(question, bounds, rules.numbers):
-            for column in reals:
-                equal, *_ = table.columns[column].compare(number)
-                if equal:
-                    yield SpanCondition(column, EQUAL, first, last, equal, number)
-            yield from _ranges(table, reals, first, last, number)
+            for columns, value in ((reals, float(number)), (exact, number)):
+                for column in columns:
+                    equal, *_ = table.columns[column].compare(value)
+                    if equal:
+                        yield SpanCondition(column, EQUAL, first, last, equal, value)
+                yield from _ranges(table, columns, first, last, value)
 
 
 def _sane(
@@ -142,7 +144,7 @@ def _ranges(
 
 def number_spans(
     question: str, bounds: Sequence[Sequence[int]], which: str
-) -> Iterator[tuple[int, int, float]]:
+) -> Iterator[tuple[int, int, float | int]]:
     """First word, last word and number of the spans that may be compared with a real column.
 
     Args:
@@ -160,7 +162,7 @@ def number_spans(
         for first, (start, _) in enumerate(bounds):
             for last in range(first, len(bounds)):
                 try:
-                    yield first, last, official_number(question[start : bounds[last][1]].lower())
+                    yield first, last, exact_number(question[start : bounds[last][1]].lower())
                 except ExecutionError:
                     continue
         return
@@ -176,7 +178,7 @@ def number_spans(
             if whole is not None and (start not in whole[0] or end not in whole[1]):
                 continue
             if NUMBER.fullmatch(text := question[start:end]):
-                yield first, last, float(text.replace(",", ""))
+                yield first, last, exact_number(text)
 
 
 def _boundaries(question: str) -> tuple[set[int], set[int]]:

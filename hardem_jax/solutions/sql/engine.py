@@ -35,6 +35,7 @@ from hardem_jax.solutions.sql.values import (
     bound_values,
     check_query,
     in_lower_case,
+    sql_types,
 )
 
 
@@ -94,36 +95,38 @@ class OfficialEngine:
             InputError: the table is not in the file, or has a cell that SQLite cannot hold.
         """
         check_query(table, query)
-        bound = {f"c{c}": value for c, value in bound_values(table, query).items()}
+        name, types = self._names(table)
+        bound = {f"c{c}": value for c, value in bound_values(types, query).items()}
         selected = f"col{query.select}"
         if query.aggregator:
             selected = f"{AGGREGATORS[query.aggregator]}({selected})"
         tests = [f"col{c.column} {OPERATORS[c.operator]} :c{c.column}" for c in query.conditions]
         where = f" WHERE {' AND '.join(tests)}" if tests else ""
-        statement = f"SELECT {selected} FROM {self._names(table)}{where}"
+        statement = f"SELECT {selected} FROM {name}{where}"
         try:
             return [row[0] for row in self._connection.execute(statement, bound)]
         except SQLITE_ERRORS as error:
             raise ExecutionError(f"table {table.id}: {query}: {error}") from error
 
-    def _store(self, table: Table) -> str:
+    def _store(self, table: Table) -> tuple[str, tuple[str, ...]]:
+        types = sql_types(table)
         name = f"stored{self._stored}"
         self._stored += 1
-        columns = ", ".join(f"col{index} {kind}" for index, kind in enumerate(table.types))
-        placeholders = ", ".join("?" * len(table.types))
+        columns = ", ".join(f"col{index} {kind}" for index, kind in enumerate(types))
+        placeholders = ", ".join("?" * len(types))
         try:
             self._connection.execute(f"CREATE TABLE {name} ({columns})")
             rows = map(in_lower_case, table.rows)
             self._connection.executemany(f"INSERT INTO {name} VALUES ({placeholders})", rows)
         except SQLITE_ERRORS as error:
             raise InputError(f"table {table.id}: SQLite cannot store a cell ({error})") from error
-        return name
+        return name, types
 
-    def _drop(self, name: str) -> None:
-        self._connection.execute(f"DROP TABLE {name}")
+    def _drop(self, stored: tuple[str, tuple[str, ...]]) -> None:
+        self._connection.execute(f"DROP TABLE {stored[0]}")
 
-    def _find(self, table: Table) -> str:
-        """Returns the quoted name of the table in an official file."""
+    def _find(self, table: Table) -> tuple[str, tuple[str, ...]]:
+        """Returns the quoted name of the table in an official file, and its types."""
         name = table.id
         if not name.startswith("table"):
             name = f"table_{name.replace('-', '_')}"
@@ -141,7 +144,7 @@ class OfficialEngine:
             raise InputError(
                 f"{self._database}, table {table.id}: expected columns {table.types}, found {types}"
             )
-        return quoted
+        return quoted, types
 
 
 def execute_sql(
@@ -241,7 +244,7 @@ def statement(table: Table, query: Query) -> str:
     """
     check_query(table, query)
     names = [_quoted(name) for name in column_names(table.header)]
-    bound = bound_values(table, query)
+    bound = bound_values(sql_types(table), query)
     shown = {c.column: c.value for c in query.conditions}
     tests = []
     for condition in query.conditions:

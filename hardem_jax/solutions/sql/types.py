@@ -9,6 +9,7 @@ whose values are spans of the question. One query is a `Query`; a whole set Z is
 array, see `Query.from_row`.
 """
 
+import decimal
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ _CELL_TYPES = {str, float, int, type(None)}
 class Table:
     """A table as in the official files.
 
-    Rows may be any sequences of cells, and cells may be NumPy scalars.
+    Rows may be any sequences of cells, and cells may be NumPy scalars or decimals.
 
     Attributes:
         id: unique among the tables of a file.
@@ -89,7 +90,8 @@ def plain_cell(cell: Any, where: str) -> Cell:
     """Converts a cell to a plain Python value.
 
     Args:
-        cell: a string, a number, True, False or None.
+        cell: a string, a number, True, False or None; a whole `Decimal` becomes an integer, any
+            other a float.
         where: the start of the error message.
 
     Raises:
@@ -105,6 +107,9 @@ def plain_cell(cell: Any, where: str) -> Cell:
     # `item` makes an integer of nanoseconds.
     if isinstance(cell, np.generic) and not isinstance(cell, (np.datetime64, np.timedelta64)):
         plain = cell.item()
+    if isinstance(plain, decimal.Decimal):
+        whole = plain.is_finite() and plain == plain.to_integral_value()
+        plain = int(plain) if whole else float(plain)
     if isinstance(plain, bool):  # SQLite stores booleans as integers
         return int(plain)
     if type(plain) not in _CELL_TYPES:

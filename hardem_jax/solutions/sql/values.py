@@ -7,6 +7,8 @@ The official engine (Zhong et al., 2017) binds the value of a condition by these
 - For a real column, text becomes a number: the whole text if it is a decimal number (ignoring
   commas anywhere), otherwise the first number in it, ``[-+]?\\d*\\.\\d+|\\d+``. A text without one
   raises an `ExecutionError`.
+- Whole numbers that float64 rounds are exact in a real column that holds one as an integer of 64
+  bits, which no official file does; such a column is SQLite's "numeric".
 - Values are bound by column: two conditions on one column both get the last one's value.
 
 SQLite's own conversions between text and numbers are used: they need not give the nearest float64,
@@ -35,6 +37,8 @@ _STARTS_LIKE_A_NUMBER = re.compile(r"[\s+\-.0-9]")
 # Raised for values that SQLite cannot hold: integers beyond 64 bits, lone surrogates.
 SQLITE_ERRORS = (sqlite3.Error, OverflowError, UnicodeEncodeError)
 _MAX_TABLES = 256
+#: Above, float64 no longer tells whole numbers apart.
+MAX_WHOLE = 2**53
 
 T = TypeVar("T")
 
@@ -87,13 +91,33 @@ def check_query(table: Table, query: Query) -> None:
             raise ExecutionError(f"table {table.id}: no operator {condition.operator}")
 
 
-def bound_values(table: Table, query: Query) -> dict[int, Cell]:
-    """What the official engine compares each column with; the last value wins.
+def sql_type(values: Iterable[Cell], column_type: str) -> str:
+    """SQLite's type of a column: "numeric", which keeps integers, if float64 would round one.
+
+    Example:
+        >>> sql_type([7, 2**53], "real"), sql_type([7, 2**53 + 1], "real")
+        ('real', 'numeric')
+    """
+    if column_type == "real" and any(
+        isinstance(value, int) and MAX_WHOLE < abs(value) < 2**63 for value in values
+    ):
+        return "numeric"
+    return column_type
+
+
+def sql_types(table: Table) -> tuple[str, ...]:
+    """SQLite's types of the columns of a table."""
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.types)
+    return tuple(map(sql_type, columns, table.types))
+
+
+def bound_values(types: Sequence[str], query: Query) -> dict[int, Cell]:
+    """What the official engine compares columns of these types with; the last value wins.
 
     Raises:
         ExecutionError: a value without a number is compared with a real column.
     """
-    return {c.column: bound_value(c.value, table.types[c.column]) for c in query.conditions}
+    return {c.column: bound_value(c.value, types[c.column]) for c in query.conditions}
 
 
 def bound_value(value: str | float | int, column_type: str) -> str | float | int:
@@ -101,7 +125,7 @@ def bound_value(value: str | float | int, column_type: str) -> str | float | int
 
     Args:
         value: text, as in the question, or a number.
-        column_type: "text" or "real".
+        column_type: see `sql_type`.
 
     Raises:
         ExecutionError: text without a number is compared with a real column, or SQLite cannot
@@ -119,7 +143,9 @@ def bound_value(value: str | float | int, column_type: str) -> str | float | int
     value = value.lower()
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise ExecutionError(f"expected Unicode text, found {value!r}")
-    return official_number(value) if column_type == "real" else value
+    if column_type == "text":
+        return value
+    return exact_number(value) if column_type == "numeric" else official_number(value)
 
 
 def official_number(text: str) -> float:
@@ -138,6 +164,28 @@ def official_number(text: str) -> float:
             raise ExecutionError(f"expected a number for a real column, found {text!r}")
         number = float(first.group())
     return number
+
+
+def exact_number(text: str) -> float | int:
+    """As `official_number`, but an integer where float64 would round a whole number of 64 bits.
+
+    Example:
+        >>> exact_number("id 9007199254740993"), exact_number("9,007,199,254,740,993.0")
+        (9007199254740993, 9007199254740993)
+        >>> exact_number("7"), exact_number("1e30")
+        (7.0, 1e+30)
+    """
+    number = official_number(text)
+    if not MAX_WHOLE <= abs(number) <= 2**63:
+        return number
+    try:
+        exact = decimal.Decimal(text.replace(",", ""))
+    except decimal.InvalidOperation:
+        first = _FIRST_NUMBER.search(text)
+        assert first is not None
+        exact = decimal.Decimal(first.group())
+    whole = int(exact)
+    return whole if whole == exact and abs(whole) < 2**63 else number
 
 
 def decimal_number(text: str) -> float | None:
@@ -175,7 +223,7 @@ def stored_cells(values: Sequence[Cell], column_type: str) -> tuple[Cell, ...]:
 
     Args:
         values: the cells of one column, from top to bottom.
-        column_type: "text" or "real". Text that is not a number stays text in a real column.
+        column_type: see `sql_type`. Text that is not a number stays text in a real column.
 
     Raises:
         InputError: SQLite cannot hold a cell.

@@ -60,8 +60,9 @@ def test_columns_of_numbers(cells, numbers):
         ("1e5", "2"),
         ("nan", "inf"),
         ("9" * 400, "1"),
-        (str(2**53 + 1), "1"),  # float64 rounds it to the largest number that is kept
-        (str(2**53 + 2), "1"),  # an account number, of which no digit may be lost
+        (str(2**63), "1"),  # an account number, of which no digit may be lost
+        ("00" + str(2**53 + 1), "1"),
+        (f"{2**53 + 1}.5", "1"),
         ("٣", "1"),
         ("3 km away", "4 km away"),
         (),
@@ -71,6 +72,13 @@ def test_columns_of_text(cells):
     kind, found = column(*cells)
     assert kind == "text"
     assert found == [" ".join(cell.split()) for cell in cells]
+
+
+def test_whole_numbers_that_float64_rounds_are_integers():
+    kind, found = column("9,007,199,254,740,993", f"−{2**63 - 1}", "7", "")
+    assert (kind, found) == ("real", [2**53 + 1, 1 - 2**63, 7.0, None])
+    assert [type(cell) for cell in found[:3]] == [int, int, float]
+    assert column("9007199254740993 km", "7 km") == ("real", [2**53 + 1, 7.0])
 
 
 def test_cells_keep_their_case_unless_the_caller_wants_them_lower():

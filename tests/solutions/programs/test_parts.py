@@ -187,6 +187,10 @@ def test_something(cell):
     assert not is_nothing(cell)
 
 
+def test_whole_numbers_that_float64_rounds_are_shown_as_they_are():
+    assert read_cell(2**53 + 1) == read_cell(str(2**53 + 1)) != read_cell(2**53)
+
+
 def test_numbers_that_are_not_finite_have_no_parts():
     assert read_cell(float("inf")) == {} and read_cell(float("nan")) == {}
     assert "number" not in shown("9" * 400)
