@@ -60,6 +60,7 @@ DataSet = (
     | Annotated[build_options.WikiTableQuestionsOptions, subcommand("wikitablequestions")]
     | Annotated[build_options.WikiTableProgramsOptions, subcommand("wikitableprograms")]
     | Annotated[build_options.TableQuestionsOptions, subcommand("table-questions")]
+    | Annotated[build_options.TableProgramsOptions, subcommand("table-programs")]
 )
 
 

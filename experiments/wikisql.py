@@ -20,8 +20,8 @@ compare with.
         --out runs/sqlova
 
 WikiTableQuestions (Pasupat and Liang, 2015) has no queries at all; ``--layout wikitablequestions``
-reads its files, and ``--layout jsonl`` those of your own, which `data.readers.table_jsonl`
-describes.
+reads its files, and ``--layout jsonl`` or ``csv`` those of your own, which
+`data.readers.table_jsonl` describes.
 """
 
 import dataclasses
@@ -38,6 +38,7 @@ _LAYOUTS = {
     "wikisql": build_options.WikiSQLOptions,
     "wikitablequestions": build_options.WikiTableQuestionsOptions,
     "jsonl": build_options.TableQuestionsOptions,
+    "csv": build_options.TableQuestionsOptions,
 }
 
 
@@ -57,7 +58,7 @@ class Prepare(BuildCommand):
             release's ``.tagged`` files, as its evaluator does.
     """
 
-    layout: Literal["wikisql", "wikitablequestions", "jsonl"] = "wikisql"
+    layout: Literal["wikisql", "wikitablequestions", "jsonl", "csv"] = "wikisql"
     rules: SqlRules = SqlRules(cap=4096)
     supervised: bool = False
     number: int = 1
@@ -70,7 +71,7 @@ class Prepare(BuildCommand):
     def options(self) -> Any:
         kind = _LAYOUTS[self.layout]
         known = {field.name for field in dataclasses.fields(kind)}
-        chosen: dict[str, Any] = {}
+        chosen: dict[str, Any] = {"layout": self.layout} if "layout" in known else {}
         for name, default in (("supervised", False), ("number", 1), ("tagged", False)):
             value = getattr(self, name)
             if name in known:

@@ -10,17 +10,21 @@ and answers, and no programs::
     python -m experiments.wikitablequestions predict --run-dir runs/wtq --table mine.csv \
         --question "Who won after Ada?"
 
+``prepare --layout jsonl`` or ``csv`` reads questions on tables of your own, see
+`data.readers.table_jsonl`.
+
 Programs have superlatives, neighbours, groups, differences and nested conditions, see
 `hardem_jax.solutions.programs.types`. The queries of `experiments.wikisql` have none of these.
 """
 
 import dataclasses
+from typing import Literal
 
 from hardem_jax.cli.builds import BuildCommand
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.programs import Compare, Evaluate, Predict, Train
-from hardem_jax.data.build_options import WikiTableProgramsOptions
-from hardem_jax.errors import require
+from hardem_jax.data.build_options import TableProgramsOptions, WikiTableProgramsOptions
+from hardem_jax.errors import InputError, require
 from hardem_jax.solutions.programs.rules import ProgramRules
 
 
@@ -32,12 +36,14 @@ class Prepare(BuildCommand):
     files. Running the same command again finds it there; other options or files make another build.
 
     Attributes:
+        layout: of the files in ``folder``.
         rules: what counts as a program.
         number: number of the random split, 1 to 5.
         tagged: read the numbers and dates of the answers from the release's ``.tagged`` files, as
             its evaluator does.
     """
 
+    layout: Literal["wikitablequestions", "jsonl", "csv"] = "wikitablequestions"
     rules: ProgramRules = ProgramRules()
     number: int = 1
     tagged: bool = False
@@ -46,7 +52,13 @@ class Prepare(BuildCommand):
         super().__post_init__()
         require(self, "number", at_least=1, at_most=5)
 
-    def options(self) -> WikiTableProgramsOptions:
+    def options(self) -> TableProgramsOptions | WikiTableProgramsOptions:
+        if self.layout != "wikitablequestions":
+            if self.number != 1 or self.tagged:
+                raise InputError(
+                    f"--number, --tagged: expected --layout wikitablequestions, found {self.layout}"
+                )
+            return TableProgramsOptions(self.rules, self.layout)
         return WikiTableProgramsOptions(self.rules, self.number, self.tagged)
 
 

@@ -92,9 +92,24 @@ class TableQuestionsOptions:
 
     Attributes:
         rules: what counts as a query.
+        layout: of the questions; "csv" reads ``train.csv`` or ``train.tsv`` and so on.
     """
 
     rules: SqlRules = SqlRules(cap=4096)
+    layout: Literal["jsonl", "csv"] = "jsonl"
+
+
+@dataclasses.dataclass(frozen=True)
+class TableProgramsOptions:
+    """Options of questions on your own tables with programs as Z.
+
+    Attributes:
+        rules: what counts as a program.
+        layout: as in `TableQuestionsOptions`.
+    """
+
+    rules: ProgramRules = ProgramRules()
+    layout: Literal["jsonl", "csv"] = "jsonl"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pytest
 
 from experiments import wikitablequestions
 from hardem_jax.cli.command import parse
+from hardem_jax.data.builders.splits import ProgramSplit
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions
 from hardem_jax.metrics.wikitablequestions import Denotation, score
@@ -45,6 +46,17 @@ def root(tmp_path_factory):
     call("prepare", "--folder", root / "official", "--out", root / "built")
     call(*train_flags(root, root / "run"))
     return root
+
+
+def test_tables_of_ones_own_have_programs(tmp_path, capsys):
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "a.csv").write_text("Who,Goals\nAnn,3\nBo,5\nCy,9\n")
+    (tmp_path / "train.csv").write_text("question,table,answer\nWho is below Bo?,a.csv,CY\n")
+    prepare = ["prepare", "--folder", tmp_path, "--out", tmp_path / "built", "--layout", "csv"]
+    call(*prepare)
+    [question] = ProgramSplit(tmp_path / "built", "train").questions
+    assert (question.id, question.answer) == ("train-0", ["CY"]) and question.num_programs
+    assert "found csv" in fails(capsys, *prepare, "--number", 2)
 
 
 @pytest.mark.slow

@@ -166,6 +166,10 @@ def _numbers_and_tables() -> dict[str, Target]:
             {"q.jsonl": _table_questions(wikisql)},
             lambda folder: _read_all(read_table_questions, folder / "q.jsonl"),
         ),
+        "table questions in csv": Target(
+            {"q.csv": b"question,table,answer\nWho?,a.csv,Bo|Ann\n", "tables/a.csv": b"who\nBo\n"},
+            lambda folder: _read_all(read_table_questions, folder / "q.csv"),
+        ),
         "csv": Target(
             {"a.csv": b'Model;HP\n"Beetle; late";50\nGolf;75 hp\n'},
             lambda folder: read_csv_table(folder / "a.csv"),

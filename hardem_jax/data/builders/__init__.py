@@ -13,6 +13,7 @@ from hardem_jax.data.build_options import (
     DropNumOptions,
     NarrativeQAOptions,
     NQOpenOptions,
+    TableProgramsOptions,
     TableQuestionsOptions,
     TriviaQAOpenOptions,
     TriviaQAOptions,
@@ -39,6 +40,7 @@ from hardem_jax.data.builders.features import (
 from hardem_jax.data.builders.read import Build, open_build
 from hardem_jax.data.builders.splits import NumericSplit, ProgramSplit, TableSplit
 from hardem_jax.data.builders.table_datasets import (
+    TablePrograms,
     TableQuestions,
     WikiSQL,
     WikiTablePrograms,
@@ -57,6 +59,8 @@ __all__ = [
     "NumericSplit",
     "ProgramSplit",
     "SolutionBuilder",
+    "TablePrograms",
+    "TableProgramsOptions",
     "TableQuestions",
     "TableQuestionsOptions",
     "TableSplit",
@@ -85,6 +89,7 @@ BUILDERS: dict[type, type[SolutionBuilder]] = {
     builder.OPTIONS: builder
     for builder in (
         *(TriviaQA, NarrativeQA, TriviaQAOpen, NQOpen),
-        *(DropNum, WikiSQL, WikiTableQuestions, WikiTablePrograms, TableQuestions),
+        *(DropNum, WikiSQL, WikiTableQuestions, WikiTablePrograms),
+        *(TableQuestions, TablePrograms),
     )
 }

@@ -2,7 +2,8 @@
 
 =====================  =====================================================================
 `WikiSQL`              ``{split}.jsonl`` and ``{split}.tables.jsonl``
-`TableQuestions`       ``{split}.jsonl``, see `hardem_jax.data.readers.table_jsonl`
+`TableQuestions`       ``{split}.jsonl`` or ``.csv``, see `hardem_jax.data.readers.table_jsonl`
+`TablePrograms`        the same
 `WikiTableQuestions`   ``data/{split}.tsv`` and ``csv/`` of the release
 `WikiTablePrograms`    the same
 =====================  =====================================================================
@@ -10,11 +11,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from hardem_jax.data.build_options import (
+    TableProgramsOptions,
     TableQuestionsOptions,
     WikiSQLOptions,
     WikiTableProgramsOptions,
@@ -24,7 +28,7 @@ from hardem_jax.data.builders.base import SolutionBuilder
 from hardem_jax.data.builders.solvers import ProgramSolver, QuerySolver, Solver
 from hardem_jax.data.builders.sources import Release
 from hardem_jax.data.examples import TableQuestion
-from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.exclusions import NO_ANSWER, ExclusionCounts
 from hardem_jax.data.readers.table_jsonl import read_table_questions
 from hardem_jax.data.readers.wikisql import read_answers
 from hardem_jax.data.readers.wikitablequestions import read_wikitablequestions, tagged_name
@@ -88,14 +92,41 @@ class TableQuestions(SolutionBuilder):
         return {"denotation": f"{compares.__module__}.{compares.__qualname__}"}
 
     def source_names(self, folder: Path | None, split: str) -> tuple[str, ...]:
-        return (f"{split}.jsonl",)
+        name = f"{split}.{self.options.layout}"
+        if folder is None:
+            return (name,)
+        if self.options.layout == "csv" and not os.path.isfile(folder / name):
+            name = f"{split}.tsv" if os.path.isfile(folder / f"{split}.tsv") else name
+        return (name, "tables") if os.path.isdir(folder / "tables") else (name,)
 
     def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
-        return read_table_questions(folder / f"{split}.jsonl", skips=skips)
+        name, *_ = self.source_names(folder, split)
+        return read_table_questions(folder / name, skips=skips)
 
     @property
     def solver(self) -> Solver:
         return QuerySolver(self.options.rules, self.denotation)
+
+
+class TablePrograms(TableQuestions):
+    """Questions on your own tables; Z: programs whose result matches the answer by denotation."""
+
+    name = "hardem_table_programs"
+    OPTIONS = TableProgramsOptions
+    options: TableProgramsOptions
+    denotation: MakeTarget
+
+    def read(self, folder: Path, split: str, skips: ExclusionCounts) -> Iterator[Any]:
+        for question in super().read(folder, split, skips):
+            texts = tuple(str(cell) for cell in question.answer if cell is not None)
+            if texts:
+                yield dataclasses.replace(question, answer=texts, match="denotation")
+            else:
+                skips.add(NO_ANSWER, question.id)
+
+    @property
+    def solver(self) -> Solver:
+        return ProgramSolver(self.options.rules, self.denotation)
 
 
 class WikiTableQuestions(TableQuestions):

@@ -7,6 +7,7 @@ import decimal
 import io
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from hardem_jax.data.json_stream import PathLike, long_csv_fields, read_text
@@ -105,6 +106,15 @@ def read_csv_table(
         >>> table.header, table.rows
         (('Model', 'HP'), (('Beetle; late', 50.0), ('Golf', 75.0)))
     """
+    header, *rows = (row for _, row in read_csv_rows(path, delimiter=delimiter))
+    return make_table(str(path) if id is None else id, header, rows, lower=lower)
+
+
+def read_csv_rows(path: PathLike, *, delimiter: str | None = None) -> list[tuple[int, list[str]]]:
+    """The names of the columns and the rows of a CSV file, each with the number of its last line.
+
+    Args and errors are those of `read_csv_table`; no row has more cells than there are names.
+    """
     text = read_text(path)
     if delimiter is not None and len(delimiter) != 1:
         raise InputError(f"delimiter: expected one character, found {delimiter!r}")
@@ -119,8 +129,18 @@ def read_csv_table(
         if any(cell.strip() for cell in row[width:]):
             expected = f"expected at most {width} cells, as many as there are names of columns"
             raise InputError(f"{path}: line {line}: {expected}, found {len(row)}")
-    header, *cells = (row[:width] for _, row in rows)
-    return make_table(str(path) if id is None else id, header, cells, lower=lower)
+    return [(line, row[:width]) for line, row in rows]
+
+
+def file_inside(folder: Path, name: str, place: str) -> Path:
+    """A file of a folder, by its path there.
+
+    Raises:
+        InputError: there is no name, or it leads out of the folder.
+    """
+    if not name.strip() or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise InputError(f"{place}: expected a path inside the data set, found {name!r}")
+    return folder / name
 
 
 def parse_csv(text: str, place: str, **dialect: Any) -> list[list[str]]:

@@ -1,26 +1,42 @@
-"""Reader for your own questions on tables: JSON lines, with answers and no queries.
+"""Reader for your own questions on tables: JSON lines or CSV, with answers and no queries.
 
 One JSON object per line, each table before the first question on it:
 
     {"table": {"id": "1-1", "header": ["player"], "types": ["text"], "rows": [["ann"], ["bo"]]}}
     {"id": "train-0", "question": "Who?", "table_id": "1-1", "answer": ["Bo"], "match": "cells"}
 
+A question may name a table file instead, below ``tables/`` next to the file of questions; it is
+read by `read_csv_table`:
+
+    {"id": "train-1", "question": "Who?", "table": "players.csv", "answer": ["Bo"]}
+
+So do the rows of a CSV or TSV file, with these columns; "id" may be left out, and the cells of an
+answer of several stand between vertical bars:
+
+    question,table,answer
+    Who scored 5 goals?,players.csv,Bo
+    Who scored?,players.csv,Ann|Bo
+
 "match" may be left out; `hardem_jax.data.examples.Match` lists the comparisons of results with the
 answer. "execution" is WikiSQL's and tells "7" from 7; "denotation", WikiTableQuestions', ignores
 the order of cells, needs texts, and may have the value of each under "values".
 
-`hardem_jax.data.builders.TableQuestions` builds Z of ``{split}.jsonl`` files in this layout.
+`hardem_jax.data.builders.TableQuestions` builds Z of such files, and `TablePrograms` that of
+programs.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast, get_args
 
 from hardem_jax.data.examples import Match, TableQuestion
 from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, NO_ID, ExclusionCounts
 from hardem_jax.data.json_fields import check_kind, get_field, get_id, get_strings
 from hardem_jax.data.json_stream import PathLike, iter_json_lines
+from hardem_jax.data.readers.csv_tables import file_inside, read_csv_rows, read_csv_table
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.types import Cell, Table
 
@@ -33,14 +49,14 @@ def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[
     """Streams the questions of a file; its tables are in memory.
 
     Args:
-        path: JSON lines, also compressed as `.gz`.
+        path: JSON lines, also compressed as `.gz`; CSV if its name ends so, or with `.tsv`.
         skips: counts what is left out, by id or line. Left out: no question id, empty question, no
             answer given. Warned of: question id that occurred before.
 
     Raises:
         InputError: with the line: not JSON, a value of the wrong type, a table that does not come
             before its questions, is inconsistent, or has the id of an earlier one with other
-            content.
+            content; a column or a table file is missing, or `read_csv_table` refuses it.
 
     Example:
         >>> import json, tempfile
@@ -56,17 +72,46 @@ def read_table_questions(path: PathLike, *, skips: ExclusionCounts) -> Iterator[
     """
     tables: dict[str, Table] = {}
     seen: set[str] = set()
-    for number, record in iter_json_lines(path):
-        place = f"{path}: line {number}"
-        if "table" in record:
+    for place, record in _records(Path(path)):
+        if isinstance(name := record.get("table"), str):
+            if name not in tables:
+                tables[name] = _read_file(Path(path).parent / "tables", name, place)
+            record["table_id"] = name
+        elif "table" in record:
             table = read_table(get_field(record, "table", dict, place) or {}, place)
             if tables.setdefault(table.id, table) != table:
                 raise InputError(f"{place}: expected one table {table.id!r}, found a second one")
-        elif question := _question(record, tables, place, skips):
+            continue
+        if question := _question(record, tables, place, skips):
             if question.id in seen:
                 skips.warn(REPEATED, question.id)
             seen.add(question.id)
             yield question
+
+
+def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a file with their places; those of CSV as JSON lines have them."""
+    if path.suffix not in (".csv", ".tsv"):
+        for number, record in iter_json_lines(path):
+            yield f"{path}: line {number}", record
+        return
+    (line, header), *rows = read_csv_rows(path)
+    names = [name.strip().lower() for name in header]
+    if missing := {"question", "table", "answer"}.difference(names):
+        expected = "expected the columns question, table and answer"
+        raise InputError(f"{path}: line {line}: {expected}, found none named {min(missing)}")
+    for number, (line, row) in enumerate(rows):
+        record: dict[str, Any] = {"id": f"{path.stem}-{number}", "table": ""}
+        record |= {name: cell for name, cell in zip(names, row, strict=False) if cell.strip()}
+        lists = {name: record[name].split("|") for name in ("answer", "values") if name in record}
+        yield f"{path}: line {line}", record | lists
+
+
+def _read_file(folder: Path, name: str, place: str) -> Table:
+    file = file_inside(folder, name, place)
+    if not os.path.isfile(file):
+        raise InputError(f"{place}: expected a table file {file}, found none")
+    return read_csv_table(file, id=name)
 
 
 def read_table(

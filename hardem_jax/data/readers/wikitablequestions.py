@@ -23,7 +23,7 @@ from pathlib import Path
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.exclusions import EMPTY_QUESTION, NO_ANSWER, NO_ID, ExclusionCounts
 from hardem_jax.data.json_stream import PathLike, read_text
-from hardem_jax.data.readers.csv_tables import make_table, parse_csv
+from hardem_jax.data.readers.csv_tables import file_inside, make_table, parse_csv
 from hardem_jax.data.readers.table_jsonl import RAGGED, REPEATED
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.types import Table
@@ -160,9 +160,7 @@ def _records(file: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, dict[st
 
 def _read_table(folder: Path, context: str, place: str, skips: ExclusionCounts) -> Table | None:
     """The table of a context; None if there is no such file."""
-    if not context.strip() or Path(context).is_absolute() or ".." in Path(context).parts:
-        raise InputError(f"{place}: expected a path inside the data set, found {context!r}")
-    file = folder / context
+    file = file_inside(folder, context, place)
     if not os.path.isfile(file):  # pathlib's own raises on an over-long name
         return None
     rows = parse_csv(read_text(file), str(file), escapechar="\\", doublequote=False)

@@ -14,7 +14,7 @@ from hardem_jax.data.annotations import NOT_A_SPAN
 from hardem_jax.data.build_options import DropNumOptions, TableQuestionsOptions, WikiSQLOptions
 from hardem_jax.data.builders.splits import NumericSplit, TableSplit
 from hardem_jax.data.examples import TableQuestion
-from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.exclusions import NO_ANSWER, ExclusionCounts
 from hardem_jax.data.readers.drop import read_drop
 from hardem_jax.data.readers.wikisql import read_wikisql
 from hardem_jax.data.solve import (
@@ -329,6 +329,48 @@ def test_what_compares_answers_makes_another_build(tmp_path):
         for kind in (Denotation, Never, Denotation)
     ]
     assert folders[0] == folders[2] != folders[1]
+
+
+@pytest.mark.parametrize("kind", [builders.TableQuestions, builders.TablePrograms])
+def test_questions_in_csv_are_built_as_those_in_json_lines(tmp_path, kind):
+    rows = [("Who has 7?", "ann"), ("How many?", "3"), ("Who has over 8?", "bo|cy")]
+    (tmp_path / "tables").mkdir()
+    table = tmp_path / "tables" / "mine.csv"
+    table.write_text("Player,No.\nAnn,7\nBo,9\nCy,10\n")
+    lines = ["question\ttable\tanswer", *(f"{q}\tmine.csv\t{a}" for q, a in rows)]
+    (tmp_path / "train.tsv").write_text("\n".join(lines))
+    records = [{"question": q, "table": "mine.csv", "answer": a.split("|")} for q, a in rows]
+    records = [json.dumps({"id": f"train-{n}", **record}) for n, record in enumerate(records)]
+    (tmp_path / "train.jsonl").write_text("\n".join(records))
+    read = TableSplit if kind is builders.TableQuestions else builders.ProgramSplit
+
+    def make(layout):
+        options = kind.OPTIONS(layout=layout)
+        folder = build(kind, tmp_path, tmp_path / "b", options=options, denotation=Denotation)
+        return read(folder, "train")
+
+    splits = [make(layout) for layout in ("csv", "jsonl")]
+    for one, other in zip(*(split.questions for split in splits), strict=True):
+        assert_same(one, other)
+    assert [question.id for question in splits[0].questions] == ["train-0", "train-1", "train-2"]
+    assert splits[0].tables["mine.csv"] == splits[1].tables["mine.csv"]
+    table.write_text(table.read_text() + "Di,11\n")
+    assert make("csv").folder != splits[0].folder  # tables belong to the sources
+    (tmp_path / "train.tsv").unlink()
+    with pytest.raises(InputError, match="expected train.csv, tables, from .* found no such files"):
+        make("csv")
+
+
+def test_answers_of_programs_are_texts(tmp_path):
+    asked = [ask("number", "Who?", 7), ask("none", "Who?", None), ask("both", "Who?", 9.0, "ann")]
+    write_table_questions(tmp_path / "dev.jsonl", asked)
+    options = builders.TableProgramsOptions()
+    folder = build(
+        builders.TablePrograms, tmp_path, tmp_path / "b", options=options, denotation=Denotation
+    )
+    split = builders.ProgramSplit(folder, "dev")
+    assert [q.answer for q in split.questions] == [["7"], ["9.0", "ann"]]
+    assert split.questions[0].num_programs and split.left_out == {"none": NO_ANSWER}
 
 
 @pytest.mark.slow

@@ -144,3 +144,80 @@ def test_rows_are_fitted_only_if_that_is_asked_for():
     assert skips.warnings_as_dict() == {"table with rows of different lengths, padded": 1}
     with pytest.raises(InputError, match="expected 2 cells, found 1"):
         read_table(record, "x")
+
+
+PLAYERS = 'player,goals\n"Ann ""A"", Jr.",3\nBo,5\n'
+HEAD = "question,table,answer\n"
+IN_CSV = """question,table,answer,note
+"Who scored 5 goals, if any?",players.csv,Bo,x
+
+Who scored?,players.csv,"Ann ""A"", Jr.|Bo",
+How many by Bo?,more/clubs.tsv,5
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes table files, and questions under some name, and reads these."""
+
+    def run(name, content):
+        (tmp_path / "tables" / "more").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tables" / "players.csv").write_text(PLAYERS)
+        (tmp_path / "tables" / "more" / "clubs.tsv").write_text('who\tn\n"Bo\t5\n')
+        (tmp_path / name).write_text(content)
+        return list(read_table_questions(tmp_path / name, skips=ExclusionCounts()))
+
+    return run
+
+
+def test_questions_and_tables_may_be_csv_files(written):
+    found = written("train.csv", IN_CSV)
+    assert [(q.id, q.answer, q.match) for q in found] == [
+        ("train-0", ("Bo",), "cells"),
+        ("train-1", ('Ann "A", Jr.', "Bo"), "cells"),
+        ("train-2", ("5",), "cells"),
+    ]
+    assert found[0].question == "Who scored 5 goals, if any?"
+    assert found[0].table is found[1].table and found[0].table.id == "players.csv"
+    assert found[0].table.rows == (('Ann "A", Jr.', 3.0), ("Bo", 5.0))
+    assert found[2].table.rows == (('"Bo', 5.0),)
+
+
+def test_columns_of_csv_are_the_names_of_json_lines(written):
+    header = "Match\tid\tQuestion\tTABLE\tanswer\tvalues\n"
+    row = "denotation\tmine\tHow long?\tplayers.csv\ttwo years\t2.0\n"
+    [in_tsv] = written("dev.tsv", header + row)
+    fields = {"id": "mine", "question": "How long?", "table": "players.csv"}
+    fields |= {"answer": ["two years"], "values": ["2.0"], "match": "denotation"}
+    assert [in_tsv] == written("dev.jsonl", json.dumps(fields))
+    assert in_tsv.values == ("2.0",) and in_tsv.match == "denotation"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "question,answer\nWho?,Bo\n", "line 1: expected the columns .* named table"),
+        ("a.csv", HEAD + "Who?,no.csv,Bo\n", "line 2: expected a table file .*no.csv, found none"),
+        ("a.csv", HEAD + "Who?,,Bo\n", "line 2: expected a path inside .* found ''"),
+        ("a.csv", HEAD + "Who?,/etc/passwd,Bo\n", "line 2: expected a path inside"),
+        ("a.csv", HEAD + "Who, then?,players.csv,Bo\n", "line 2: expected at most 3 cells"),
+        ("a.csv", f"match,{HEAD}f1,Who?,players.csv,Bo\n", "line 2 .*'match' to be one of"),
+        ("a.csv", "", "expected a line with the names of columns"),
+        (
+            "a.jsonl",
+            '{"id": "q", "question": "?", "table": "../a"}',
+            "line 1: expected a path inside",
+        ),
+    ],
+)
+def test_broken_files_of_files_are_one_line(written, name, content, message):
+    with pytest.raises(InputError, match=message) as caught:
+        written(name, content)
+    assert name in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_what_csv_lacks_is_counted(tmp_path, written):
+    written("train.csv", HEAD + ",players.csv,Bo\nWho?,players.csv,\n")
+    skips = ExclusionCounts()
+    assert list(read_table_questions(tmp_path / "train.csv", skips=skips)) == []
+    assert skips.left_out == [("train-0", "empty question"), ("train-1", "no answer given")]
