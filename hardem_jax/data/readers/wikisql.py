@@ -13,6 +13,7 @@ so `read_answers` executes each query once, and the builder drops the query.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from hardem_jax.data.json_stream import PathLike, iter_json_lines
 from hardem_jax.data.readers.table_jsonl import read_table
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.sql.engine import ExecutionError, OfficialEngine, check_query
-from hardem_jax.solutions.sql.types import Condition, Query, Table
+from hardem_jax.solutions.sql.types import Cell, Condition, Query, Table
+from hardem_jax.solutions.sql.values import sql_types
 
 # Reasons of `ExclusionCounts`, for questions left out:
 NO_TABLE = "no such table"
@@ -122,10 +124,17 @@ def _read_tables(file: Path, skips: ExclusionCounts) -> dict[str, Table]:
     tables: dict[str, Table] = {}
     for number, record in iter_json_lines(file):
         table = read_table(record, f"{file}: line {number}", lower=True, skips=skips)
+        if sql_types(table) != table.types:  # the official databases have float64 throughout
+            rows = (map(_as_real, row, table.types) for row in table.rows)
+            table = dataclasses.replace(table, rows=tuple(map(tuple, rows)))
         if table.id in tables:
             raise InputError(f"{file}: line {number}: expected a new table, found {table.id} again")
         tables[table.id] = table
     return tables
+
+
+def _as_real(cell: Cell, kind: str) -> Cell:
+    return float(cell) if kind == "real" and isinstance(cell, int) else cell
 
 
 def _query(record: dict[str, Any], place: str) -> Query | None:

@@ -8,7 +8,7 @@ The official engine (Zhong et al., 2017) binds the value of a condition by these
   commas anywhere), otherwise the first number in it, ``[-+]?\\d*\\.\\d+|\\d+``. A text without one
   raises an `ExecutionError`.
 - Whole numbers that float64 rounds are exact in a real column that holds one as an integer of 64
-  bits, which no official file does; such a column is SQLite's "numeric".
+  bits, which is SQLite's "numeric". `read_wikisql` makes no such column, as in the official files.
 - Values are bound by column: two conditions on one column both get the last one's value.
 
 SQLite's own conversions between text and numbers are used: they need not give the nearest float64,

@@ -1,5 +1,6 @@
 """Reader for WikiSQL, the step from queries to answers, and the official database."""
 
+import contextlib
 import json
 import sqlite3
 from typing import Any
@@ -51,6 +52,20 @@ def test_reads_an_example(folder):
     assert example.table.rows == (("ann ä", 7.0), ("bo", 42), ("cy", None))
     assert example.query == Query(0, 3, (Condition(1, 0, "42"), Condition(0, 2, "Cy")))
     assert skips.total == 0 and skips.warnings_as_dict() == {}
+
+
+def test_columns_are_as_exact_as_those_of_the_official_database(folder):
+    rows = [["ann", 2**53 + 1], ["bo", 2**53]]
+    lines = line(conditions=[(1, 0, str(2**53))]), line(conditions=[], select=1, aggregator=1)
+    examples, _ = read(folder(*lines, tables=[TABLE | {"rows": rows}]))
+    with OfficialEngine() as engine:
+        found = [engine.execute(example.table, example.query) for example in examples]
+    assert found == [["ann", "bo"], [2.0**53]]
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.execute("CREATE TABLE t (col0 text, col1 real)")
+        database.executemany("INSERT INTO t VALUES (?, ?)", rows)
+        official = database.execute("SELECT col0 FROM t WHERE col1 = ?", (float(2**53),))
+        assert [name for (name,) in official] == found[0]
 
 
 @pytest.mark.parametrize(
