@@ -218,7 +218,9 @@ def _number(answer: object) -> float:
 
 
 def format_number(value: float, digits: int = 5) -> str:
-    """Formats an answer: rounded to ``digits`` decimals, without exponent or trailing zeros.
+    """Formats an answer: rounded to ``digits`` decimals, without trailing zeros.
+
+    It has an exponent only where float64 does not hold all of its digits.
 
     Raises:
         InputError: the value is not finite.
@@ -226,11 +228,16 @@ def format_number(value: float, digits: int = 5) -> str:
     Example:
         >>> format_number(2.3 - 1.1), format_number(53000.0), format_number(-0.0)
         ('1.2', '53000', '0')
+        >>> format_number(99999999999999999999999.0)
+        '1e+23'
     """
     if not math.isfinite(value):
         raise InputError(f"value of an equation: expected a finite number, found {value}")
     # Adding 0 turns -0 into 0.
-    return np.format_float_positional(round(float(value), digits) + 0.0, trim="-")
+    text = np.format_float_positional(round(float(value), digits) + 0.0, trim="-")
+    if abs(value) >= 2**53 and int(text) != int(value):
+        return np.format_float_scientific(value, trim="-")
+    return text
 
 
 def _lone(table: NumberTable, answer: float, rules: EquationRules) -> np.ndarray:
