@@ -58,7 +58,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
         by_question: write the official scores of every question here, as a JSON object: "ids", and
             under "scores" a list for each score that all of them have.
         questions: also score the questions in this file on their own: ids, one per line or in JSON,
-            or an official file of SQuAD, TriviaQA or DROP. Those that the split lacks count 0.
+            or an official file of SQuAD, TriviaQA or DROP. Each counts as often as the file has it,
+            and 0 if the split lacks it.
         batch_size: inputs read at once, rounded up to a multiple of the devices.
         packed_tokens: pack inputs into rows of this many tokens (readers and taggers on pretrained
             encoders); None does as the run's own evaluations do.
@@ -145,8 +146,8 @@ class EvaluateCommand(OnDevices, abc.ABC):
         scores, answers = trained.evaluate(data, functools.partial(self.progress, name))
         if not is_primary():
             return
-        counts = self._print_result(name, data, scores)
-        found = self._by_question(trained.task, data, answers) if data.scored else {}
+        counts = self._print_result(trained.task, name, data, scores)
+        found = trained.task.by_question(data, answers) if data.scored else {}
         if data.scored:
             content = {**evaluation, "counts": counts, "scores": scores}
             content["split"] |= {"path": shown(self.data.resolve())}
@@ -161,32 +162,34 @@ class EvaluateCommand(OnDevices, abc.ABC):
             write_json(self.by_question, {"ids": data.scored_ids(), "scores": by_name})
         self.report(data, answers, scores)
 
-    @staticmethod
-    def _by_question(task: Task, data: Questions, answers: Any) -> dict[str, Any]:
-        """Scores that all questions have; a logical form needs an annotation."""
-        found, count = task.by_question(data, answers), len(data.scored_ids())
-        return {name: values for name, values in found.items() if len(values) == count}
-
     def _scores_file(self, evaluation: Mapping[str, Any]) -> Path:
         digest = hashlib.sha256(json.dumps(evaluation, sort_keys=True).encode()).hexdigest()[:8]
         return self.run_dir / f"scores-{evaluation['split']['name']}-{digest}.json"
 
     def _print_result(
-        self, name: str, data: Questions, scores: Mapping[str, float]
+        self, task: Task, name: str, data: Questions, scores: Mapping[str, float]
     ) -> dict[str, Any]:
         """Prints scores and what the split left out; returns the counts of its questions."""
-        total = data.count + len(data.left_out)
+        ids = data.scored_ids()
+        lost = [data.left_out[id] for id in ids[data.count :]]
         if data.scored:
-            self._print(f"{name}: {total} questions", scores, data)
+            sizes = count_by_size(scores, data.set_sizes() or ())
+            of = {score: f"{count} questions" for score, count in sizes.items()}
+            of |= task.SHARES
+            every = {score: value for score, value in scores.items() if score not in of}
+            self._print(f"{name}: {len(ids)} questions", every)
+            some = {score: value for score, value in scores.items() if score in of}
+            if some:
+                self._print(f"{name}: % of what the last column names", some, of)
         else:
             print(f"{name}: answers to {data.count} questions; no scores, for it has no golds")
-        reasons = dict(collections.Counter(data.left_out.values()).most_common())
+        reasons = dict(collections.Counter(lost).most_common())
         if reasons:
             found = "; ".join(f"{reason} ({count})" for reason, count in reasons.items())
             count = " and count 0" if data.scored else ""
-            print(f"{len(data.left_out)} of them were left out of the split{count}: {found}")
+            print(f"{len(lost)} of them were left out of the split{count}: {found}")
         print(f"peak memory: {peak_mib():.0f} MiB")
-        return {"questions": total, "left out": len(data.left_out), "reasons": reasons}
+        return {"questions": len(ids), "left out": len(lost), "reasons": reasons}
 
     def _chosen(self, chosen: dict[str, Any]) -> dict[str, Any]:
         """The same; prints the scores of the questions that were asked for."""
@@ -203,17 +206,19 @@ class EvaluateCommand(OnDevices, abc.ABC):
             expected = "golds, or a file for the answers (--predictions)"
             raise InputError(f"{self.data}: expected {expected}, found none")
 
+    @staticmethod
     def _print(
-        self, title: str, scores: Mapping[str, float], data: Questions | None = None
+        title: str, scores: Mapping[str, float], of: Mapping[str, str] | None = None
     ) -> None:
-        counts = count_by_size(scores, data.set_sizes() or ()) if data is not None else {}
-        table = Table(title=title)
-        table.add_column("metric")
+        """Prints a table of scores; without ``of``, all are of the questions in the title."""
+        # A title is wrapped at the width of its table.
+        table = Table("metric", title=title, min_width=len(title))
         table.add_column("%", justify="right")
-        if counts:
-            table.add_column("questions", justify="right")
+        if of:
+            table.add_column("of", justify="right")
         for metric, value in scores.items():
-            table.add_row(metric, score_text(metric, value), str(counts.get(metric, "")))
+            share = [of[metric]] if of else []
+            table.add_row(metric, score_text(metric, value), *share)
         Console().print(table)
 
     def _evaluation(self) -> dict[str, Any]:
@@ -240,7 +245,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
 
 
 def read_ids(file: Path) -> list[str]:
-    """Ids of questions, each once, in order.
+    """Ids of questions, in order, each as often as the file has it.
 
     Args:
         file: one id per line; a JSON list of ids, or an object with ids as keys, such as
@@ -261,7 +266,7 @@ def read_ids(file: Path) -> list[str]:
         ids = [*_nested_ids(content)] or [id for id in content if isinstance(id, str)]
     if not ids:
         raise InputError(f"{file}: expected ids of questions, found none")
-    return list(dict.fromkeys(ids))
+    return ids
 
 
 def _parsed(line: str, file: Path) -> Any:
@@ -287,8 +292,8 @@ def chosen_scores(
     """Mean scores of some questions; one that has no score counts 0.
 
     Args:
-        ids: of the questions, each once.
-        scored: the id of each score; one may come several times.
+        ids: of the questions; each counts as often as it comes.
+        scored: the id of each score; where one comes several times, its mean counts.
         by_question: name -> scores in percent.
 
     Returns:
@@ -298,19 +303,19 @@ def chosen_scores(
         InputError: none of them has a score.
 
     Example:
-        >>> chosen_scores(["b", "x"], ["a", "b"], {"em": [0.0, 100.0]})
-        {'questions': 2, 'missing': 1, 'scores': {'em': 50.0}}
+        >>> chosen_scores(["b", "x", "b", "x"], ["a", "b"], {"em": [0.0, 100.0]})
+        {'questions': 4, 'missing': 2, 'scores': {'em': 50.0}}
     """
-    wanted = set(ids)
-    places = [place for place, id in enumerate(scored) if id in wanted]
-    missing = len(wanted - set(scored))
-    if not places:
+    wanted, places = collections.Counter(ids), collections.Counter(scored)
+    missing = sum(id not in places for id in ids)
+    if missing == len(ids):
         raise InputError(f"--questions: expected ids of the split, found {ids[0]!r} and others")
+    weights = [wanted[id] / places[id] for id in scored]
     scores = {
-        name: float(sum(values[place] for place in places) / (len(places) + missing))
+        name: float(sum(w * value for w, value in zip(weights, values, strict=True))) / len(ids)
         for name, values in by_question.items()
     }
-    return {"questions": len(wanted), "missing": missing, "scores": scores}
+    return {"questions": len(ids), "missing": missing, "scores": scores}
 
 
 def checkpoint_identity(run_dir: Path, checkpoint: str) -> dict[str, Any]:

@@ -171,6 +171,7 @@ class Task(abc.ABC, Generic[D, R, A]):
         QUESTIONS: the type of D.
         MODELS: type of a configuration -> the model it configures.
         ONLY_TRAINED: names of parts of the module that `trained` may add; no reader has them.
+        SHARES: score -> what it is a share of, if not of all questions; those by |Z| need no entry.
         PACKS: whether ``inference`` has ``packed_tokens``, the length of the rows that inputs are
             packed into; None pads them.
         WHOLE_Z: whether evaluation reads all solutions of an input, whatever ``max_solutions`` of
@@ -183,6 +184,7 @@ class Task(abc.ABC, Generic[D, R, A]):
     QUESTIONS: ClassVar[type[Questions]]
     MODELS: ClassVar[Mapping[type, type[Model]]]
     ONLY_TRAINED: ClassVar[tuple[str, ...]] = ()
+    SHARES: ClassVar[Mapping[str, str]] = {}
     PACKS: ClassVar[bool] = False
     WHOLE_Z: ClassVar[bool] = False
     inference: Any
@@ -267,7 +269,7 @@ class Task(abc.ABC, Generic[D, R, A]):
         Returns:
             Name -> ``[N]`` float64 in percent, whose mean is what `score` gives under that name.
             Scores are in the order of the questions, each as often as the official metric counts
-            it; then those left out, 0 each. A score that only some questions have is shorter.
+            it; then those left out, 0 each. See `Questions.scored_ids`.
         """
 
     @abc.abstractmethod

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,7 +41,8 @@ class NumericQuestions(Questions):
         rules: Z_tot.
         numbers: what counts as a number.
         repeated: id -> the golds of every repetition of a question in the data set; here, it is
-            once. The official evaluator scores its answer against each of them.
+            once. The official evaluator scores its answer against each of them; where a question
+            was left out, each counts 0.
     """
 
     questions: Sequence[NumericQuestion]
@@ -51,11 +52,14 @@ class NumericQuestions(Questions):
 
     @property
     def count(self) -> int:
-        return len(self.questions) + sum(map(len, self.repeated.values()))
+        return len(self._places(q.id for q in self.questions))
 
     def scored_ids(self) -> list[str]:
-        often = ((q.id, 1 + len(self.repeated.get(q.id, ()))) for q in self.questions)
-        return [*(id for id, times in often for _ in range(times)), *self.left_out]
+        return self._places([*(q.id for q in self.questions), *self.left_out])
+
+    def _places(self, ids: Iterable[str]) -> list[str]:
+        """Each id as often as the data set has it."""
+        return [id for id in ids for _ in range(1 + len(self.repeated.get(id, ())))]
 
     def set_sizes(self) -> list[int]:
         return [len(question.equations) for question in self.questions]
@@ -73,7 +77,11 @@ class NumericQuestions(Questions):
             meta=found.meta,
             rules=found.rules,
             numbers=found.numbers,
-            repeated=found.repeated,
+            repeated={
+                id: golds
+                for id, golds in found.repeated.items()
+                if found.left_out.get(id) not in outside
+            },
         )
 
 

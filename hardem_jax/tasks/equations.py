@@ -52,6 +52,8 @@ METRIC_NAMES = frozenset(
         *(f"P<{threshold:g}" for threshold in SPARSITY_THRESHOLDS),
     ]
 )
+_SHARES = {"top in Z": "questions with a Z", "true z": "Z of several, one of them true"}
+_SHARES |= {f"P<{threshold:g}": "equations in Z" for threshold in SPARSITY_THRESHOLDS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +90,7 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
     NAME = "equations"
     QUESTIONS = NumericQuestions
     MODELS = {TaggerConfig: TaggerModel, NAQANetModelConfig: NAQANetModel}
+    SHARES = _SHARES
     PACKS = True
 
     inference: EquationInference
@@ -196,7 +199,7 @@ class EquationTask(Task[NumericQuestions, EquationReading, list[str | None]]):
             for golds in (question.golds, *data.repeated.get(question.id, ())):
                 outcomes["em"].append(_score(drop.exact_match, answer, golds))
                 outcomes["f1"].append(_score(drop.f1, answer, golds))
-        return of_all_questions(outcomes, len(data.left_out))
+        return of_all_questions(outcomes, len(data.scored_ids()) - data.count)
 
     def metric_names(self, data: NumericQuestions) -> frozenset[str]:
         del data

@@ -207,6 +207,9 @@ def test_evaluation_measures_with_annotated_queries(root, capsys):
     printed = capsys.readouterr().out
     for name in ("accuracy", "non-empty accuracy", "logical form", "hit@1", "gold in Z"):
         assert name in printed
+    of_all, of_some = printed.split("what the last column names")
+    assert "logical form" in of_all and "hit@1" not in of_all
+    assert all(name in of_some for name in ("in Z", "accuracy |Z|=", "questions with a Z"))
     scores = commands.evaluation(printed)["scores"]
     assert scores["gold in Z"] == 100
     right = round(scores["accuracy"] * 3 * NUM_TABLES / 100)
@@ -312,17 +315,15 @@ def test_annotated_queries_are_those_of_the_questions(root, tmp_path, capsys):
     line = fails(capsys, *evaluate, "--gold", official)
     assert "split dev: expected queries of questions such as train-0, found those of dev-0" in line
     lines = (official / "train.jsonl").read_text().splitlines()
-    # Of the last question there is none, so that logical form is no score of every question.
+    # Of the last question there is none: its logical form counts 0.
     (official / "train.jsonl").write_text("\n".join(lines[:-1]))
     (tmp_path / "ids").write_text(f"train-{len(lines) - 1}\n")
     files = ["--by-question", tmp_path / "scores.json", "--questions", tmp_path / "ids"]
     call(*evaluate, "--gold", official, "--gold-split", "train", *files)
-    assert "logical form" in capsys.readouterr().out
+    chosen = commands.evaluation(capsys.readouterr().out)["chosen"]["scores"]
     found = json.loads((tmp_path / "scores.json").read_text())
-    assert len(found["ids"]) == len(lines) and set(found["scores"]) == {
-        "accuracy",
-        "non-empty accuracy",
-    }
+    assert chosen.keys() == found["scores"].keys() and chosen["logical form"] == 0
+    assert {len(values) for values in found["scores"].values()} == {len(lines)}
     (official / "train.jsonl").write_text("\n".join(lines[1:] + lines[:1]))
     line = fails(capsys, *evaluate, "--gold", official, "--gold-split", "train")
     assert "question train-0, found" in line

@@ -219,6 +219,7 @@ class SentenceTask(Task[SentenceQuestions, SentenceReading, list[int]]):
     NAME = "sentences"
     QUESTIONS = SentenceQuestions
     MODELS = {SentenceModelConfig: SentenceModel}
+    SHARES = {TRUE: "questions with a known true sentence"}
 
     inference: SentenceInference = SentenceInference()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -79,7 +80,8 @@ class NumericSplit(_Split):
         left_out: id -> reason of every other question of the source file. An official metric
             counts these, too.
         repeated: id -> the golds of every repetition of the question in the source file; here, it
-            occurs once. The official evaluator scores its answer against each of them.
+            occurs once. The official evaluator scores its answer against each of them. Golds of
+            questions left out are not kept.
         meta: options, counts, |Z| statistics, and a digest of all that scores depend on.
 
     Raises:
@@ -97,9 +99,13 @@ class NumericSplit(_Split):
                 f"{self.folder}: expected the golds of questions that are repeated, found none, as "
                 "in builds of an earlier version; build it again"
             )
+        kept = set(self._index["kept"])
         for id, golds in self._index.get("repeated", ()):
-            if id in self._index["kept"]:
+            if id in kept:
                 self.repeated.setdefault(id, []).append(golds)
+        for id, count in Counter(id for id, _ in self._index["left_out"] if id not in kept).items():
+            if count > 1:
+                self.repeated[id] = [()] * (count - 1)
 
 
 class TableSplit(_Split):

@@ -107,6 +107,12 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
     QUESTIONS = TaggingQuestions
     MODELS = {TaggedReaderConfig: TaggedModel}
     PACKS = True
+    SHARES = {
+        **{f"{name} one": "questions with one text" for name in ("em", "f1")},
+        **{f"{name} several": "questions with several texts" for name in ("em", "f1")},
+        "num spans": "questions read",
+        "selector": "windows",
+    }
 
     inference: TaggingInference
     windows: WindowConfig = WindowConfig()

@@ -135,6 +135,16 @@ class SpanTask(Task[ReadingQuestions, WindowReading, dict[str, Answer]]):
     MODELS = {ReaderConfig: SpanModel}
     PACKS = True
     WHOLE_Z = True
+    SHARES = {
+        "HasAns_exact": "questions with an answer",
+        "HasAns_f1": "questions with an answer",
+        "NoAns_exact": "questions without an answer",
+        "NoAns_f1": "questions without an answer",
+        "selector": "windows",
+        "first z": "windows with several mentions",
+        "true z": "those with a true one",
+        "true z, not first": "those whose true one is not the first",
+    }
 
     inference: SpanInference
     latent: LatentConfig = PER_WINDOW

@@ -57,6 +57,8 @@ METRIC_NAMES = frozenset(
         *(f"P<{threshold:g}" for threshold in SPARSITY_THRESHOLDS),
     ]
 )
+_SHARES = {"answered": "questions read", "in Z": "questions with a Z"}
+_SHARES |= {f"P<{threshold:g}": "programs in Z" for threshold in SPARSITY_THRESHOLDS}
 _TABLES = ("shape", *SLOTS)
 # By question and rules. Every evaluation asks for the same links; to find them took most of the
 # time of answering, and they are few (14 for a question of WikiTableQuestions).
@@ -157,6 +159,7 @@ class ProgramTask(TableTask[ProgramQuestions, ProgramReading, list[ProgramAnswer
     QUESTIONS = ProgramQuestions
     MODELS = {ProgramParserConfig: ProgramModel}
     INFERENCE = ProgramInference
+    SHARES = _SHARES
     RULES = ProgramRules
 
     inference: ProgramInference

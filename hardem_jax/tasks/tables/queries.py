@@ -80,6 +80,13 @@ METRIC_NAMES = frozenset(
 GOLD_METRIC_NAMES = frozenset(
     ["logical form", "annotated if right", "gold in Z", *(f"hit@{limit}" for limit in HITS)]
 )
+_SHARES = {
+    "in Z": "questions with a Z",
+    "annotated if right": "correct answers",
+    "gold in Z": "questions with an annotated query",
+    **{f"P<{threshold:g}": "queries in Z" for threshold in SPARSITY_THRESHOLDS},
+    **{f"hit@{limit}": "questions with that query in Z" for limit in HITS},
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -240,6 +247,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
     QUESTIONS = TableQuestions
     MODELS = {SQLovaConfig: QueryModel}
     INFERENCE = QueryInference
+    SHARES = _SHARES
     RULES = SqlRules
 
     inference: QueryInference
@@ -343,13 +351,13 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
         Returns:
             In percent of all questions, those left out counting 0: ``accuracy``, questions whose
             result is the answer, see `is_answer`; ``non-empty accuracy``,
-            the same where the result is not empty; with golds, ``logical form``, of all questions
-            that have one. In percent of the questions read: ``accuracy |Z|=...`` by size of Z; ``in
-            Z``, questions with a Z that has the query of the answer; ``P<0.001`` and
-            ``P<0.0001``, queries of all Z with less probability (the paper's sparsity). With golds
-            also ``annotated if right``, correct answers whose query is the annotated one; ``gold in
-            Z``; and ``hit@1`` to ``hit@5``, questions with the annotated query in Z where it ranks
-            that high.
+            the same where the result is not empty; with golds, ``logical form``, questions whose
+            query is the annotated one. Of the questions read: ``accuracy |Z|=...`` by size of Z;
+            ``in Z``, percent of those with a Z that has the query of the answer; ``P<0.001`` and
+            ``P<0.0001``, percent of the queries of all Z with less probability (the paper's
+            sparsity). With golds also ``annotated if right``, percent of correct answers whose
+            query is the annotated one; ``gold in Z``; and ``hit@1`` to ``hit@5``, percent of
+            questions with the annotated query in Z where it ranks that high.
         """
         answers: list[QueryAnswer | None] = [None] * len(data.questions)
         groups = defaultdict(list)
@@ -378,17 +386,11 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
             correct = result is not None and is_answer(question, result, self.rules)
             outcomes["accuracy"].append(correct)
             outcomes["non-empty accuracy"].append(correct and bool(result))
-        found = of_all_questions(outcomes, len(data.left_out))
-        if data.golds is not None:
-            same = [
-                answer is not None and logical_form_match(answer.query, gold)
-                for question, answer in zip(data.questions, answers, strict=True)
-                if (gold := data.golds.get(question.id)) is not None
-            ]
-            lost = len(set(data.left_out) & set(data.golds))
-            if same or lost:
-                found |= of_all_questions({"logical form": same}, lost)
-        return found
+            if data.golds is not None:
+                gold = data.golds.get(question.id)
+                same = answer and gold and logical_form_match(answer.query, gold)
+                outcomes["logical form"].append(bool(same))
+        return of_all_questions(outcomes, len(data.left_out))
 
     def metric_names(self, data: TableQuestions) -> frozenset[str]:
         return METRIC_NAMES if data.golds is None else METRIC_NAMES | GOLD_METRIC_NAMES
