@@ -7,7 +7,7 @@ The questions of DROP (Dua et al., 2019) whose answer is a number. With the fold
     python -m experiments.drop train --data built/drop --dev built/drop \
         --out runs/drop --model.encoder bert-base-uncased objective:hard-em --objective.tau 10000
     python -m experiments.drop evaluate --run-dir runs/drop --data built/drop
-    python -m experiments.drop predict --run-dir runs/drop --passage game.txt \
+    python -m experiments.drop predict --run-dir runs/drop --document game.txt \
         --question "How many yards longer was the first field goal?"
 
 That is the tagger. NAQANet uses only numbers of the passage, and counts; its other settings are

@@ -4,8 +4,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from rich.console import Console
+
 from hardem_jax.data.json_stream import read_text
-from hardem_jax.errors import InputError, check_unicode
+from hardem_jax.errors import InputError, check_unicode, printable
 
 
 def check_question(question: str) -> None:
@@ -15,8 +17,14 @@ def check_question(question: str) -> None:
     check_unicode(question, "--question")
 
 
-def asked(question: str | None) -> Iterator[str]:
-    """The question; if None, those from the standard input, with a prompt if they are typed.
+def asked(question: str | None, echo: Console | None = None) -> Iterator[str]:
+    """The question; if None, those from the standard input, one per line.
+
+    Typed ones get a prompt and end with a blank line; a pipe is read to its end.
+
+    Args:
+        question: None to read them.
+        echo: prints each question that comes through a pipe, before its answers.
 
     Raises:
         InputError: the question is blank, or is not text.
@@ -25,17 +33,22 @@ def asked(question: str | None) -> Iterator[str]:
         check_question(question)
         yield question
         return
-    prompt = "question: " if sys.stdin.isatty() else ""
+    typed = sys.stdin.isatty()
     while True:
         try:
-            question = input(prompt).removeprefix("\ufeff")  # which begins some files
+            # A byte order mark begins some files.
+            question = input("question: " if typed else "").removeprefix("\ufeff")
         except EOFError:
             return
         except UnicodeDecodeError as error:
             raise InputError(f"standard input: expected UTF-8 text, found {error}") from error
         if not question.strip():
-            return
+            if typed:
+                return
+            continue
         check_unicode(question, "standard input")
+        if echo is not None and not typed:
+            echo.print(printable(question), markup=False)
         yield question
 
 

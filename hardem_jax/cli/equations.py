@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from rich.console import Console
-from tyro.conf import subcommand
+from tyro.conf import arg, subcommand
 
 from hardem_jax.analysis.equation_text import describe, left_out, mentions
 from hardem_jax.analysis.views import View
@@ -23,7 +23,7 @@ from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.files import json_text
 from hardem_jax.data.solve import numeric_question
-from hardem_jax.errors import InputError, printable
+from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.solutions.equations.enumeration import execute_equation, format_number
@@ -146,26 +146,39 @@ class Evaluate(EvaluateOnBuild):
 
 @dataclasses.dataclass(frozen=True)
 class Predict:
-    """Ask a trained model a question about a passage of your own.
+    """Ask a trained model questions about a passage of your own.
 
     Attributes:
         run_dir: folder of the run.
-        passage: text file.
-        question: the question.
+        document: text file with the passage.
+        question: the question; None to read questions from the standard input, one per line; typed
+            ones end with an empty line.
         checkpoint: "best" or "last".
+        top: answers to print.
     """
 
     run_dir: Path
-    passage: Path
-    question: str
+    document: Annotated[Path, arg(aliases=["--passage"])]
+    question: str | None = None
     checkpoint: Literal["best", "last"] = "best"
+    top: int = 5
+
+    def __post_init__(self) -> None:
+        require(self, "top", at_least=1)
 
     def run(self) -> None:
-        asking.check_question(self.question)
-        text = asking.read_document(self.passage)
-        trained = runs.Trained(tasks.EquationTask, self.run_dir, self.checkpoint, batch_size=1)
+        if self.question is not None:
+            asking.check_question(self.question)
+        text = asking.read_document(self.document)
+        options: dict[str, Any] = {"batch_size": 1, "top": self.top}
+        trained = runs.Trained(tasks.EquationTask, self.run_dir, self.checkpoint, **options)
+        console = Console(highlight=False, soft_wrap=True, emoji=False)
+        for question in asking.asked(self.question, console):
+            self._answer(trained, question, text, console)
+
+    def _answer(self, trained: runs.Trained, asked: str, text: str, console: Console) -> None:
         task = trained.task
-        example = NumericExample("question", str(self.passage), text, self.question, None, ())
+        example = NumericExample("question", str(self.document), text, asked, None, ())
         question = numeric_question(example, task.numbers, task.rules)
         inputs = trained.model.inputs(
             models.NumericQuestions(questions=[question], rules=task.rules)
@@ -173,11 +186,14 @@ class Predict:
         notes = list(left_out(question, inputs[0].kinds, task.numbers))
         [(_, reading)] = trained.reader.read(trained.params, inputs)
         if not len(reading.equations):
-            problem = f"{self.passage}: expected numbers to calculate with, found none"
-            raise InputError("; ".join([problem, *notes]))
+            problem = f"{self.document}: expected numbers to calculate with, found none"
+            problem = "; ".join([problem, *notes])
+            if self.question is not None:
+                raise InputError(problem)
+            console.print(printable(problem), markup=False)  # the next question may have some
+            return
         for note in notes:
             print(f"note: {printable(note)}", file=sys.stderr)
-        console = Console(highlight=False, soft_wrap=True, emoji=False)
         values = execute_equation(reading.equations, question.table, task.rules)
         for rank, (equation, value) in enumerate(zip(reading.equations, values, strict=True)):
             probability = np.exp(reading.log_probs[rank])

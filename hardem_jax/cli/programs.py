@@ -137,7 +137,7 @@ class Evaluate(EvaluateOnBuild):
 
 @dataclasses.dataclass(frozen=True)
 class Predict(PredictOnTable):
-    """Ask a trained parser a question about a table of your own.
+    """Ask a trained parser questions about a table of your own.
 
     Prints the most likely programs with a result, best first, with probabilities.
     """

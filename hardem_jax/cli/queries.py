@@ -229,7 +229,7 @@ class Evaluate(EvaluateOnBuild):
 
 @dataclasses.dataclass(frozen=True)
 class Predict(PredictOnTable):
-    """Ask a trained parser a question about a table of your own.
+    """Ask a trained parser questions about a table of your own.
 
     Prints what the run decodes, best first, with probabilities; queries are statements for SQLite.
     """

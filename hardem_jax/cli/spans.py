@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -302,8 +301,8 @@ class Predict:
         run_dir: folder of the run.
         document: text files to read the answer from; only the first ones if the run limits them by
             ``inference.num_documents``.
-        question: the question; None to read questions from the standard input, one per line, until
-            it ends or a line is empty.
+        question: the question; None to read questions from the standard input, one per line; typed
+            ones end with an empty line.
         checkpoint: "best" or "last".
         top: answers to print.
         no_answer_threshold: where "unknown" is a choice, put "no answer" first if its probability
@@ -329,7 +328,7 @@ class Predict:
         texts = [asking.read_document(path) for path in self.document]
         reader = self._reader()
         console = Console(highlight=False, soft_wrap=True, emoji=False)
-        for question in asking.asked(self.question):
+        for question in asking.asked(self.question, None if self.json else console):
             found = self._answers(reader, question, texts)
             if self.json:
                 best = [_as_json(x) for x in found]
@@ -338,8 +337,6 @@ class Predict:
                         x["document"] = str(self.document[x["document"]])
                 print(json.dumps({"question": question, "answers": best}), flush=True)
                 continue
-            if self.question is None and not sys.stdin.isatty():
-                console.print(printable(question), markup=False)
             for answer in found:
                 self._print(answer, console)
 

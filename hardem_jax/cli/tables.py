@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from rich.console import Console
 
-from hardem_jax.cli.asking import check_question
+from hardem_jax.cli import asking
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.readers.csv_tables import read_csv_table
 from hardem_jax.errors import InputError, printable, require
 
 if TYPE_CHECKING:
+    from hardem_jax.solutions.sql.types import Table
     from hardem_jax.tasks.base import Questions, Task
     from hardem_jax.tasks.trained import Trained
 
@@ -24,19 +25,20 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class PredictOnTable(abc.ABC):
-    """Asks a trained parser a question about a table of the user's own.
+    """Asks a trained parser questions about a table of the user's own.
 
     Attributes:
         run_dir: folder of the run.
         table: CSV file with a header.
-        question: the question.
+        question: the question; None to read questions from the standard input, one per line; typed
+            ones end with an empty line.
         checkpoint: "best" or "last".
         top: solutions to print.
     """
 
     run_dir: Path
     table: Path
-    question: str
+    question: str | None = None
     checkpoint: Literal["best", "last"] = "best"
     top: int = 5
 
@@ -60,12 +62,18 @@ class PredictOnTable(abc.ABC):
         """The solution of an answer and its result."""
 
     def run(self) -> None:
-        check_question(self.question)
+        if self.question is not None:
+            asking.check_question(self.question)
         table = read_csv_table(self.table, id=self.table.stem)
         if not table.header:
             raise InputError(f"{self.table}: expected columns to select from, found none")
-        question = TableQuestion("q", self.question, table, ())
         trained = self.trained()
+        console = Console(highlight=False, soft_wrap=True, emoji=False)
+        for question in asking.asked(self.question, console):
+            self._answer(trained, question, table, console)
+
+    def _answer(self, trained: Trained, asked: str, table: Table, console: Console) -> None:
+        question = TableQuestion("q", asked, table, ())
         task, data = trained.task, self.asked(trained.task, question)
         inputs = trained.model.inputs(data)
         layout = self.layout(inputs)
@@ -75,7 +83,6 @@ class PredictOnTable(abc.ABC):
             print(f"note: only the first {layout.num_question_tokens} tokens were read")
         [(_, reading)] = trained.reader.read(trained.params, inputs)
         answers = list(task.answers(data.questions[0], table, reading))
-        console = Console(highlight=False, soft_wrap=True, emoji=False)
         for rank, answer in enumerate(answers):
             solution, result = map(printable, self.texts(task, question, answer))
             line = f"{np.exp(answer.log_prob):6.1%}  {solution}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +22,7 @@ from hardem_jax.data.files import json_text
 from hardem_jax.data.inputs.taggings import marked_text, marked_tokens, window_with_z
 from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
-from hardem_jax.errors import InputError, printable
+from hardem_jax.errors import InputError, printable, require
 from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.tasks.config import TaggedReaderConfig, TaggingInference
@@ -166,10 +166,11 @@ class Predict:
 
     Attributes:
         run_dir: folder of the run.
-        document: text files to read the answer from; it is read from one of them.
-        question: the question; None to read questions from the standard input, one per line, until
-            it ends or a line is empty.
+        document: text files to read the answer from; each answer is read from one of them.
+        question: the question; None to read questions from the standard input, one per line; typed
+            ones end with an empty line.
         checkpoint: "best" or "last".
+        top: answers to print, best first, at most one of each window.
         json: print a JSON object for each question instead, on one line.
     """
 
@@ -177,9 +178,11 @@ class Predict:
     document: tuple[Path, ...]
     question: str | None = None
     checkpoint: Literal["best", "last"] = "best"
+    top: int = 5
     json: bool = False
 
     def __post_init__(self) -> None:
+        require(self, "top", at_least=1)
         if not self.document:
             raise InputError("document: expected at least one file, found none")
 
@@ -190,27 +193,33 @@ class Predict:
             Document(str(path), text) for path, text in zip(self.document, texts, strict=True)
         )
         console = Console(highlight=False, soft_wrap=True, emoji=False)
-        for question in asking.asked(self.question):
+        for question in asking.asked(self.question, None if self.json else console):
             example = ReadingExample("", question, documents, aliases=(), golds=())
             windows = make_windows(example, trained.model.tokenizer, trained.task.windows)
             inputs = span_tasks.WindowInputs(windows)
             readings = (reading for _, reading in trained.reader.read(trained.params, inputs))
-            self._print(question, trained.task.answer(readings), console)
+            answers = trained.task.answers(readings)[: self.top]
+            if self.json:
+                found = [self._as_json(answer) for answer in answers]
+                print(json.dumps({"question": question, "answers": found}), flush=True)
+                continue
+            for answer in answers:
+                self._print(self._as_json(answer), console)
+            if not answers:
+                console.print("        (no answer)", markup=False)
 
-    def _print(self, question: str, answer: Any, console: Console) -> None:
-        found = [
+    def _as_json(self, answer: Any) -> dict[str, Any]:
+        spans = [
             {"document": str(self.document[document]), "start": start, "end": end}
-            for document, start, end in (answer.spans if answer else ())
+            for document, start, end in answer.spans
         ]
-        texts = list(answer.texts) if answer else []
-        if self.json:
-            line = {"question": question, "answer": texts, "spans": found}
-            line["probability"] = answer.probability if answer else 0.0
-            print(json.dumps(line), flush=True)
-            return
-        chance = answer.probability if answer else 0.0
-        shown = printable(" | ".join(" ".join(text.split()) for text in texts) or "(no answer)")
-        console.print(f"{chance:6.1%}  {shown}", style="bold", markup=False)
-        for span in found:
+        return {"texts": list(answer.texts), "probability": answer.probability, "spans": spans}
+
+    @staticmethod
+    def _print(found: Mapping[str, Any], console: Console) -> None:
+        texts = " | ".join(" ".join(text.split()) for text in found["texts"])
+        line = f"{found['probability']:6.1%}  {printable(texts)}"
+        console.print(line, style="bold", markup=False)
+        for span in found["spans"]:
             place = "{document}, characters {start}-{end}".format(**span)
             console.print(f"        ({printable(place)})", markup=False)

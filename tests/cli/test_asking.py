@@ -3,21 +3,36 @@
 import io
 
 import pytest
+from rich.console import Console
 
 from hardem_jax.cli.asking import asked
 from hardem_jax.errors import InputError
 
 
-def typed(monkeypatch, content):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), "utf-8"))
-    return asked(None)
+def given(monkeypatch, content, *, typed=False, echo=None):
+    stdin = io.TextIOWrapper(io.BytesIO(content), "utf-8")
+    monkeypatch.setattr(stdin, "isatty", lambda: typed)
+    monkeypatch.setattr("sys.stdin", stdin)
+    return asked(None, echo)
 
 
-def test_questions_come_one_per_line_until_a_blank_one(monkeypatch):
-    content = "\ufeffWho?\nWhat, José?\n \nnever asked\n".encode()
-    assert list(typed(monkeypatch, content)) == ["Who?", "What, José?"]
+CONTENT = "\ufeffWho?\nWhat, José?\n \nHow?\n\n".encode()
+
+
+def test_a_pipe_is_read_to_its_end_and_typed_questions_end_with_a_blank_line(monkeypatch, capsys):
+    assert list(given(monkeypatch, CONTENT)) == ["Who?", "What, José?", "How?"]
+    assert capsys.readouterr().out == ""
+    assert list(given(monkeypatch, CONTENT, typed=True)) == ["Who?", "What, José?"]
+    assert capsys.readouterr().out == "question: " * 3
+
+
+@pytest.mark.parametrize(("typed", "shown"), [(False, "Who?\nWhat, José?\nHow?\n"), (True, "")])
+def test_only_piped_questions_are_repeated(monkeypatch, typed, shown):
+    echo = Console(file=io.StringIO())
+    list(given(monkeypatch, CONTENT, typed=typed, echo=echo))
+    assert echo.file.getvalue() == shown
 
 
 def test_a_question_that_is_no_text_is_refused(monkeypatch):
     with pytest.raises(InputError, match="standard input: expected UTF-8 text, found"):
-        list(typed(monkeypatch, b"caf\xe9?\n"))
+        list(given(monkeypatch, b"caf\xe9?\n"))

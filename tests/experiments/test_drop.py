@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import io
 import json
 import shutil
 
@@ -103,7 +104,7 @@ def ask(root, tmp_path, capsys):
     def run(passage, question="How many more than Bo?", *, failing=False):
         file = tmp_path / "mine.txt"
         file.write_bytes(passage if isinstance(passage, bytes) else passage.encode())
-        command = ["predict", "--run-dir", root / "run", "--passage", file, "--question", question]
+        command = ["predict", "--run-dir", root / "run", "--document", file, "--question", question]
         if failing:
             return fails(capsys, *command)
         capsys.readouterr()
@@ -243,6 +244,34 @@ def test_predict_shows_the_answer_and_where_it_comes_from(ask):
     special = [part for part in formula.split() if part.startswith("{")]
     assert set(sentences) - wanted == {f"{s} is one of the special numbers" for s in special}
     assert answers[1 : 1 + len(sentences)] == [f"        {s}" for s in sentences]
+
+
+def test_piped_questions_are_answered_one_by_one(root, tmp_path, capsys, monkeypatch):
+    file, questions = tmp_path / "mine.txt", ["How many more than Bo?", "How far?"]
+    file.write_text(PASSAGE)
+    command = ("predict", "--run-dir", root / "run", "--passage", file, "--top", 2)  # earlier name
+    alone = []
+    for question in questions:
+        capsys.readouterr()
+        call(*command, "--question", question)
+        alone += [question, *capsys.readouterr().out.splitlines()]
+    assert sum("% " in line for line in alone) == 4
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n\n".join(questions)))
+    call(*command)
+    assert capsys.readouterr().out.splitlines() == alone
+
+
+def test_a_piped_question_without_numbers_does_not_end_the_others(
+    root, tmp_path, capsys, monkeypatch
+):
+    file = tmp_path / "mine.txt"
+    file.write_text("Ada saw Bo.")
+    monkeypatch.setattr("sys.stdin", io.StringIO("Who?\nMore than 7 and 8?\n"))
+    capsys.readouterr()
+    call("predict", "--run-dir", root / "run", "--document", file, "--top", 1)
+    first, problem, second, answer, *_ = capsys.readouterr().out.splitlines()
+    assert (first, second) == ("Who?", "More than 7 and 8?") and "%  " in answer
+    assert "mine.txt: expected numbers to calculate with, found none" in problem
 
 
 @pytest.mark.slow
@@ -409,7 +438,7 @@ def test_questions_that_cannot_be_used_are_counted_and_named(capsys, tmp_path):
             "--model.no-tag-bias: expected a finite number",
         ),
         (["evaluate", "--run-dir", "nowhere", "--data", "elsewhere"], "where"),
-        (["predict", "--run-dir", "r", "--passage", "nowhere", "--question", "?"], "nowhere"),
+        (["predict", "--run-dir", "r", "--document", "nowhere", "--question", "?"], "nowhere"),
     ],
 )
 def test_what_a_person_got_wrong_is_one_line(root, capsys, flags, culprit, monkeypatch, tmp_path):

@@ -130,7 +130,7 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
         passage.write_text("A kick of 60 yards. Then 12 points and 3 more.")
         capsys.readouterr()
         call(
-            *("predict", "--run-dir", root / "run", "--passage", passage),
+            *("predict", "--run-dir", root / "run", "--document", passage),
             *("--question", "How many more yards?"),
         )
         answers = [line for line in capsys.readouterr().out.splitlines() if " = " in line]

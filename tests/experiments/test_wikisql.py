@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import functools
+import io
 import json
 import shutil
 from types import SimpleNamespace
@@ -276,6 +277,20 @@ def test_a_question_about_a_table_of_ones_own(root, tmp_path, capsys):
     assert capsys.readouterr().out == "nothing that can be executed was found\n"
     table.write_text("")
     assert "mine.csv" in fails(capsys, *command, "--question", "Who?")
+
+
+def test_piped_questions_about_a_table(root, tmp_path, capsys, monkeypatch):
+    table = tmp_path / "mine.csv"
+    table.write_text("who,yards\nAda,5\nBo,7\n")
+    command = ("predict", "--run-dir", root / "run", "--table", table, "--top", 1)
+    alone = []
+    for question in ("Who ran?", "How many yards?"):
+        capsys.readouterr()
+        call(*command, "--question", question)
+        alone += [question, *capsys.readouterr().out.splitlines()]
+    monkeypatch.setattr("sys.stdin", io.StringIO("Who ran?\n\nHow many yards?\n"))
+    call(*command)
+    assert capsys.readouterr().out.splitlines() == alone and len(alone) == 6
 
 
 def test_predict_shows_a_table_as_it_is_and_harmlessly(root, tmp_path, capsys):

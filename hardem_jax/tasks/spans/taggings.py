@@ -163,10 +163,17 @@ class TaggingTask(Task[TaggingQuestions, TaggedAnswer, dict[str, TaggedAnswer]])
             solutions=tuple(map(float, out["solutions"][entries["solutions_where"]])),
         )
 
+    def answers(self, readings: Iterable[TaggedAnswer]) -> list[TaggedAnswer]:
+        """One of each window, as the selector ranks them; the same spans once."""
+        some = [reading for reading in readings if reading.texts]
+        found: dict[tuple[tuple[int, int, int], ...], TaggedAnswer] = {}
+        for reading in sorted(some, key=lambda reading: -reading.log_prob_answerable):
+            found.setdefault(reading.spans, reading)
+        return list(found.values())
+
     def answer(self, readings: Iterable[TaggedAnswer]) -> TaggedAnswer | None:
         """That of the window which the selector ranks first; None without any."""
-        some = [reading for reading in readings if reading.texts]
-        return max(some, key=lambda reading: reading.log_prob_answerable, default=None)
+        return next(iter(self.answers(readings)), None)
 
     def score(
         self, data: TaggingQuestions, readings: Iterator[tuple[int, TaggedAnswer]]
