@@ -53,7 +53,9 @@ def get_field(record: Mapping[str, Any], key: str, kind: type[T], place: str) ->
 
 
 def check_kind(value: object, kind: type[T], expected: str) -> T:
-    """Returns `value` if it is of `kind`; booleans are not integers.
+    """Returns `value` if it is of `kind`; booleans are not integers, and 22.0 is 22.
+
+    pandas writes a column of integers as numbers with a point where one is missing.
 
     Args:
         expected: the message up to the name of `kind`: "dev.json: item 0: expected 'id' to be".
@@ -62,6 +64,8 @@ def check_kind(value: object, kind: type[T], expected: str) -> T:
         InputError: it has another type, or is a string with half a surrogate pair (a damaged
             `\\uXXXX` escape), which no tokeniser accepts.
     """
+    if kind is int and isinstance(value, float) and value.is_integer():
+        return check_kind(int(value), kind, expected)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise InputError(f"{expected} {_KINDS[kind]}, found {json_type(value)}")
     if isinstance(value, str) and not value.isascii():

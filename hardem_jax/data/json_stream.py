@@ -254,6 +254,29 @@ def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, A
         _require_list(path, key)
 
 
+def first_list(path: PathLike) -> str:
+    """The keys, joined by dots, that lead to the first list in the first JSON value of a file.
+
+    It tells layouts apart. "" if there is none, the value is a list itself, or it is broken.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "qa.json")
+        ...     _ = file.write_text('{"version": "1.1", "data": [{"id": "a", "answers": []}]}')
+        ...     first_list(file)
+        'data'
+    """
+    with open_bytes(path) as stream:
+        try:
+            for keys, event, _ in ijson.parse(JsonStream(stream, str(path)), use_float=True):
+                if event == "start_array" or (event == "end_map" and not keys):
+                    return keys
+        except (ijson.JSONError, UnicodeDecodeError):  # who reads all of it says where
+            return ""
+    return ""
+
+
 def _first_line(error: ijson.JSONError) -> str:
     # The parser's message has several lines, and is bytes if it cuts a character in two.
     message = error.args[0] if error.args else ""

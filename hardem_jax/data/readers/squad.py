@@ -29,7 +29,7 @@ from hardem_jax.data.exclusions import (
     ExclusionCounts,
 )
 from hardem_jax.data.json_fields import check_kind, distinct, get_field, get_id
-from hardem_jax.data.json_stream import PathLike, iter_json_items, iter_json_records
+from hardem_jax.data.json_stream import PathLike, first_list, iter_json_items, iter_json_records
 from hardem_jax.errors import InputError
 
 AnswersAre = Literal["alternatives", "all required"]
@@ -59,14 +59,14 @@ def read_squad_layout(
 
     `golds` are the answer texts, `aliases` the distinct ones, `true_mention` the first annotated
     answer. The document's id is "title#k", k counting the paragraphs of that title from 0. One
-    article is in memory at a time.
+    article is in memory at a time. Rows instead of articles are read as by `read_squad_rows`.
 
     Args:
         file: the JSON file, optionally with `.gz`.
         skips: counts what is left out: no question id, empty question, empty document (each of
             its questions), marked impossible (SQuAD 2.0), no answer given, several answer spans
-            required. Warning, with the question kept and `true_mention` None: `answer_start` is
-            missing or does not point to the answer's text.
+            required. Warning, with the question kept and `true_mention` None: `answer_start` does
+            not point to the answer's text. It may be missing.
         answers_are: "alternatives" (SQuAD): any one answer is correct. "all required" (Quoref): a
             question with several distinct answer texts needs all of them, so no single span can
             answer it and it is left out, unless `keep_several`.
@@ -100,6 +100,9 @@ def read_squad_layout(
     paragraph_counts: Counter[str] = Counter()
     for index, article in iter_json_items(file, "data"):
         place = f"{file}: item {index} of 'data'"
+        if "paragraphs" not in article and "question" in article:
+            yield from _row_examples(article, index, place, rules)
+            continue
         title = get_field(article, "title", str, place) or f"article {index}"
         for number, paragraph in enumerate(_objects(article, "paragraphs", place)):
             document_id = f"{title}#{paragraph_counts[title]}"
@@ -124,7 +127,8 @@ def read_squad_rows(
     0. In SQuAD 2.0, a question that is impossible to answer has an empty list of answers.
 
     Args:
-        file: a JSON list, or JSON lines, optionally with `.gz`.
+        file: a JSON list, the same under "data" of an object (as for the example scripts of
+            transformers), or JSON lines, optionally with `.gz`.
         skips, answers_are, require_answers, keep_several, choices: as for `read_squad_layout`.
             With "unknown" among the choices, a question without answers is one that is impossible.
 
@@ -143,27 +147,38 @@ def read_squad_rows(
         (('Rome',), (0, 7, 11))
     """
     rules = _rules(answers_are, require_answers, keep_several, choices, skips)
+    if first_list(file) == "data":
+        for index, row in iter_json_items(file, "data"):
+            yield from _row_examples(row, index, f"{file}: item {index} of 'data'", rules)
+        return
     for number, place, row in iter_json_records(file):
-        if not {"question", "context"} <= row.keys():
-            keys = ", ".join(map(repr, row)) or "none"
-            raise InputError(f"{place}: expected 'question' and 'context', found the keys {keys}")
-        title = get_field(row, "title", str, place) or ""
-        document = Document(f"{title}#{number - 1}", get_field(row, "context", str, place) or "")
-        found = get_field(row, "answers", dict, place) or {}
-        texts, starts = (get_field(found, n, list, place) or [] for n in ("text", "answer_start"))
-        if starts and len(starts) != len(texts):
-            raise InputError(
-                f"{place}: expected {len(texts)} under 'answer_start', found {len(starts)}"
-            )
-        pairs = itertools.zip_longest(texts, starts)
-        answers = [{"text": text, "answer_start": start} for text, start in pairs]
-        row = row | {"answers": answers}
-        given = any(str(text or "").strip() for text in texts)
-        if UNKNOWN in rules.choices and rules.require_answers and not given:
-            row = {"is_impossible": True} | row
-        example = _example(row, document, place, rules)
-        if example is not None:
-            yield example
+        yield from _row_examples(row, number - 1, place, rules)
+
+
+def _row_examples(
+    row: dict[str, Any], index: int, place: str, rules: _Rules
+) -> Iterator[ReadingExample]:
+    """The question of a row, if it can be used."""
+    if not {"question", "context"} <= row.keys():
+        keys = ", ".join(map(repr, row)) or "none"
+        raise InputError(f"{place}: expected 'question' and 'context', found the keys {keys}")
+    title = get_field(row, "title", str, place) or ""
+    document = Document(f"{title}#{index}", get_field(row, "context", str, place) or "")
+    found = get_field(row, "answers", dict, place) or {}
+    texts, starts = (get_field(found, n, list, place) or [] for n in ("text", "answer_start"))
+    if starts and len(starts) != len(texts):
+        raise InputError(
+            f"{place}: expected {len(texts)} under 'answer_start', found {len(starts)}"
+        )
+    pairs = itertools.zip_longest(texts, starts)
+    answers = [{"text": text, "answer_start": start} for text, start in pairs]
+    row = row | {"answers": answers}
+    given = any(str(text or "").strip() for text in texts)
+    if UNKNOWN in rules.choices and rules.require_answers and not given:
+        row = {"is_impossible": True} | row
+    example = _example(row, document, place, rules)
+    if example is not None:
+        yield example
 
 
 def _rules(
@@ -222,7 +237,8 @@ def _example(
         return skips.add(SEVERAL_SPANS, question_id)
     mention = _first_mention(answers, document.text)
     in_text = any(text.strip().lower() not in rules.choices for text in golds)
-    if in_text and mention is None:
+    placed = any(start is not None for _, start in answers[:1])
+    if in_text and placed and mention is None:
         skips.warn(MISPLACED_MENTION, question_id)
     return ReadingExample(question_id, question, (document,), aliases, golds, mention)
 

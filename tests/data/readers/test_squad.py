@@ -102,11 +102,24 @@ def test_every_question_on_an_empty_paragraph_is_counted(read, context):
     assert skips.ids("empty document") == ("a", "b")
 
 
+@pytest.mark.parametrize("found", [{}, {"answer_start": None}])
+def test_an_answer_without_its_place_is_no_defect(read, found):
+    (example,), skips = read(question(answers=[{"text": "Rome"} | found]))
+    assert example.golds == ("Rome",) and example.true_mention is None
+    assert skips.total == 0 and skips.warnings_as_dict() == {}
+
+
+def test_a_place_may_have_a_decimal_point(read):
+    (example,), skips = read(question(answers=[{"text": "Rome", "answer_start": 17.0}]))
+    assert example.true_mention == (0, 17, 21) and type(example.true_mention[1]) is int
+    assert skips.warnings_as_dict() == {}
+
+
 @pytest.mark.parametrize(
-    "start", [16, 18, 24, CONTEXT.rindex("Rome") - len(CONTEXT), len(CONTEXT), 10**9, ...]
+    "start", [16, 18, 24, CONTEXT.rindex("Rome") - len(CONTEXT), len(CONTEXT), 10**9]
 )
 def test_a_misplaced_annotation_is_warned_of_and_the_example_kept(read, start):
-    bad = {"text": "Rome"} if start is ... else {"text": "Rome", "answer_start": start}
+    bad = {"text": "Rome", "answer_start": start}
     (example,), skips = read(question(answers=[bad, answer("Rome")]))
     assert example.true_mention is None
     assert example.golds == ("Rome", "Rome")
@@ -223,7 +236,7 @@ def test_another_layout_is_an_error(read, articles, message):
         ({"answers": ["Rome"]}, "each element of 'answers' to be an object, found a string"),
         ({"answers": [{"text": 1}]}, "expected 'text' to be a string, found an integer"),
         ({"answers": [answer("Rome", "17")]}, "'answer_start' to be an integer, found a string"),
-        ({"answers": [answer("Rome", 17.0)]}, "'answer_start' to be an integer, found a number"),
+        ({"answers": [answer("Rome", 17.5)]}, "'answer_start' to be an integer, found a number"),
         ({"answers": [answer("Rome", True)]}, "'answer_start' to be an integer, found true"),
         ({"is_impossible": "no"}, "'is_impossible' to be true or false, found a string"),
     ],
@@ -326,10 +339,22 @@ def test_rows_say_what_the_layout_says(read, tmp_path, lines):
     assert skips.as_dict() == {"several answer spans required": 1}
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("read_file", [read_squad_layout, read_squad_rows])
+def test_rows_may_lie_under_data(tmp_path, read_file, indent):
+    """As the example scripts of transformers read them."""
+    records = [row(), row("q2", ("Ole", "Rømer"), (10.0, 0.0)), row("q3", (), ())]
+    expected, _ = rows(tmp_path, *records)
+    file = tmp_path / "data.json"
+    file.write_text(json.dumps({"version": "1.1", "data": records}, indent=indent))
+    skips = ExclusionCounts()
+    assert list(read_file(file, skips=skips)) == expected and len(expected) == 2
+    assert skips.as_dict() == {"no answer given": 1}
+
+
 def test_rows_need_a_start_for_each_text_or_none(tmp_path):
     (example,), skips = rows(tmp_path, row(answers={"text": ["Rome"]}))
-    assert example.true_mention is None
-    assert skips.warnings_as_dict() == {"annotated offset does not hold the answer": 1}
+    assert example.true_mention is None and skips.warnings_as_dict() == {}
     with pytest.raises(InputError, match="line 1: expected 1 under 'answer_start', found 2"):
         rows(tmp_path, row(starts=(17, 23)))
     with pytest.raises(InputError, match="line 1: expected 'answers' to be an object, found a"):
@@ -339,7 +364,7 @@ def test_rows_need_a_start_for_each_text_or_none(tmp_path):
 def test_a_file_of_the_official_layout_is_no_file_of_rows(tmp_path):
     official = {"version": "1.1", "data": [{"title": "Italy", "paragraphs": []}]}
     message = "expected 'question' and 'context', found the keys"
-    with pytest.raises(InputError, match=f"line 1: {message} 'version', 'data'$"):
+    with pytest.raises(InputError, match=f"item 0 of 'data': {message} 'title', 'paragraphs'$"):
         rows(tmp_path, official)
     with pytest.raises(InputError, match=f"item 1: {message} 'data'$"):
         rows(tmp_path, {"data": []}, lines=False)

@@ -108,7 +108,7 @@ def test_ragged_tables_are_fitted_and_warned_of(folder):
         (line(sql=[]), "expected 'sql' to be an object, found a list"),
         (line(sql={}), "'sel': expected a position, which is an integer, found null"),
         (line(select="0"), "'sel': expected a position, which is an integer, found a string"),
-        (line(aggregator=1.0), "'agg': expected a position, which is an integer, found a number"),
+        (line(aggregator=1.5), "'agg': expected a position, which is an integer, found a number"),
         (
             line(conditions=[(1, 0)]),
             r"'conds': expected column, operator and value, found \[1, 0\]",
