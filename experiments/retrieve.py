@@ -1,7 +1,7 @@
 """Retrieves passages for open-domain questions: ``python -m experiments.retrieve --help``.
 
-Indexes a passage file (DPR's TSV or JSON lines) and writes, for each file of questions, one with
-their passages, which ``experiments.nq_open`` and ``experiments.triviaqa_open`` read::
+Indexes a passage file (DPR's TSV or JSON) and writes, for each file of questions, one with their
+passages, which ``experiments.nq_open`` and ``experiments.triviaqa_open`` read::
 
     python -m experiments.retrieve index --passages psgs_w100.tsv.gz --out index
     python -m experiments.retrieve retrieve --index index --questions NQ-open.train.jsonl \
@@ -73,7 +73,7 @@ class Index:
 
     Attributes:
         passages: file in DPR's layout (header, `id`, `text`, `title`; ``.tsv`` or ``.tsv.gz``),
-            or JSON lines.
+            or JSON lines or a list, if named ``.jsonl`` or ``.json``, in Pyserini's layout too.
         out: output folder.
         articles: options of the article index.
         bm25: options of the passage index.
@@ -126,8 +126,9 @@ class Retrieve:
         questions: file of questions.
         out: output file: a JSON list if named ``.json``, else JSON lines; compressed if ``.gz``. It
             also lists unusable questions, which `evaluate` scores as 0.
-        layout: layout of `questions`; "contexts" reads a file in the layout of `out` and ignores
-            its passages, "kilt" the questions of KILT.
+        layout: layout of `questions`; "nq_open" also reads DPR's questions, if named ``.csv`` or
+            ``.tsv``, "contexts" a file in the layout of `out`, whose passages it ignores, "kilt"
+            the questions of KILT.
         retriever: what to retrieve.
         answers: leave out questions without an answer; --no-answers keeps them, for prediction.
         report: write recall, counts and settings to this JSON file.
@@ -186,7 +187,7 @@ class Join:
 
     Attributes:
         ranking: the run, in the layout of TREC (``question Q0 passage rank score tag``), as
-            Pyserini writes it, or of KILT's predictions.
+            Pyserini writes it, of KILT's predictions, or of Pyserini's JSON.
         questions: file of questions.
         passages: the passages that were ranked, as for ``index``.
         out: output file, as of ``retrieve``.

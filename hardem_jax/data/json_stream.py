@@ -277,6 +277,11 @@ def first_list(path: PathLike) -> str:
     return ""
 
 
+def is_pyserini_run(path: PathLike) -> bool:
+    """Whether a JSON file is a run of Pyserini: ``{id: {"question", "answers", "contexts"}}``."""
+    return first_list(path).endswith((".answers", ".contexts"))
+
+
 def _first_line(error: ijson.JSONError) -> str:
     # The parser's message has several lines, and is bytes if it cuts a character in two.
     message = error.args[0] if error.args else ""

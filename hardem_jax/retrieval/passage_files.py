@@ -1,7 +1,7 @@
-"""Reader for passage collections: DPR's TSV, or JSON lines.
+"""Reader for passage collections: DPR's TSV, JSON lines, or a JSON list.
 
     id<TAB>text<TAB>title                       one per line after a header, CSV quoting
-    {"id": ..., "title": ..., "text": ...}      one per line; `contents` is accepted for `text`
+    {"id": ..., "title": ..., "text": ...}      one per line; `contents` (Pyserini) for `text`
 
 A file without these columns is an error. A bad row in an otherwise good file is counted, and
 reading continues with the next line, even after a quotation mark that is never closed.
@@ -20,7 +20,7 @@ from hardem_jax.data.exclusions import EMPTY_DOCUMENT, ExclusionCounts
 from hardem_jax.data.json_fields import get_field, get_id
 from hardem_jax.data.json_stream import (
     PathLike,
-    iter_json_lines,
+    iter_json_records,
     long_csv_fields,
     not_utf8,
     open_bytes,
@@ -63,7 +63,7 @@ def read_passages(
     only: Container[str] | None = None,
     seen: dict[str, int] | StringNumbers | None = None,
 ) -> Iterator[RawPassage]:
-    """Streams the passages of a file: JSON lines if named `.jsonl` or `.jsonl.gz`, else TSV.
+    """Streams the passages of a file: JSON if named `.jsonl` or `.json`, else TSV.
 
     Args:
         path: the file, decompressed on the fly if its name ends in ``.gz``.
@@ -92,7 +92,8 @@ def read_passages(
         {'row with another number of fields': 1, 'passage id occurs again': 1}
     """
     name = str(path).removesuffix(".gz")
-    rows = _json_rows(path) if name.endswith(".jsonl") else _tsv_rows(path, max_characters, skips)
+    is_json = name.endswith((".jsonl", ".json"))
+    rows = _json_rows(path) if is_json else _tsv_rows(path, max_characters, skips)
     seen = {} if seen is None else seen
     count = 0
     for passage in rows:
@@ -112,8 +113,7 @@ def read_passages(
 
 
 def _json_rows(path: PathLike) -> Iterator[RawPassage]:
-    for number, record in iter_json_lines(path):
-        place = f"{path}: line {number}"
+    for _, place, record in iter_json_records(path):
         key = "text" if "text" in record else "contents"
         if key not in record:
             keys = ", ".join(map(repr, record)) or "none"

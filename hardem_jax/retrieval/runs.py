@@ -1,9 +1,13 @@
 """Runs of other retrievers: which passages they found for which question, best first.
 
-====  ============================================================================================
-TREC  ``question Q0 passage rank score tag`` on each line, as trec_eval reads and Pyserini writes it
-KILT  ``{"id": ..., "output": [{"provenance": [{"wikipedia_id": ..., ...}, ...]}]}`` on each line
-====  ============================================================================================
+========  ========================================================================================
+TREC      ``question Q0 passage rank score tag`` on each line, as trec_eval reads and Pyserini
+          writes it
+KILT      ``{"id": ..., "output": [{"provenance": [{"wikipedia_id": ..., ...}, ...]}]}`` on each
+          line
+Pyserini  ``{question: {"contexts": [{"docid": ..., "score": ...}, ...], ...}, ...}``, its runs in
+          DPR's format
+========  ========================================================================================
 
 A run has ids only. `read_passages` finds their texts.
 """
@@ -17,7 +21,13 @@ import zlib
 from collections.abc import Sequence
 
 from hardem_jax.data.json_fields import get_id, get_objects
-from hardem_jax.data.json_stream import PathLike, iter_json_records, open_bytes
+from hardem_jax.data.json_stream import (
+    PathLike,
+    is_pyserini_run,
+    iter_json_entries,
+    iter_json_records,
+    open_bytes,
+)
 from hardem_jax.errors import InputError
 from hardem_jax.retrieval.passage_files import Lines
 
@@ -30,10 +40,10 @@ _FIELDS = "question, Q0, passage, rank, score and tag"
 def read_run(
     path: PathLike, *, top: int, provenance_id: str = "{wikipedia_id}"
 ) -> dict[str, Ranking]:
-    """The best passages of each question of a run, TREC's or KILT's.
+    """The best passages of each question of a run, TREC's, KILT's or Pyserini's.
 
     TREC's passages are ordered by score, as trec_eval does it; their rank is not read. Equal scores
-    and KILT's passages keep the order of the file.
+    and the passages of the other two keep the order of the file.
 
     Args:
         path: the file; decompressed if its name ends in ``.gz``.
@@ -42,7 +52,7 @@ def read_run(
             "{wikipedia_id}_{start_paragraph_id}".
 
     Raises:
-        InputError: the file is missing, empty or in neither layout.
+        InputError: the file is missing, empty or in none of these layouts.
 
     Example:
         >>> import tempfile
@@ -53,7 +63,10 @@ def read_run(
         ...     read_run(file, top=5)
         {'q1': [('p7', 9.5), ('p2', 8.0)]}
     """
-    found = _kilt(path, provenance_id) if _is_json(path) else _trec(path, top)
+    if not _is_json(path):
+        found = _trec(path, top)
+    else:
+        found = _pyserini(path) if is_pyserini_run(path) else _kilt(path, provenance_id)
     kept = {question: _best(ranking, top) for question, ranking in found.items()}
     if not any(kept.values()):
         raise InputError(f"{path}: expected passages of questions, found none")
@@ -128,6 +141,19 @@ def _kilt(path: PathLike, provenance_id: str) -> dict[str, Ranking]:
                 score = entry.get("score")
                 known = isinstance(score, (int, float)) and abs(score) <= sys.float_info.max
                 ranking.append((provenance_id.format(**values), score if known else None))
+    return found
+
+
+def _pyserini(path: PathLike) -> dict[str, Ranking]:
+    found: dict[str, Ranking] = {}
+    for question, record in iter_json_entries(path):
+        place = f"{path}: {question!r}"
+        ranking = found.setdefault(question, [])
+        for entry in get_objects(record, "contexts", place):
+            passage, score = get_id(entry, "docid", place), entry.get("score")
+            if passage is None:
+                raise InputError(f"{place}: expected a passage's id under 'docid', found none")
+            ranking.append((passage, None if score is None else _score(str(score), place)))
     return found
 
 

@@ -61,6 +61,9 @@ def test_json_lines(read):
     found, skips = read("\n".join(lines), "a.jsonl.gz")
     assert found == [("1", "Rome", "old"), ("x", "", "both")]
     assert skips.as_dict() == {"empty document": 1}
+    records = ", ".join(filter(None, lines))
+    for text, name in ((f"[{records}]", "a.json"), ("\n".join(lines), "a.json.gz")):
+        assert read(text, name)[0] == found
 
 
 def test_bad_rows_are_counted_and_named(read):
@@ -117,6 +120,7 @@ def test_ten_megabytes(read):
         ('{"id": 1}', "a.jsonl", "line 1: expected 'text' or 'contents', found the keys 'id'"),
         ('{"id": 1, "text": 3}', "a.jsonl", "line 1: expected 'text' to be a string"),
         ("{", "a.jsonl", "line 1: expected a JSON object"),
+        ('{"7": {"text": "old"}}', "a.json", "expected 'text' or 'contents', found the keys '7'"),
     ],
 )
 def test_a_file_of_another_layout_is_an_error(read, text, name, message):

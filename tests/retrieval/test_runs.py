@@ -49,6 +49,17 @@ def test_a_run_of_kilt_keeps_its_order(tmp_path):
     assert by_paragraph["q"] == [("12#3", 1.5), ("7#1", None)]
 
 
+def pyserini(*contexts, answers=("Ada",)):
+    return json.dumps({"7": {"question": "who", "answers": answers, "contexts": contexts}})
+
+
+@pytest.mark.parametrize("indent", [None, 4])  # it writes 4
+def test_a_json_run_of_pyserini_keeps_its_order(tmp_path, indent):
+    found = json.loads(pyserini({"docid": "b", "score": "3.5"}, {"docid": 12, "text": "x"}))
+    (tmp_path / "run.json").write_text(json.dumps(found, indent=indent))
+    assert read_run(tmp_path / "run.json", top=5) == {"7": [("b", 3.5), ("12", None)]}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -58,6 +69,9 @@ def test_a_run_of_kilt_keeps_its_order(tmp_path):
         ("\nq Q0 p 1 best t", "line 2: expected a number as score, found 'best'"),
         (kilt(), "expected passages of questions, found none"),
         (kilt({"title": "x"}), "expected 'wikipedia_id' in its provenance, found the keys 'title'"),
+        (pyserini(), "expected passages of questions, found none"),
+        (pyserini({"score": 1}), "'7': expected a passage's id under 'docid', found none"),
+        (pyserini({"docid": "p", "score": "x"}), "expected a number as score, found 'x'"),
         ('{"output": []}', "expected a question's id under 'id', found none"),
         (
             '{"id": 1, "output": ["x"]}',

@@ -30,7 +30,7 @@ from hardem_jax.data.json_fields import (
     get_strings,
     json_type,
 )
-from hardem_jax.data.json_stream import PathLike, iter_json_records
+from hardem_jax.data.json_stream import PathLike, is_pyserini_run, iter_json_records
 from hardem_jax.data.readers.nq_open import file_stem
 from hardem_jax.data.readers.open_questions import IdCheck, find_defect
 from hardem_jax.errors import InputError
@@ -210,6 +210,11 @@ def _questions(
     path: PathLike, skips: ExclusionCounts, require_answers: bool
 ) -> Iterator[tuple[str, dict[str, Any], OpenQuestion]]:
     """Yields (place, record, question) for every usable question."""
+    if is_pyserini_run(path):
+        raise InputError(
+            f"{path}: expected questions with passages, as DPR and FiD write them, found a run of "
+            "Pyserini; experiments.retrieve join --ranking adds the passages that it names"
+        )
     check = IdCheck(skips)
     stem = file_stem(path)
     for number, place, record in iter_json_records(path):

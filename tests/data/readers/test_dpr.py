@@ -132,6 +132,10 @@ def test_prediction_needs_no_answers(read):
         ("[1]", "dev.json: item 1: expected an object, found an integer"),
         ('{"question": 3}', r"dev.json: line 1 \(dev#1\): expected 'question' to be a string"),
         ("[{}]", r"item 1 \(dev#1\): expected a string under 'question', found the keys none"),
+        (
+            json.dumps({"0": {"question": "w", "answers": ["a"], "contexts": []}}, indent=4),
+            "dev.json: expected questions with passages.*a run of Pyserini; .*join --ranking",
+        ),
         ('[{"question": "w", "answers": ["a"]}]', "expected a list under 'ctxs', found the keys"),
         (json.dumps([record("text")]), "'ctxs' 1: expected an object, found a string"),
         (json.dumps([record({"id": 1})]), "'ctxs' 1: expected a string under 'text'"),

@@ -16,8 +16,8 @@ from hardem_jax.words import split_words
 
 @pytest.fixture
 def read(tmp_path):
-    def run(*records, **options):
-        file = tmp_path / "NQ-open.dev.jsonl"
+    def run(*records, name="NQ-open.dev.jsonl", **options):
+        file = tmp_path / name
         file.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in records))
         skips = ExclusionCounts()
         return list(read_nq_open(file, skips=skips, **options)), skips
@@ -33,6 +33,52 @@ def test_ids_are_lines(read):
         OpenQuestion("NQ-open.dev#1", "who", ("Ada",)),
         OpenQuestion("NQ-open.dev#3", "x", ("y",)),
     ]
+
+
+def test_an_id_of_the_file_is_kept(read):
+    records = [{"id": id, "question": "who", "answer": ["Ada"]} for id in ("a", 7, None, "a")]
+    questions, skips = read(*records)
+    assert [question.id for question in questions] == ["a", "7", "NQ-open.dev#3", "a"]
+    assert skips.warnings_as_dict() == {"question id occurs again": 1}
+
+
+@pytest.mark.parametrize("name", ["nq-dev.qa.csv", "nq-dev.qa.tsv"])
+def test_questions_as_dpr_has_them(read, name):
+    questions, skips = read(
+        "who wrote it\t['Ada', 'A. L.']\r",
+        "",
+        'who said "no\t"[""Bo\'s"", \'Cy\']"',  # as csv.writer quotes lists with an apostrophe
+        "what\t[]",
+        name=name,
+    )
+    assert questions == [
+        OpenQuestion("nq-dev.qa#1", "who wrote it", ("Ada", "A. L.")),
+        OpenQuestion("nq-dev.qa#3", 'who said "no', ("Bo's", "Cy")),
+    ]
+    assert skips.as_dict() == {"no answer given": 1}
+
+
+def test_topics_of_pyserini_have_no_answers(read):
+    topics = ("7\twho wrote it", "9\twhat")
+    with pytest.raises(InputError, match="topics.tsv: line 1: .*'who wrote it'; topics.*--no-ans"):
+        read(*topics, name="topics.tsv")
+    questions, _ = read(*topics, name="topics.tsv", require_answers=False)
+    assert questions == [OpenQuestion("7", "who wrote it", ()), OpenQuestion("9", "what", ())]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("who,['Ada']", "line 1: expected a question and its answers, .* tab, found 1 fields"),
+        ("1\twho\t['Ada']", "line 1: .* found 3 fields"),
+        ("who\t['Ada'", "line 1: expected a list of answers, found"),
+        ("who\t[Ada]", "line 1: expected a list of answers, found"),
+        ("who\t[3]", "line 1: expected each element of 'answer' to be a string"),
+    ],
+)
+def test_other_tables_of_questions_are_refused(read, line, message):
+    with pytest.raises(InputError, match=message):
+        read(line, name="dev.tsv")
 
 
 def test_defects_are_counted(read):
