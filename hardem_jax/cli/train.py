@@ -191,7 +191,8 @@ class TrainCommand(Setting):
             on_new_run=describe,
             observe=observer(run, self.watched, self.views, self.out),
         )
-        say(f"best {self.loop.monitor} {result.best_metric} at step {result.best_step}")
+        best = "unknown" if result.best_metric is None else f"{result.best_metric:.4g}"
+        say(f"best {self.loop.monitor} {best} at step {result.best_step}")
 
 
 def _check_out(out: Path) -> None:
