@@ -1,7 +1,8 @@
 """Reader for passage collections: DPR's TSV, JSON lines, or a JSON list.
 
     id<TAB>text<TAB>title                       one per line after a header, CSV quoting
-    {"id": ..., "title": ..., "text": ...}      one per line; `contents` (Pyserini) for `text`
+    {"id": ..., "title": ..., "text": ...}      one per line; `contents` (Pyserini) for `text`,
+                                                which may have the title in its first line
 
 A file without these columns is an error. A bad row in an otherwise good file is counted, and
 reading continues with the next line, even after a quotation mark that is never closed.
@@ -10,6 +11,7 @@ reading continues with the next line, even after a quotation mark that is never 
 from __future__ import annotations
 
 import csv
+import re
 import zlib
 from collections import deque
 from collections.abc import Container, Iterator
@@ -36,6 +38,8 @@ TOO_LONG = "passage longer than the limit"
 REPEATED_ID = "passage id occurs again"
 
 _COLUMNS = ("id", "text", "title")
+# With which Pyserini begins the passages of DPR's Wikipedia.
+_TITLE_LINE = re.compile(r'"(?P<title>[^\n]*)"\n')
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,10 @@ def _json_rows(path: PathLike) -> Iterator[RawPassage]:
             raise InputError(f"{place}: expected 'text' or 'contents', found the keys {keys}")
         id = get_id(record, "id", place) or get_id(record, "_id", place) or ""
         text = get_field(record, key, str, place) or ""
-        yield RawPassage(place, id, get_field(record, "title", str, place) or "", text)
+        title = get_field(record, "title", str, place) or ""
+        if key == "contents" and not title and (first := _TITLE_LINE.match(text)):
+            title, text = first["title"], text[first.end() :]
+        yield RawPassage(place, id, title, text)
 
 
 def _tsv_rows(path: PathLike, limit: int, skips: ExclusionCounts) -> Iterator[RawPassage]:

@@ -57,9 +57,11 @@ def test_json_lines(read):
         "",
         '{"_id": "x", "contents": "both"}',
         '{"id": "y", "title": null, "text": null}',
+        r'{"id": "z", "contents": "\"The \"Sun\"\"\nold \"and\"\nnew"}',
     ]
     found, skips = read("\n".join(lines), "a.jsonl.gz")
-    assert found == [("1", "Rome", "old"), ("x", "", "both")]
+    titled = ("z", 'The "Sun"', 'old "and"\nnew')
+    assert found == [("1", "Rome", "old"), ("x", "", "both"), titled]
     assert skips.as_dict() == {"empty document": 1}
     records = ", ".join(filter(None, lines))
     for text, name in ((f"[{records}]", "a.json"), ("\n".join(lines), "a.json.gz")):
