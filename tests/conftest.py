@@ -19,8 +19,6 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="hardem-jax-tests-")
     atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-# Tiny models run for milliseconds and compile for seconds; but see `xla_optimizer`.
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # The processes of -n share the cores: PyTorch's threads would wait for each other, spinning.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -29,15 +27,7 @@ import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-
 TESTS = Path(__file__).parent
-# What is computed here is tested as users run it, with all that XLA fuses and reorders.
-OPTIMIZED = ("distributions", "models", "tasks", "test_losses", "test_masked", "test_posteriors")
-OPTIMIZED += ("test_objectives", "test_pitfalls", "test_released_mml")
-# But not these, large programs: what searches decide and what is remembered is tested, not their
-# rounding, and the numbers of SQLova are compared with PyTorch's in models/checkpoints.
-UNOPTIMIZED = ("tasks/test_query_search.py", "tasks/test_program_search.py")
-UNOPTIMIZED += ("tasks/test_z_visits.py", "models/test_sqlova.py")
 # Folders with files of minutes: begun last, one would run with nothing beside it.
 FIRST = ("training", "experiments", "robustness", "models", "tasks", "distributions")
 
@@ -46,27 +36,9 @@ def pytest_collection_modifyitems(items):
     def rank(item):
         # Doctests lie elsewhere.
         name = item.path.relative_to(TESTS).parts[0] if TESTS in item.path.parents else ""
-        first = FIRST.index(name) if name in FIRST else len(FIRST)
-        # Few changes of `xla_optimizer`: each forgets what was compiled.
-        return first, not _is_optimized(item.path)
+        return FIRST.index(name) if name in FIRST else len(FIRST)
 
     items.sort(key=rank)
-
-
-def _is_optimized(path):
-    if TESTS not in path.parents:
-        return False
-    name = path.relative_to(TESTS).as_posix()
-    return name.startswith(OPTIMIZED) and not name.startswith(UNOPTIMIZED)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def xla_optimizer(request):
-    """Switches XLA's optimizer on for tests of numerics, and off for all others, to save time."""
-    off = not _is_optimized(request.path)
-    if jax.config.read("jax_disable_most_optimizations") != off:
-        jax.config.update("jax_disable_most_optimizations", off)
-        jax.clear_caches()
 
 
 @pytest.fixture(scope="session")

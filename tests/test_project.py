@@ -11,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -39,7 +40,7 @@ def own_text_files() -> list[Path]:
     folders = ["hardem_jax", "experiments", "tests", "docs", ".ci", ".github"]
     nested = [path for folder in folders for path in (ROOT / folder).rglob("*")]
     suffixes = {".py", ".md", ".toml", ".txt", ".yml", ".cff", ".json", ""}
-    candidates = [*nested, *ROOT.glob("*"), ROOT / ".gitignore"]
+    candidates = [*nested, *ROOT.glob("[!.]*"), ROOT / ".gitignore"]
     return sorted(path for path in candidates if path.is_file() and path.suffix in suffixes)
 
 
@@ -275,3 +276,10 @@ def test_nothing_names_a_machine_or_a_package_index():
         )
     ]
     assert found == []
+
+
+def test_programs_are_compiled_as_users_compile_them():
+    started = "import jax; print(jax.config.read('jax_disable_most_optimizations'))"
+    found = subprocess.run([sys.executable, "-c", started], capture_output=True, text=True)
+    assert not jax.config.read("jax_disable_most_optimizations")
+    assert found.stdout == "False\n", found.stderr

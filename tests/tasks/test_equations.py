@@ -164,7 +164,7 @@ def random_input(rng):
 
 
 @pytest.mark.parametrize("objective", [HardEM(tau=3), *slow(FirstOnly(), MML())])
-def test_one_compilation_for_all_batches_of_a_bucket(tagger, objective, caplog, unoptimized):
+def test_one_compilation_for_all_batches_of_a_bucket(tagger, objective, caplog):
     graphdef, params = tagger
     mesh, optimizer = data_mesh(2), optax.sgd(1e-3)
     # The step donates its state; the others need their parameters.

@@ -84,7 +84,7 @@ def test_one_device_and_eight_train_alike_dropout_and_annealing_included():
 
 
 @pytest.mark.parametrize("buckets", [[16, 24], *slow([16])])
-def test_one_compilation_per_bucket_and_none_for_annealing(buckets, caplog, unoptimized):
+def test_one_compilation_per_bucket_and_none_for_annealing(buckets, caplog):
     with jax.log_compiles():
         _, hard, _ = run(HardEM(tau=3), 2, buckets=buckets)
     assert count_compilations(caplog) == len(buckets)

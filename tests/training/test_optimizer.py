@@ -151,16 +151,6 @@ def test_adam_keeps_its_state_where_a_step_is_not_finite():
     jax.tree.map(np.testing.assert_array_equal, after, before)
 
 
-@pytest.fixture
-def optimized():
-    """XLA with all its optimizations, whatever this folder's tests are compiled with."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
-@pytest.mark.usefixtures("optimized")
 def test_a_step_stores_gradients_once_and_copies_no_moments():
     """Room for one gradient of each parameter beside the state, which is updated in place."""
     params = {name: jnp.ones((64, 64)) for name in "abcd"}
