@@ -214,10 +214,35 @@ def annealed_loss(
         >>> bool(annealed_loss(log_probs, step=0, key=key, tau=None) == hard_em_loss(log_probs))
         True
     """
-    if shape := jnp.shape(step):
-        raise ValueError(f"step must be a scalar, got shape {shape}")
-    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
     hard = is_hard_step(step=step, key=key, tau=tau, cap=cap, schedule=schedule)
+    return drawn_loss(
+        log_probs,
+        hard=hard,
+        log_weights=log_weights,
+        where=where,
+        segment_ids=segment_ids,
+        num_segments=num_segments,
+        reduce_fn=reduce_fn,
+    )
+
+
+def drawn_loss(
+    log_probs: ArrayLike,
+    *,
+    hard: Array | bool,
+    log_weights: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+    segment_ids: ArrayLike | None = None,
+    num_segments: int | None = None,
+    reduce_fn: ReduceFn | None = jnp.mean,
+) -> Array:
+    """`annealed_loss` after its draw: hard EM if ``hard`` (`is_hard_step`), else MML.
+
+    Example:
+        >>> print(jnp.exp(-drawn_loss(jnp.log(jnp.array([0.25, 0.5])), hard=True)))
+        0.5
+    """
+    z = Rows.weighted(log_probs, log_weights, where, segment_ids, num_segments)
     values = jnp.where(hard, z.cross_entropy(z.most_likely()), -z.logsumexp())
     return reduce_rows(z, values, reduce_fn)
 
@@ -236,6 +261,8 @@ def is_hard_step(
         >>> print(is_hard_step(step=7, key=jax.random.key(0), tau=None))
         True
     """
+    if shape := jnp.shape(step):
+        raise ValueError(f"step must be a scalar, got shape {shape}")
     return jax.random.bernoulli(key, hard_probability(step, tau=tau, cap=cap, schedule=schedule))
 
 

@@ -94,9 +94,8 @@ class HardEM:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
-        annealing = {"step": step, "key": key, **dataclasses.asdict(self)}
-        loss = losses.annealed_loss(log_probs, **annealing, **rows)
-        return loss, {"hard": losses.is_hard_step(**annealing).astype(jnp.float32)}
+        hard = losses.is_hard_step(step=step, key=key, **dataclasses.asdict(self))
+        return losses.drawn_loss(log_probs, hard=hard, **rows), {"hard": hard.astype(jnp.float32)}
 
 
 @dataclasses.dataclass(frozen=True)
