@@ -23,7 +23,7 @@ Example:
 
 import dataclasses
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -159,7 +159,10 @@ class Rows:
         if scores.ndim != 1:
             raise ValueError(f"ragged log_probs must be [N], got {scores.shape}")
         scores, mask, ids = map(replicate_last_axis, (scores, mask, ids.astype(jnp.int32)))
-        mask &= (ids >= 0) & (ids < num_segments)
+        inside = (ids >= 0) & (ids < num_segments)
+        mask &= inside
+        # Padding is one more row, for `checkify` objects to indices out of bounds.
+        ids = jnp.where(inside, ids, num_segments)
         return cls(jnp.where(mask, scores, -jnp.inf), mask, ids, num_segments)
 
     @classmethod
@@ -212,14 +215,12 @@ class Rows:
     def max(self, x: Array) -> Array:
         if self.segment_ids is None:
             return jnp.max(x, axis=-1, initial=-jnp.inf)
-        return jax.ops.segment_max(x, self.segment_ids, self.num_segments)
+        return self._by_row(jax.ops.segment_max, x)
 
     def sum(self, x: Array) -> Array:
         if self.segment_ids is None:
             return jnp.sum(x, axis=-1)
-        if not self.num_segments:  # its gradient would index a row, and there is none
-            return jnp.zeros(0, x.dtype)
-        return jax.ops.segment_sum(x, self.segment_ids, self.num_segments)
+        return self._by_row(jax.ops.segment_sum, x)
 
     def any(self, chosen: Array) -> Array:
         return self.sum(chosen.astype(jnp.int32)) > 0
@@ -228,9 +229,13 @@ class Rows:
         """Broadcasts per-row values to the solutions of each row."""
         if self.segment_ids is None:
             return row_values[..., None]
-        if not self.num_segments:  # everything is padding: there is no row to index
-            return jnp.zeros(self.segment_ids.shape, row_values.dtype)
-        return row_values[self.segment_ids]
+        if not self.num_segments:  # everything is padding: no row to index, none to divide by
+            return jnp.ones(self.segment_ids.shape, row_values.dtype)
+        return row_values[jnp.minimum(self.segment_ids, self.num_segments - 1)]
+
+    def _by_row(self, reduce: Callable[..., Array], x: Array) -> Array:
+        assert self.num_segments is not None
+        return reduce(x, self.segment_ids, self.num_segments + 1)[:-1]
 
     @property
     def rows(self) -> Array:
@@ -279,14 +284,13 @@ class Rows:
         by_score = _descending(scores)
         order = by_score[jnp.argsort(self.segment_ids[by_score], stable=True)]
         position = jnp.zeros_like(order).at[order].set(jnp.arange(order.size))
-        start = jax.ops.segment_min(position, self.segment_ids, self.num_segments)
+        start = self._by_row(jax.ops.segment_min, position)
         return position - self.spread(start)
 
     def _lowest(self, rank: Array, chosen: Array) -> Array:
         """The mask of the ``chosen`` solution of lowest rank in each row; ragged layout only."""
-        assert self.segment_ids is not None
         rank = jnp.where(chosen, rank, rank.size)
-        best = jax.ops.segment_min(rank, self.segment_ids, self.num_segments)
+        best = self._by_row(jax.ops.segment_min, rank)
         return chosen & (rank == self.spread(best))
 
     # Normalising over the solutions of each row.

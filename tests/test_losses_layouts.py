@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import checkify
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -51,6 +52,15 @@ def test_ragged_is_padded_in_value_and_gradient(loss, seed):
     assert_allclose(ragged.mean, padded.mean, rtol=1e-6)
     assert_allclose(unravel(ragged.gradient), padded.gradient, rtol=1e-5, atol=1e-7)
     assert_array_equal(ragged.gradient[[0, 1, -1]], 0.0)
+
+
+@over_all_losses
+@pytest.mark.parametrize("num_segments", [2, 0])
+def test_checkify_does_not_object_to_ids_of_padding(loss, num_segments):
+    rows = {"segment_ids": np.array([-1, 0, 1, 0, 2, 7], np.int32), "num_segments": num_segments}
+    gradient = jax.grad(lambda x: loss(x, **rows))
+    error, _ = checkify.checkify(gradient, errors=checkify.all_checks)(jnp.arange(-6.0, 0.0))
+    error.throw()
 
 
 @over_all_losses
