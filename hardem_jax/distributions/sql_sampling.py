@@ -218,7 +218,7 @@ def _draw_columns(key: Array, size: Array, gains: Array, before: Array, width: i
         chosen = (left > 0) & (has_one - has_none > noise)
         place = jnp.arange(width)[None, None] == left[..., None] - 1
         columns = jnp.where(chosen[..., None] & place, index, columns)
-        return (left - chosen, columns), None
+        return (left - chosen.astype(left.dtype), columns), None
 
     start = size, jnp.full((*size.shape, width), -1, jnp.int32)
     visited = jnp.arange(num_columns, dtype=jnp.int32), gains.T, before, noise

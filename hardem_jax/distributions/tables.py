@@ -24,10 +24,9 @@ def gather(table: Array, indices: Array, *, fill: float | bool = -jnp.inf) -> Ar
     flat, places = (jax.lax.collapse(x, 1) for x in (table, indices.astype(jnp.int32)))
     if flat.shape[1] == 0:  # where take_along_axis fills with 0
         return jnp.full(indices.shape, fill, table.dtype)
-    # Negative ones would count from the end.
-    places = jnp.where(places < 0, flat.shape[1], places)
-    found = jnp.take_along_axis(flat, places, axis=1, mode="fill", fill_value=fill)
-    return found.reshape(indices.shape)
+    inside = (places >= 0) & (places < flat.shape[1])
+    found = jnp.take_along_axis(flat, jnp.where(inside, places, 0), axis=1)
+    return jnp.where(inside, found, fill).reshape(indices.shape)
 
 
 def rows(table: Array, places: Array) -> Array:

@@ -41,7 +41,7 @@ def sinusoidal_positions(length: int, size: int) -> jax.Array:
         [0.0, 0.0, 1.0, 1.0]
     """
     half = size // 2
-    rates = jnp.exp(jnp.arange(half) * (-math.log(1e4) / (half - 1)))
+    rates = jnp.exp(jnp.arange(half, dtype=jnp.float32) * (-math.log(1e4) / (half - 1)))
     angles = jnp.arange(length, dtype=jnp.float32)[:, None] * rates[None, :]
     return jnp.concatenate([jnp.sin(angles), jnp.cos(angles)], axis=1)
 

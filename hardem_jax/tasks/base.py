@@ -355,7 +355,7 @@ def z_metrics(log_probs: Array, where: Array, log_weights: Array | None = None) 
     entropy = losses.posterior_entropy(jax.lax.stop_gradient(log_probs), where=where)
     return {
         "items": items,
-        "z_size": jnp.sum(where) / jnp.maximum(items, 1),
+        "z_size": jnp.sum(where, dtype=jnp.float32) / jnp.maximum(items, 1),
         "z_entropy": jnp.sum(entropy) / jnp.maximum(items, 1),
     }
 

@@ -91,7 +91,9 @@ def start(
         InputError: data, model and batches do not fit one another, or the run has another model.
     """
     _check_splits(data, dev)
-    model = task.MODELS[type(config)].start(config, data, seed=seed)
+    # Initial values are made from Python's numbers; `jax_transfer_guard` is for what follows.
+    with jax.transfer_guard("allow"):
+        model = task.MODELS[type(config)].start(config, data, seed=seed)
     task.check(dev, model, data.place)
     contents = {"data": data.meta, "dev": dev.meta}
     if init_from is not None:

@@ -131,7 +131,7 @@ def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
                 params,
                 jax.tree.map(select, batch),
                 step=step,
-                key=key,
+                key=jax.random.clone(key),  # the same draw in every micro-batch
                 dropout_key=jax.random.fold_in(dropout_key, index),
             )
             return jax.tree.map(lambda s, g: s + g.astype(s.dtype), sums, grads), aux

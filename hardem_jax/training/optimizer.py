@@ -115,7 +115,7 @@ def scale_by_adam(*, b1: float, b2: float, eps: float) -> optax.GradientTransfor
         count = optax.safe_increment(state.count)
         mu = jax.tree.map(moment(b1, 1), state.mu, updates)
         nu = jax.tree.map(moment(b2, 2), state.nu, updates)
-        first, second = 1 - b1**count, 1 - b2**count
+        first, second = (1 - jax.lax.pow(jnp.float32(decay), count) for decay in (b1, b2))
         updates = jax.tree.map(lambda m, v: (m / first) / (jnp.sqrt(v / second) + eps), mu, nu)
         return updates, AdamState(jnp.where(finite, count, state.count), mu, nu)
 
@@ -163,7 +163,8 @@ def average_params(decay: float) -> optax.GradientTransformation:
         if params is None:
             raise ValueError("average_params: update() requires params, found None")
         count = state.count + 1
-        rate = 1.0 - jnp.minimum(decay, (1.0 + count) / (10.0 + count))
+        updates_made = count.astype(jnp.float32)
+        rate = 1.0 - jnp.minimum(decay, (1.0 + updates_made) / (10.0 + updates_made))
         # Written as a step towards the new value, so that the average of a constant is exact.
         average = jax.tree.map(
             lambda old, new: old + rate.astype(old.dtype) * (new - old),

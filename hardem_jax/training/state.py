@@ -75,13 +75,19 @@ def init_state(
 
     # Via the host: a global array cannot be built from one process's device arrays.
     params, memory = jax.tree.map(
-        lambda x: np.array(x, dtype=jnp.asarray(x).dtype), (params, dict(memory or {}))
+        lambda x: np.array(jax.device_get(x), dtype=jnp.result_type(x)),
+        (params, dict(memory or {})),
     )
     shardings = state_shardings(jax.eval_shape(init, params, memory), mesh)
     # Any device may read and write the memory of any input.
     everywhere = jax.tree.map(lambda _: replicated(mesh), memory)
     shardings = dataclasses.replace(shardings, memory=everywhere)
-    return jax.jit(init, out_shardings=shardings)(params, memory)
+    placed = jax.tree.map(
+        lambda x, to: jax.make_array_from_process_local_data(to, x, x.shape),
+        (params, memory),
+        (shardings.params, shardings.memory),
+    )
+    return jax.jit(init, out_shardings=shardings)(*placed)
 
 
 def recall(memory: Mapping[str, Any], batch: Any) -> Any:
@@ -107,7 +113,8 @@ def recall(memory: Mapping[str, Any], batch: Any) -> Any:
     item = batch[ITEM]
 
     def read(kept: jax.Array) -> jax.Array:
-        return kept.at[_index(item, kept)].get(mode="fill", fill_value=0)
+        known = item.reshape(*item.shape, *(1 for _ in kept.shape[1:])) >= 0
+        return jnp.where(known, kept[jnp.maximum(item, 0)], jnp.zeros((), kept.dtype))
 
     return {**batch, MEMORY: jax.tree.map(read, memory)}
 
@@ -138,15 +145,11 @@ def remember(
         raise ValueError(f"memory: expected entries among {sorted(memory)}, found {unknown}")
 
     def write(kept: jax.Array, new: jax.Array) -> jax.Array:
-        item = jnp.where(where, batch[ITEM], -1)
-        return kept.at[_index(item, kept)].set(new.astype(kept.dtype), mode="drop")
+        # An index out of bounds is dropped; -1 would be the last input.
+        item = jnp.where(where & (batch[ITEM] >= 0), batch[ITEM], len(kept))
+        return kept.at[item].set(new.astype(kept.dtype), mode="drop")
 
     return {**memory, **{name: jax.tree.map(write, memory[name], rows[name]) for name in rows}}
-
-
-def _index(item: jax.Array, kept: jax.Array) -> jax.Array:
-    # -1 would be the last input; an index out of bounds is filled when read, dropped when written.
-    return jnp.where(item < 0, len(kept), item)
 
 
 def current_shardings(state: TrainState) -> Any:

@@ -72,7 +72,7 @@ class Tiny(nnx.Module):
 
     def __call__(self, batch, *, rngs=None):
         del rngs
-        read = self.words[...][batch["token_ids"]] * batch["where"][..., None]
+        read = self.words[...][batch["token_ids"]] * batch["where"][..., None].astype(jnp.float32)
         scores = self.out(jnp.tanh(self.hidden(jnp.sum(read, axis=1) / 4)))
         return [jax.nn.log_softmax(x) for x in jnp.split(scores, np.cumsum(self.SIZES)[:-1], -1)]
 

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
@@ -253,10 +252,10 @@ def _reader(
         own = {**own, "selector_input": "first"}
     reader = SpanReader(encoder, rngs=rngs or nnx.Rngs(0), **own)
     for part in ("kernel", "bias"):
-        getattr(reader.span_scores, part)[...] = jnp.asarray(found[f"spans.{part}"])
+        getattr(reader.span_scores, part)[...] = jax.device_put(found[f"spans.{part}"])
         if has_selector:
             two = _two_classes(found[f"selector.{part}"])
-            getattr(reader.selector, part)[...] = jnp.asarray(two)
+            getattr(reader.selector, part)[...] = jax.device_put(two)
     return reader
 
 

@@ -316,7 +316,7 @@ def fill(abstract: Any, params: Mapping[str, np.ndarray]) -> Any:
     """
     graphdef, state = nnx.split(abstract, nnx.Param)
     filled = jax.tree_util.tree_map_with_path(
-        lambda path, _: jnp.asarray(params[_dotted(path)]), nnx.to_pure_dict(state)
+        lambda path, _: jax.device_put(params[_dotted(path)]), nnx.to_pure_dict(state)
     )
     nnx.replace_by_pure_dict(state, filled)
     return nnx.merge(graphdef, state)

@@ -76,7 +76,7 @@ def make_span_loss(
             "span_loss": span_loss,
             "selector_loss": selector_loss,
             "items": num_items,
-            "z_size": jnp.sum(where) / averaged,
+            "z_size": jnp.sum(where, dtype=jnp.float32) / averaged,
             "z_entropy": jnp.sum(jnp.stack([entry["z_entropy"] for entry in about])),
             **token_metrics(batch),
             **_mention_metrics(spans, batch, groups),

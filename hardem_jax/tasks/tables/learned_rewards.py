@@ -190,7 +190,7 @@ def make_learned_reward_loss(
         (_, counts, memory), (num_held_out, other_counts, other_memory) = found
         added = jax.tree.map(jnp.add, counts, other_counts)
         added["averaged"] = counts["averaged"]
-        added["held_out"] = told["held_out"] * num_held_out, num_held_out
+        added["held_out"] = told["held_out"] * num_held_out.astype(jnp.float32), num_held_out
         added["agreement"] = told["agreement"], jnp.ones(())
         return value, reported(added, together(memory, other_memory, every, step), batch)
 

@@ -129,11 +129,11 @@ def query_features(queries: Array, cues: Array, batch: Mapping[str, Array]) -> A
         queries[..., 3 + i : 3 + 4 * MAX_CONDITIONS : 4] for i in range(4)
     )
     there = jnp.arange(MAX_CONDITIONS)[None, None] < number[..., None]
-    operators = jnp.sum(jax.nn.one_hot(operator, len(OPERATORS)) * there[..., None], axis=2)
+    operators = jnp.sum(jax.nn.one_hot(operator, len(OPERATORS)), axis=2, where=there[..., None])
     named = _named(batch)
-    count = jnp.maximum(number, 1)
+    count = jnp.maximum(number, 1).astype(jnp.float32)
     conditions = jnp.sum(jnp.where(there, _look_up(named, column), 0.0), axis=-1) / count
-    words = jnp.sum(jnp.where(there, last - first + 1, 0), axis=-1) / 10
+    words = jnp.sum(last - first + 1, axis=-1, where=there, dtype=jnp.float32) / 10
     selected = jnp.any(there & (column == select[..., None]), axis=-1)
     equal = (column[..., None, :] == column[..., None]) & there[..., None, :] & there[..., None]
     again = jnp.any(jnp.triu(equal, 1), axis=(-2, -1))
@@ -187,21 +187,25 @@ def program_features(programs: Array, cues: Array, batch: Mapping[str, Array]) -
     links = programs[..., 3:]
     there = links >= 0
     chosen = _look_up(batch["links"], links)
-    operators = jnp.sum(
-        jax.nn.one_hot(chosen[..., 1], len(LINK_OPERATORS)) * there[..., None], axis=2
-    )
-    link_facts = jnp.sum(_look_up(batch["link_facts"], links) * there[..., None], axis=2)
+    each = {"axis": 2, "where": there[..., None]}
+    operators = jnp.sum(jax.nn.one_hot(chosen[..., 1], len(LINK_OPERATORS)), **each)
+    link_facts = jnp.sum(_look_up(batch["link_facts"], links), **each)
     fields = [
-        _look_up(batch["field_facts"], field) * (field >= 0)[..., None]
+        jnp.where((field >= 0)[..., None], _look_up(batch["field_facts"], field), 0.0)
         for field in (select, modify)
     ]
     number = (select >= 0) & (select % len(PARTS) >= len(TEXT_PARTS))
     about = chosen[..., 0] // len(PARTS) == (select // len(PARTS))[..., None]
     about = jnp.any(there & about & (select >= 0)[..., None], axis=-1)
-    used = (select >= 0).astype(jnp.int32) + (modify >= 0)
+    used = jnp.sum(programs[..., 1:3] >= 0, axis=-1)
     return jnp.concatenate(
         [
-            crossed(jnp.concatenate([*decisions, number[..., None], operators], axis=-1), cues),
+            crossed(
+                jnp.concatenate(
+                    [*decisions, number[..., None].astype(jnp.float32), operators], axis=-1
+                ),
+                cues,
+            ),
             jax.nn.one_hot(jnp.asarray(_NUM_LINKS)[place], 3),
             jax.nn.one_hot(used, 3),
             *fields,
@@ -220,7 +224,8 @@ def _named(batch: Mapping[str, Array]) -> Array:
     header = _look_up(tokens, batch["header_tokens"])
     equal = (header[..., None] == asked[:, None, None]) & batch["question_where"][:, None, None]
     there = jnp.any(equal, axis=-1) & where
-    return jnp.sum(there, axis=-1) / jnp.maximum(jnp.sum(where, axis=-1), 1)
+    found, tokens = (jnp.sum(x, axis=-1, dtype=jnp.float32) for x in (there, where))
+    return found / jnp.maximum(tokens, 1)
 
 
 def _look_up(values: Array, places: Array) -> Array:
