@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import grain
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from hardem_jax.buckets.names import address
@@ -37,6 +38,7 @@ from hardem_jax.training.run_progress import RunProgress
 from hardem_jax.training.state import TrainState, current_shardings, init_state
 from hardem_jax.training.step import LossFn, compile_train_step, make_train_step
 from hardem_jax.training.stopping import StopSignals, stop_signals
+from hardem_jax.training.tree_paths import named_leaves
 
 #: Called after an evaluation with the step and the parameters; again if the run was killed there.
 Observe = Callable[[int, Any], None]
@@ -117,9 +119,10 @@ def train(
 
     Args:
         loss_fn: see `LossFn`.
-        params: initial values; not modified.
+        params: initial values, a pytree of arrays of floats; not modified.
         optimizer: see `OptimizerConfig`.
-        batches: fresh iterator over the `Batch`es of a repeating Grain dataset.
+        batches: fresh iterator over the `Batch`es of a repeating Grain dataset. A generator is
+            refused, for a resumed run could not find its place in it again.
         evaluate: maps parameters (on `mesh`; their average, if the optimiser keeps one) to
             metrics; must not depend on anything else that changes during the run.
         config: see `LoopConfig`.
@@ -144,8 +147,9 @@ def train(
 
     Raises:
         InputError: if the folder holds another run, another process uses it, all its checkpoints
-            are damaged, the batches end too soon, the monitored metric does not exist, or the
-            rows of a batch cannot be divided evenly among the devices.
+            are damaged, an argument is not what it should be, the batches end too soon, the
+            monitored metric does not exist, or the rows of a batch cannot be divided evenly among
+            the devices.
         NonFiniteLossError: if a loss or gradient is not finite.
         Stopped: after SIGTERM, SIGUSR1 or Ctrl-C; a `KeyboardInterrupt`.
         OSError: if the disk is full; the last complete checkpoint is kept.
@@ -173,6 +177,8 @@ def train(
         (50, True)
     """
     began = time.monotonic()
+    _check(directory, config.monitor, metric_names)
+    _check_arguments(params, batches, evaluate)
     mesh = data_mesh() if mesh is None else mesh
     transform = make_optimizer(optimizer, params, config.num_steps)
     schedule = learning_rate_schedule(optimizer, config.num_steps)
@@ -187,7 +193,6 @@ def train(
         "accumulate": str(accumulate),
         **(fingerprint or {}),
     }
-    _check(directory, config.monitor, metric_names)
     directory = Path(directory)
     progress = RunProgress()
     with (
@@ -235,6 +240,37 @@ def _check(directory: str | Path, monitor: str, metric_names: Collection[str] | 
         )
     if address(directory) is not None:
         raise InputError(f"{directory}: expected a folder on a disk; see hardem_jax.buckets.mirror")
+
+
+def _check_arguments(params: Any, batches: Any, evaluate: Any) -> None:
+    leaves = named_leaves(params)
+    if not leaves:
+        raise InputError(f"params: expected a pytree of arrays, found {params!r}")
+    for name, leaf in leaves.items():
+        kind = getattr(leaf, "dtype", type(leaf).__name__)
+        if not hasattr(leaf, "dtype") or not jnp.issubdtype(kind, jnp.floating):
+            raise InputError(
+                f"params: expected arrays of floats, found {kind} at {name or 'the top'}; of a "
+                "Flax module pass the state of `nnx.split(module, nnx.Param)`"
+            )
+    if not isinstance(batches, grain.DatasetIterator):
+        raise InputError(
+            "batches: expected an iterator that can save its place, such as "
+            "`iter(grain.MapDataset.source(batches).repeat().to_iter_dataset())`, found "
+            f"{type(batches).__name__}"
+        )
+    if not callable(evaluate):
+        raise InputError(f"evaluate: expected a function, found {evaluate!r}")
+
+
+def _scores(found: Any) -> dict[str, float]:
+    """What `evaluate` returned, as numbers."""
+    try:
+        return {name: float(value) for name, value in found.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"evaluate: expected a dict of numbers by name, found {found!r}"
+        ) from error
 
 
 def _token_cost(params_per_token: int | None, mesh: Mesh) -> float | None:
@@ -341,6 +377,11 @@ class _Run:
                 self._evaluate(step, state)
             except Stopped:
                 self.stopping = True
+            except Exception:
+                # The steps are not at fault. Several processes may not all have failed.
+                if jax.process_count() == 1:
+                    self.checkpoints.save_last(state, self.batches, self.progress.to_json())
+                raise
         self.checkpoints.save_last(state, self.batches, self.progress.to_json())
 
     def _next_batch(self, step: int) -> tuple[Sequence[str], Any]:
@@ -364,7 +405,7 @@ class _Run:
     def _evaluate(self, step: int, state: TrainState) -> None:
         params = averaged_params(state.params, state.opt_state)
         with self.stop.immediately():
-            metrics = {name: float(v) for name, v in self.evaluate(params).items()}
+            metrics = _scores(self.evaluate(params))
             if self.observe is not None:
                 self.observe(step, params)
         config, progress = self.config, self.progress

@@ -9,9 +9,11 @@ import shutil
 import signal
 import sys
 
+import grain
 import jax
 import numpy as np
 import pytest
+from flax import nnx
 
 from hardem_jax.errors import InputError, Stopped
 from hardem_jax.training import stopping
@@ -128,7 +130,7 @@ def test_a_resumed_run_is_the_undisturbed_one(tmp_path, undisturbed, steps):
     assert_same_run(result, expected)
     assert lines(tmp_path) == lines(folder)
     # Ended: a further call returns the result and trains no step.
-    again = run(tmp_path, batches=killed_after(0), evaluate=None)
+    again = run(tmp_path, batches=killed_after(0), evaluate=falling([]))
     assert_same_run(again, expected)
     assert lines(tmp_path) == lines(folder)
 
@@ -200,7 +202,7 @@ def test_patience_stops_at_once_and_for_good(tmp_path):
     result = run(tmp_path, config, evaluate=falling([1.0, 2.0, 1.5, 2.0]))
     assert result.stopped_early and int(result.state.step) == 40
     assert (result.best_metric, result.best_step) == (2.0, 20)
-    again = run(tmp_path, config, batches=killed_after(0), evaluate=None)
+    again = run(tmp_path, config, batches=killed_after(0), evaluate=falling([]))
     assert_same_run(again, result)
 
 
@@ -270,7 +272,9 @@ def test_padded_rows_have_no_name_in_the_error():
 
 
 def test_data_that_ends_is_an_input_error(tmp_path):
-    batches = iter([next(toy.batches())] * 3)
+    batch = next(toy.batches())
+    options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=1)
+    batches = iter(grain.MapDataset.range(3).map(lambda _: batch).to_iter_dataset(options))
     config = dataclasses.replace(CONFIG, checkpoint_every=100)
     with pytest.raises(InputError, match="ended after 3 of 30 steps"):
         run(tmp_path, config, batches=batches)
@@ -460,3 +464,50 @@ def test_a_second_signal_ends_the_run_at_once_unless_it_is_the_same_request(
     with pytest.raises(Stopped, match=message):
         run(tmp_path, batches=toy.observed(toy.batches(), before_next))
     assert max(int(path.name) for path in (tmp_path / "last").iterdir()) == last
+
+
+def no_scalar(params, batch, **step_args):
+    loss, metrics = toy.loss_fn(params, batch, **step_args)
+    return loss, metrics | {"per_row": batch["y"]}
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "culprit"),
+    [
+        ("batches", (x for x in []), "batches: expected an iterator .*, found generator"),
+        ("batches", [1, 2], "batches: expected an iterator .*, found list"),
+        ("params", {"w": np.arange(3)}, "params: expected arrays of floats, found int64 at w"),
+        ("params", {"w": "x"}, "params: expected arrays of floats, found str at w"),
+        ("params", nnx.Dropout(0.1, rngs=nnx.Rngs(0)), "params: .*`nnx.split.module, nnx.Param.`"),
+        ("params", None, "params: expected a pytree of arrays, found None"),
+        ("evaluate", {"score": 1.0}, "evaluate: expected a function"),
+        ("loss_fn", no_scalar, r"loss_fn: per_row: expected a scalar, found shape \(8,\)"),
+        ("loss_fn", lambda params, *_, **__: (params["head"]["bias"], {}), "loss_fn: the loss: "),
+    ],
+)
+def test_an_argument_of_another_kind_is_named_before_the_first_step(
+    argument, value, culprit, tmp_path
+):
+    with pytest.raises(InputError, match=culprit):
+        run(tmp_path / "run", **{argument: value})
+    assert not (tmp_path / "run" / "last").exists()
+
+
+@pytest.mark.parametrize(
+    ("scores", "error"),
+    [
+        (lambda params: None, "evaluate: expected a dict of numbers by name, found None"),
+        (lambda params: {"score": np.zeros(2)}, "evaluate: expected a dict of numbers"),
+        (lambda params: {"other": 1.0}, "monitor: expected a metric of the evaluation"),
+    ],
+)
+def test_an_evaluation_that_fails_loses_no_steps(scores, error, tmp_path):
+    config = dataclasses.replace(CONFIG, checkpoint_every=100)
+    with pytest.raises(InputError, match=error):
+        run(tmp_path / "run", config, evaluate=scores)
+    drawn = []
+    repaired = run(
+        tmp_path / "run", config, batches=toy.observed(toy.batches(), lambda n: drawn.append(n))
+    )
+    assert len(drawn) == CONFIG.num_steps - CONFIG.eval_every
+    assert_same_run(repaired, run(tmp_path / "undisturbed", config))
