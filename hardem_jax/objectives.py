@@ -32,7 +32,10 @@ if TYPE_CHECKING:
     from jax.typing import ArrayLike
 
     from hardem_jax import loss_variants, losses
+
+    _Posteriors = AnyPosterior | posteriors.Posterior | posteriors.Scheduled
 else:
+    _Posteriors = AnyPosterior  # for the command line
     jax, jnp = LazyModule("jax"), LazyModule("jax.numpy")
     losses = LazyModule("hardem_jax.losses")
     loss_variants = LazyModule("hardem_jax.loss_variants")
@@ -136,7 +139,7 @@ class EM:
     #: A posterior may draw for each row, see `hardem_jax.tasks.base.keys_of_part`.
     draws_rows: ClassVar[bool] = True
 
-    posterior: AnyPosterior = Tempered(1.0)
+    posterior: _Posteriors = Tempered(1.0)
     """The E-step: one of these on the command line, in code any posterior or
     `posteriors.Scheduled`."""
 

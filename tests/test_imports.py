@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -224,6 +225,13 @@ def test_a_name_of_the_package_is_that_of_its_module(name):
     value = getattr(hardem_jax, name)
     assert value.__name__ == name and value is getattr(sys.modules[value.__module__], name)
     assert name in dir(hardem_jax)
+
+
+def test_type_checkers_see_a_use_of_every_name():
+    file = ROOT / "tests" / "typing" / "public_api.py"
+    used = {node.id for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Name)}
+    assert {*hardem_jax.__all__} <= used
+    subprocess.run([sys.executable, file], check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
 
 def test_other_names_are_unknown():
