@@ -64,8 +64,10 @@ def make_span_loss(
         span_loss, metrics, about = jnp.zeros(()), {}, []
         for log_probs, possible in variables:
             log_probs, possible = groups.merge(log_probs), groups.merge(possible)
-            # The same key, hence the same draw, for all of them.
-            loss_of_one, metrics = objective(log_probs, step=step, key=key, where=possible)
+            # The same draw for all of them.
+            loss_of_one, metrics = objective(
+                log_probs, step=step, key=jax.random.clone(key), where=possible
+            )
             span_loss += loss_of_one
             about.append(z_metrics(log_probs, possible))
         num_items = about[0]["items"]
