@@ -26,8 +26,11 @@ _FOUND = {
     errno.EACCES: "no permission",
     errno.EROFS: "a read-only disk",
 }
-#: Signals that a scheduler sends before it takes the machine back; SLURM can warn with SIGUSR1.
+#: Signals before the end: of a scheduler that takes the machine back (SLURM can warn with SIGUSR1),
+#: or of a terminal that is closed, unless `nohup` has said to ignore that.
 TERMINATION = (signal.SIGTERM, signal.SIGUSR1)
+if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+    TERMINATION += (signal.SIGHUP,)
 #: Upper bound of every count and size, so that it fits 32 bits.
 LARGEST = 2**31 - 1
 

@@ -194,7 +194,7 @@ def exit_with_one_line():
 
     The exit code is 2 for an `InputError`; 1 for a loss that is not finite, a missing package and
     what the machine refuses, such as a full disk; 130 after Ctrl-C, 143 after SIGTERM, 138 after
-    SIGUSR1, and 141, without a line, once the reader of the output has gone.
+    SIGUSR1, 129 after SIGHUP, and 141, without a line, once the reader of the output has gone.
     """
     with _raising_signals(), _quiet_loops():
         try:

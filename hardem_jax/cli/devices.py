@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import hardem_jax
 from hardem_jax.errors import require
-from hardem_jax.training.config import DistributedMode
+from hardem_jax.training.config import HEARTBEAT_SECONDS, DistributedMode
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class OnDevices:
             of devices; 1 for a copy on each.
         distributed: join the other processes of the job: "auto" if a launcher or a Cloud TPU
             announces them, "on" always, "off" never.
+        heartbeat_seconds: end the job if another process is silent for so long, for it is dead.
     """
 
     num_devices: int | None = may_change(
@@ -45,9 +46,10 @@ class OnDevices:
     )
     fsdp: int = may_change("the same run up to rounding", default=1)
     distributed: DistributedMode = may_change("the same run up to rounding", default="auto")
+    heartbeat_seconds: int = may_change("when a job has failed", default=HEARTBEAT_SECONDS)
 
     def __post_init__(self) -> None:
-        require(self, "num_devices", "fsdp", at_least=1)
+        require(self, "num_devices", "fsdp", "heartbeat_seconds", at_least=1)
 
     def mesh(self) -> Mesh:
         """The mesh of devices; must be made before anything else uses jax.
@@ -59,9 +61,10 @@ class OnDevices:
         from hardem_jax.training.devices.distributed import initialize_distributed
         from hardem_jax.training.devices.mesh import data_mesh
 
-        initialize_distributed(self.distributed)
+        initialize_distributed(self.distributed, heartbeat_seconds=self.heartbeat_seconds)
+        mesh = data_mesh(self.num_devices, fsdp=self.fsdp)
         enable_compilation_cache()
-        return data_mesh(self.num_devices, fsdp=self.fsdp)
+        return mesh
 
 
 def say(text: str) -> None:

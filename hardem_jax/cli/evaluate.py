@@ -69,7 +69,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
     IMMATERIAL: ClassVar[frozenset[str]] = frozenset(
         {"run_dir", "data", "predictions", "by_question", "questions", "batch_size"}
         | {"packed_tokens"}
-        | {"num_devices", "fsdp", "distributed"}
+        | {"num_devices", "fsdp", "distributed", "heartbeat_seconds"}
     )
 
     run_dir: Path

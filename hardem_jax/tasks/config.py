@@ -45,7 +45,7 @@ class EncoderConfig:
     encoder: str = "bert-base-uncased"
     num_layers: int | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
-    remat: Remat = "none"
+    remat: Remat = may_change("the same run up to rounding", default="none")
     scan_layers: bool = False
     attention: Implementation = "auto"
     attention_dropout: float | None = None
@@ -147,7 +147,7 @@ class NAQANetModelConfig(NAQANetSizes, WordConfig):
     min_words: int | None = None
     min_characters: int = 1
     dtype: Literal["float32", "bfloat16"] = "float32"
-    remat: bool = False
+    remat: bool = may_change("the same run up to rounding", default=False)
     normalize: Normalize = "tags"
 
     def __post_init__(self) -> None:

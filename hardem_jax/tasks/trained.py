@@ -17,7 +17,12 @@ from hardem_jax.errors import InputError
 from hardem_jax.tasks.base import A, D, R, Task
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.training.checkpoints.run import load_params, newest_step
-from hardem_jax.training.devices.mesh import make_place_fn, round_up_to_devices, with_shardings
+from hardem_jax.training.devices.mesh import (
+    available_devices,
+    make_place_fn,
+    round_up_to_devices,
+    with_shardings,
+)
 
 Array = jax.Array
 TaskT = TypeVar("TaskT", bound=Task)
@@ -140,6 +145,7 @@ class Trained(Generic[TaskT]):
             raise InputError(
                 f"--packed-tokens: expected none for {kind.NAME}, which read no packed rows"
             )
+        available_devices()
         run = RunConfig(run_dir, kind.NAME)
         config = dataclasses.replace(run.flags("model", *kind.MODELS), **(model or {}))
         self.run_dir = run_dir

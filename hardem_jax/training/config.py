@@ -11,6 +11,9 @@ from hardem_jax.training.fingerprint import may_change
 #: Whether to initialise multi-process JAX: "auto" if the environment indicates other processes,
 #: "on" always, "off" never.
 DistributedMode = Literal["auto", "on", "off"]
+#: After so many seconds without a heartbeat a process counts as dead, and the others end: JAX's own
+#: default, for a host may be paused for a while, such as a machine that is moved.
+HEARTBEAT_SECONDS = 100
 #: In the folder of a run: its metrics, a JSON object per line.
 METRICS_FILE = "metrics.jsonl"
 

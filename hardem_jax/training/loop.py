@@ -114,8 +114,8 @@ def train(
     """Starts or resumes the run in `directory`.
 
     A killed run that is started again with the same arguments resumes from its last checkpoint
-    with bitwise identical results; a finished run returns its result. On SIGTERM, SIGUSR1
-    or Ctrl-C the run stops after the step in flight and saves a checkpoint.
+    with bitwise identical results; a finished run returns its result. On SIGTERM, SIGUSR1,
+    SIGHUP or Ctrl-C the run stops after the step in flight and saves a checkpoint.
 
     Args:
         loss_fn: see `LossFn`.
@@ -151,7 +151,7 @@ def train(
             monitored metric does not exist, or the rows of a batch cannot be divided evenly among
             the devices.
         NonFiniteLossError: if a loss or gradient is not finite.
-        Stopped: after SIGTERM, SIGUSR1 or Ctrl-C; a `KeyboardInterrupt`.
+        Stopped: after SIGTERM, SIGUSR1, SIGHUP or Ctrl-C; a `KeyboardInterrupt`.
         OSError: if the disk is full; the last complete checkpoint is kept.
 
     Example:

@@ -1,4 +1,4 @@
-"""Signal handling: on SIGTERM, SIGUSR1 or Ctrl-C, finish the step, save a checkpoint and stop."""
+"""Signal handling: on `TERMINATION` or Ctrl-C, finish the step, save a checkpoint and stop."""
 
 from __future__ import annotations
 

@@ -82,6 +82,7 @@ class Failing:
         ("ctrl-c", 130, "error: stopped by SIGINT"),
         ("SIGTERM", 143, "error: stopped by SIGTERM"),
         ("SIGUSR1", 138, "error: stopped by SIGUSR1"),
+        ("SIGHUP", 129, "error: stopped by SIGHUP"),
         ("stopped", 143, "error: stopped by SIGTERM after step 3"),
         ("finalizer SIGINT", 130, "error: stopped by SIGINT"),
         ("finalizer SIGTERM", 143, "error: stopped by SIGTERM"),

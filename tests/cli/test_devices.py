@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -20,10 +22,20 @@ from hardem_jax.training.devices.mesh import (
     with_shardings,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Command(OnDevices):
     """Computes nothing."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Meshed(Command):
+    """Uses its devices."""
+
+    def run(self):
+        self.mesh()
 
 
 def test_flags_make_the_mesh():
@@ -34,6 +46,23 @@ def test_flags_make_the_mesh():
         dataclasses.replace(command, fsdp=3).mesh()
     with pytest.raises(InputError, match="distributed"):
         parse(Command, prog="test", argv=["--distributed", "perhaps"])
+
+
+@pytest.mark.parametrize("platform", ["cuda", "abacus"])
+def test_a_platform_that_is_not_there_is_one_line(platform):
+    if platform == "cuda" and jax.devices()[0].platform == "gpu":
+        pytest.skip("this machine has it")
+    code = "from hardem_jax.cli.command import run_command; from tests.cli.test_devices import *"
+    code += "; run_command(Meshed, prog='test', argv=[])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"JAX_PLATFORMS": platform, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2, done.stderr
+    line = f"error: JAX_PLATFORMS={platform}: expected a platform that JAX can use here, found "
+    assert done.stderr.startswith(line) and done.stderr.count("\n") == 1
 
 
 def test_batches_to_evaluate_on_are_filled_up_and_split():

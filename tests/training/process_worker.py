@@ -13,6 +13,7 @@ import numpy as np
 
 from hardem_jax.errors import Stopped
 from hardem_jax.tasks.trained import fetch
+from hardem_jax.training.config import HEARTBEAT_SECONDS
 from hardem_jax.training.devices import mesh as mesh_module
 from hardem_jax.training.devices.distributed import initialize_distributed, is_primary
 from hardem_jax.training.devices.mesh import data_mesh, place_global_batch
@@ -55,7 +56,8 @@ def run(folder, mesh, batches):
 
 
 def main(folder: Path) -> None:
-    initialize_distributed()
+    heartbeat = int(os.environ.get("HEARTBEAT_SECONDS", HEARTBEAT_SECONDS))
+    initialize_distributed(heartbeat_seconds=heartbeat)
     mesh_module.MIN_SPLIT_SIZE = toy.WIDTH  # parameters of the toy problem are split too
     shard = (jax.process_index(), jax.process_count())
     slow = float(os.environ.get("SECONDS_PER_STEP", "0"))

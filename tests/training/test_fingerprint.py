@@ -7,6 +7,7 @@ import pytest
 
 from experiments import drop, triviaqa, wikisql
 from hardem_jax.errors import InputError
+from hardem_jax.tasks.config import NAQANetModelConfig, ReaderConfig
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import check_same, may_change, named_settings
 from hardem_jax.training.optimizer import OptimizerConfig
@@ -53,8 +54,15 @@ def test_of_a_training_command_these_may_change(module):
     left_out = {field.name for field in fields if field.metadata}
     # Splits, scores and runs are identified by their contents, as folders are.
     assert left_out - {"data_split", "dev_split", "z_scores"} == {
-        *("out", "data", "dev", "init_from", "num_devices", "fsdp", "distributed", "watched")
+        *("out", "data", "dev", "init_from", "num_devices", "fsdp", "distributed", "watched"),
+        "heartbeat_seconds",
     }
+
+
+def test_what_is_recomputed_may_change_also_in_a_run_of_version_0_2():
+    for model in (ReaderConfig(remat="layer"), NAQANetModelConfig(remat=True)):
+        assert "model.remat" not in named_settings(model, "model")
+    check_same({"model.remat": '"none"', "seed": "1"}, {"seed": "1"}, Path("run"))
 
 
 def test_only_what_differs_is_told():

@@ -420,7 +420,8 @@ def signalled_at(step, signum):
 
 
 @pytest.mark.parametrize(
-    ("signum", "step"), [(signal.SIGTERM, 12), *slow((signal.SIGINT, 13), (signal.SIGUSR1, 12))]
+    ("signum", "step"),
+    [(signal.SIGTERM, 12), *slow((signal.SIGINT, 13), (signal.SIGUSR1, 12), (signal.SIGHUP, 12))],
 )
 def test_a_signal_saves_the_step_in_flight(tmp_path, undisturbed, signum, step):
     before = signal.getsignal(signum)

@@ -2,14 +2,15 @@
 
 On a single machine there is one process and nothing to do. On a TPU slice or several GPU
 machines, every host runs the same command, once or once per GPU; after initialisation
-`jax.devices()` lists the devices of all processes. If a process dies, the others end within
-seconds, and the launcher must restart all of them; they resume from the last checkpoint, which
-must be on a file system that all share.
+`jax.devices()` lists the devices of all processes. If a process dies, the others end once
+its heartbeat is missed (`HEARTBEAT_SECONDS`), and the launcher must restart all of them; they
+resume from the last checkpoint, which must be on a file system that all share.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 
 import jax
@@ -17,17 +18,14 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.config import DistributedMode
-
-#: After this many seconds without a heartbeat a process counts as dead, and the others end.
-#: Heartbeats come from a thread of their own, even while Python or the compiler is busy. JAX's
-#: default is 100.
-HEARTBEAT_SECONDS = 10
+from hardem_jax.training.config import HEARTBEAT_SECONDS, DistributedMode
 
 _MAX_ERROR_LENGTH = 4096  # bytes
 
 
-def initialize_distributed(mode: DistributedMode = "auto") -> None:
+def initialize_distributed(
+    mode: DistributedMode = "auto", *, heartbeat_seconds: int = HEARTBEAT_SECONDS
+) -> None:
     """Initialises multi-process JAX. Must be called before the first JAX computation.
 
     The other processes are found through ``JAX_COORDINATOR_ADDRESS`` (``host:port`` of process
@@ -36,6 +34,9 @@ def initialize_distributed(mode: DistributedMode = "auto") -> None:
 
     Args:
         mode: see `DistributedMode`.
+        heartbeat_seconds: a process without a heartbeat for so long counts as dead, and the others
+            end. Heartbeats come from a thread of their own, even while Python or the compiler is
+            busy.
 
     Raises:
         InputError: if a variable is not a number, or the processes cannot be found.
@@ -50,12 +51,16 @@ def initialize_distributed(mode: DistributedMode = "auto") -> None:
     if mode == "auto" and not is_multi_process(os.environ):
         return
     count, index = _number("JAX_NUM_PROCESSES"), _number("JAX_PROCESS_ID")
-    explicit = "JAX_COORDINATOR_ADDRESS" in os.environ and None not in (count, index)
+    address = os.environ.get("JAX_COORDINATOR_ADDRESS")
+    explicit = None not in (address, count, index)
+    if explicit:
+        whom = "the others" if index == 0 else "process 0"
+        print(f"process {index} of {count}: waiting for {whom} at {address}", file=sys.stderr)
     try:
         jax.distributed.initialize(
             num_processes=count,
             process_id=index,
-            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+            heartbeat_timeout_seconds=heartbeat_seconds,
             cluster_detection_method="deactivate" if explicit else None,
         )
     except ValueError as error:

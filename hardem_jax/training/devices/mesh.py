@@ -35,14 +35,14 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
     neighbours along `fsdp` on the same host where possible.
 
     Raises:
-        InputError: if `num_devices` is not between 1 and the number of available devices, is
-            not a multiple of `fsdp`, or leaves a process without devices.
+        InputError: if JAX has no device, or `num_devices` is not between 1 and the number of
+            available devices, is not a multiple of `fsdp`, or leaves a process without devices.
 
     Example:
         >>> dict(data_mesh(1).shape)
         {'data': 1, 'fsdp': 1}
     """
-    devices = jax.devices()
+    devices = available_devices()
     count = len(devices) if num_devices is None else num_devices
     if not 1 <= count <= len(devices):
         raise InputError(
@@ -57,6 +57,23 @@ def data_mesh(num_devices: int | None = None, *, fsdp: int = 1) -> Mesh:
             f"found {count} devices of {busy}"
         )
     return mesh_over(devices, fsdp=fsdp)
+
+
+def available_devices() -> list[Any]:
+    """`jax.devices()`.
+
+    Raises:
+        InputError: if JAX cannot use the platform that ``JAX_PLATFORMS`` names.
+    """
+    try:
+        return jax.devices()
+    except (AssertionError, RuntimeError) as error:  # JAX asserts where a plugin is missing
+        if not (asked := getattr(jax.config, "jax_platforms", None)):
+            raise
+        found = str(error) or "no plugin of JAX for it"
+        raise InputError(
+            f"JAX_PLATFORMS={asked}: expected a platform that JAX can use here, found {found}"
+        ) from error
 
 
 def mesh_over(devices: Sequence[Any], *, fsdp: int) -> Mesh:
