@@ -54,7 +54,7 @@ def test_a_split_holds_mentions_of_all_texts(tmp_path, capsys):
         assert (len(texts), sorted(window.texts.tolist())) in [(3, [0, 1, 1]), (2, [0, 0])]
     train = ("--data", tmp_path / "train", "--dev", tmp_path / "train", "--out", tmp_path / "run")
     refused = fails(squad_layout, capsys, "train", *train, "--model.encoder", bert)
-    assert "expected format spans 5, found taggings 3" in refused
+    assert "expected format spans 6, found taggings 4" in refused
     command = ("prepare", "--file", gold, "--tokenizer", bert, "--out", tmp_path / "new")
     refused = fails(multi_span, capsys, *command, "--windows.choices", "no")
     assert "--windows.choices: expected none" in refused
