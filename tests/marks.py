@@ -1,5 +1,7 @@
 """Marks for some of the arguments of a test."""
 
+import signal
+
 import pytest
 
 
@@ -14,3 +16,9 @@ def slow(*arguments):
         pytest.param(*(x if isinstance(x, tuple) else (x,)), marks=pytest.mark.slow)
         for x in arguments
     ]
+
+
+#: For a case that sends SIGHUP, which a process under `nohup` inherits as ignored.
+needs_hangup = pytest.mark.skipif(
+    signal.getsignal(signal.SIGHUP) == signal.SIG_IGN, reason="SIGHUP is ignored here"
+)

@@ -11,7 +11,8 @@ Mentions start and end at word boundaries: "art" is not found in "party", nor "1
 
 The official metrics ignore less than that: for SQuAD's, "100" is not "£100", and more: "U.S." is
 "US". If no mention found by words is right for them, Z holds the shortest spans that are, and
-mentions that lack a part of the alias leave.
+mentions that lack a part of the alias leave. But words and numbers that punctuation joins are not
+one ("she'll" is not "Shell", nor "2.5" "25"), though SQuAD's metric takes them for it.
 
 Tokenised text matches plain text and vice versa: "Crohn 's disease" has the same words as
 "Crohn's disease", and "Ca n't" is read as "Can't".
@@ -23,8 +24,10 @@ Example:
     ['Daily Herald', 'Daily (Herald']
 """
 
+import re
+import string
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -38,9 +41,6 @@ from hardem_jax.words import (
     squad_form,
     triviaqa_form,
 )
-
-# Of a normal form that may grow shorter with more text: "A" is an article, "A-" is not yet a word.
-_SLACK = 4
 
 Span = tuple[int, int]
 
@@ -90,6 +90,10 @@ class AliasMatcher:
         self.evaluated = {alias: _form(alias) for alias in self.aliases}
         forms = [alias_forms(alias) for alias in self.aliases]
         self.num_aliases = len(set(forms) - {()})
+        shorter = [" ".join(form for form in own if form not in ARTICLES) for own in forms]
+        changed = [new for new, own in zip(shorter, forms, strict=True) if new != " ".join(own)]
+        #: Without letters that the metrics take for articles: "levels" of "A-levels".
+        self.without_letters = AliasMatcher(filter(None, changed)) if any(changed) else None
         #: First word -> forms that begin with it -> the aliases that have them.
         self._by_first_word: dict[str, dict[tuple[str, ...], list[str]]] = {}
         for alias, own in sorted(zip(self.aliases, forms, strict=True)):
@@ -122,8 +126,8 @@ def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:
     text, forms = words.text, matcher.evaluated
     by_words = [(alias, span) for alias, own in _by_words(words, matcher).items() for span in own]
     mentions = {span for _, span in by_words}
-    if not any(_form(text[slice(*span)]) == forms[alias] for alias, span in by_words):
-        right = _right_spans(text, set(forms.values()))
+    if not any(forms[alias] == _form(text[slice(*span)]) != "" for alias, span in by_words):
+        right = _right_spans(text, matcher.aliases)
         found = {form for *_, form in right}
         mentions = {(start, end) for start, end, _ in right}
         mentions |= {
@@ -133,6 +137,8 @@ def enumerate_spans(words: Words, matcher: AliasMatcher) -> np.ndarray:
             or triviaqa_form(text[slice(*span)]) == triviaqa_form(alias)
             and not any(start <= span[0] and span[1] <= end for start, end, _ in right)
         }
+    if not mentions and matcher.without_letters is not None:
+        return enumerate_spans(words, matcher.without_letters)
     return np.array(sorted(mentions), np.int32).reshape(-1, 2)
 
 
@@ -152,10 +158,20 @@ def _by_words(words: Words, matcher: AliasMatcher) -> dict[str, list[Span]]:
             if cuts_number(words.text, *span):
                 continue
             for name in names:
-                # Articles stand everywhere; as an answer, their case counts.
-                if not ARTICLES.issuperset(alias) or words.text[slice(*span)] in name:
+                if not ARTICLES.issuperset(alias) or _is_letter(words, i, span, name):
                     found.setdefault(name, []).append(span)
     return found
+
+
+def _is_letter(words: Words, i: int, span: Span, alias: str) -> bool:
+    """Whether "A" is the answer: as the alias has it, and no article in front of a word."""
+    text, (start, end) = words.text, span
+    if text[start:end] not in alias:
+        return False
+    if end > words.spans[i, 1]:  # several, such as "The The"
+        return True
+    begins_sentence = text[:start].rstrip()[-1:] in ("", *".!?")
+    return not (_is_article(words, i) and (text[start].islower() or begins_sentence))
 
 
 def _match(forms: tuple[str, ...], first: int, alias: tuple[str, ...]) -> int | None:
@@ -171,32 +187,62 @@ def _match(forms: tuple[str, ...], first: int, alias: tuple[str, ...]) -> int | 
 
 
 def _form(text: str) -> str:
-    """What SQuAD's and NQ-open's evaluators compare."""
-    return squad_form(text if text.isascii() else unicodedata.normalize("NFD", text))
+    """What evaluators compare, in whichever way accents are written."""
+    return squad_form(text if text.isascii() else unicodedata.normalize("NFC", text))
 
 
-def _right_spans(text: str, forms: Collection[str]) -> list[tuple[int, int, str]]:
-    """The shortest spans of whole words that evaluators take for one of these `_form`s."""
+def _right_spans(text: str, aliases: Iterable[str]) -> list[tuple[int, int, str]]:
+    """The shortest spans of whole words that evaluators take for one of these, and its `_form`."""
     whole = _form(text)
     # Most are not there, and this is fast.
-    forms = {form for form in forms if form and form in whole}
-    if not forms:
+    wanted = [alias for alias in aliases if (form := _form(alias)) and form in whole]
+    if not wanted:
         return []
-    longest, first_letters = max(map(len, forms)), {form[0] for form in forms}
-    places = np.flatnonzero(~cuts_word(text)).tolist()
-    found: list[tuple[int, int, str]] = []
-    for index, start in enumerate(places):
-        if start == len(text) or text[start].isspace():
-            continue
-        for end in places[index + 1 :]:
-            form = _form(text[start:end])
-            if form in forms:
-                found = [own for own in found if own[1] < end or own[2] != form]
-                found.append((start, end, form))
-                break
-            if form[:1] and form[0] not in first_letters or len(form) > longest + _SLACK:
-                break
-    return found
+    folded, places = _folded(text)
+    cuts = cuts_word(text)
+    found: set[tuple[int, int, str]] = set()
+    for alias in wanted:
+        form, joints = _form(alias), _joints(alias)
+        for match in re.finditer(f"(?=({_pattern(form)}))", folded):
+            start, end = places[match.start(1)], places[match.end(1) - 1] + 1
+            if cuts[start] or cuts[end] or not _joints(text[start:end]) <= joints:
+                continue
+            if _form(text[start:end]) == form:
+                found.add((start, end, form))
+    return sorted(found)
+
+
+def _folded(text: str) -> tuple[str, Sequence[int]]:
+    """The text in lower case, decomposed, and the place of each of its characters."""
+    if text.isascii():
+        return text.lower(), range(len(text))
+    pieces = [_decomposed(character.lower()) for character in text]
+    return "".join(pieces), np.repeat(np.arange(len(text)), list(map(len, pieces))).tolist()
+
+
+def _decomposed(text: str) -> str:
+    # In lower case, a final sigma depends on what follows.
+    return unicodedata.normalize("NFD", text).replace("ς", "σ")
+
+
+_PUNCTUATION = f"[{re.escape(string.punctuation)}]"
+# Between two words the metrics see a blank or an article.
+_BETWEEN_WORDS = rf"(?:{_PUNCTUATION}|\s|(?<!\w)(?:a|an|the)(?!\w))+"
+# A contraction, or numbers that are not one by a comma in front of three digits.
+_JOINT = re.compile(
+    rf"'(?:ll|re|ve|[dmt])\b|\d(?!,\d{{3}}(?!\d)){_PUNCTUATION}+(?=\d)", re.IGNORECASE
+)
+
+
+def _joints(text: str) -> set[str]:
+    """Where punctuation joins words and numbers that are not one."""
+    return {joint.lower() for joint in _JOINT.findall(text)}
+
+
+def _pattern(form: str) -> str:
+    """A regular expression for texts that evaluators take for a `_form`."""
+    words = (map(re.escape, word) for word in _decomposed(form).split(" "))
+    return _BETWEEN_WORDS.join(f"{_PUNCTUATION}*".join(word) for word in words)
 
 
 def execute_span(text: str, start: int, end: int) -> str:
@@ -241,7 +287,5 @@ def trim_span(words: Words, start: int, end: int) -> tuple[int, int] | None:
         if _form(words.text[slice(*kept)]) == _form(annotated):
             return kept
     cuts = cuts_word(words.text)
-    right = [
-        (start + own[0], start + own[1]) for own in _right_spans(annotated, {_form(annotated)})
-    ]
+    right = [(start + own[0], start + own[1]) for own in _right_spans(annotated, [annotated])]
     return next((own for own in right if not cuts[list(own)].any()), kept)

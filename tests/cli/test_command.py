@@ -21,6 +21,7 @@ from hardem_jax.extras import MissingPackageError
 from hardem_jax.objectives import MML
 from hardem_jax.training.loop import NonFiniteLossError
 from tests import commands
+from tests.marks import needs_hangup
 from tests.robustness.flags import COMMANDS, valid_instance
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,7 +83,7 @@ class Failing:
         ("ctrl-c", 130, "error: stopped by SIGINT"),
         ("SIGTERM", 143, "error: stopped by SIGTERM"),
         ("SIGUSR1", 138, "error: stopped by SIGUSR1"),
-        ("SIGHUP", 129, "error: stopped by SIGHUP"),
+        pytest.param("SIGHUP", 129, "error: stopped by SIGHUP", marks=needs_hangup),
         ("stopped", 143, "error: stopped by SIGTERM after step 3"),
         ("finalizer SIGINT", 130, "error: stopped by SIGINT"),
         ("finalizer SIGTERM", 143, "error: stopped by SIGTERM"),

@@ -22,7 +22,7 @@ from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, NonFiniteLossError, train
 from hardem_jax.training.optimizer import OptimizerConfig, averaged_params
 from hardem_jax.training.stopping import stop_signals
-from tests.marks import slow
+from tests.marks import needs_hangup, slow
 from tests.training import toy_problem as toy
 
 CONFIG = LoopConfig(
@@ -421,7 +421,11 @@ def signalled_at(step, signum):
 
 @pytest.mark.parametrize(
     ("signum", "step"),
-    [(signal.SIGTERM, 12), *slow((signal.SIGINT, 13), (signal.SIGUSR1, 12), (signal.SIGHUP, 12))],
+    [
+        (signal.SIGTERM, 12),
+        *slow((signal.SIGINT, 13), (signal.SIGUSR1, 12)),
+        pytest.param(signal.SIGHUP, 12, marks=[pytest.mark.slow, needs_hangup]),
+    ],
 )
 def test_a_signal_saves_the_step_in_flight(tmp_path, undisturbed, signum, step):
     before = signal.getsignal(signum)

@@ -194,12 +194,15 @@ def _number(text: str) -> float | int | None:
     if match.end() < len(text) and not _CITATION.fullmatch(text, match.end()):
         return None
     digits = match["number"].replace(",", "")
-    number = float(digits)
-    if decimal.Decimal(digits) > MAX_WHOLE:  # of which no digit may be lost
-        if not digits.isdecimal() or digits.startswith("0") or int(digits) >= 2**63:
+    number: float | int = float(digits)
+    is_long = decimal.Decimal(digits) > MAX_WHOLE  # no digit of it may be lost
+    if is_long:
+        if not digits.isdecimal() or digits.startswith("0"):
             return None
         number = int(digits)
-    return 0 - number if match["sign"] in _MINUS else number  # avoids a negative zero
+    if match["sign"] in _MINUS:
+        number = 0 - number  # avoids a negative zero
+    return None if is_long and not -(2**63) <= number < 2**63 else number
 
 
 def _is_unit(word: str) -> bool:

@@ -100,6 +100,9 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     if missing := {"question", "table", "answer"}.difference(names):
         expected = "expected the columns question, table and answer"
         raise InputError(f"{path}: line {line}: {expected}, found none named {min(missing)}")
+    if repeated := {name for name in names if name and names.count(name) > 1}:
+        expected = "expected different names of columns"
+        raise InputError(f"{path}: line {line}: {expected}, found {min(repeated)!r} twice")
     for number, (line, row) in enumerate(rows):
         record: dict[str, Any] = {"id": f"{path.stem}-{number}", "table": ""}
         record |= {name: cell for name, cell in zip(names, row, strict=False) if cell.strip()}

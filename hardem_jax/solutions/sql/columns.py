@@ -170,16 +170,17 @@ def sane_value(value: Cell) -> Cell:
     Whole numbers from 2^53 become integers, which keep all digits.
 
     Example:
-        >>> [sane_value(value) for value in (7, "1,200.5", "1,2", " John  LONG")]
-        [7.0, 1200.5, '1,2', 'john long']
+        >>> [sane_value(value) for value in (7, "\u22121,200.5", "1,2", " John  LONG")]
+        [7.0, -1200.5, '1,2', 'john long']
     """
     if value is None or value != value:
         return None
     if isinstance(value, str):
         text = " ".join(unicodedata.normalize("NFC", value.casefold()).split())
-        if not NUMBER.fullmatch(text):
+        number = text.replace("\u2212", "-")  # the minus sign
+        if not NUMBER.fullmatch(number):
             return text
-        value = text.replace(",", "")
+        value = number.replace(",", "")
     number = float(value) + 0.0  # turns -0.0 into 0.0
     if abs(number) < MAX_WHOLE or isinstance(value, float):
         return number

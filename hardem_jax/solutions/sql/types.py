@@ -10,6 +10,7 @@ array, see `Query.from_row`.
 """
 
 import decimal
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,7 +110,7 @@ def plain_cell(cell: Any, where: str) -> Cell:
         plain = cell.item()
     if isinstance(plain, decimal.Decimal):
         whole = plain.is_finite() and plain == plain.to_integral_value()
-        plain = int(plain) if whole else float(plain)
+        plain = int(plain) if whole else math.nan if plain.is_nan() else float(plain)
     if isinstance(plain, bool):  # SQLite stores booleans as integers
         return int(plain)
     if type(plain) not in _CELL_TYPES:

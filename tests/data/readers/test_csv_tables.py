@@ -79,6 +79,7 @@ def test_whole_numbers_that_float64_rounds_are_integers():
     assert (kind, found) == ("real", [2**53 + 1, 1 - 2**63, 7.0, None])
     assert [type(cell) for cell in found[:3]] == [int, int, float]
     assert column("9007199254740993 km", "7 km") == ("real", [2**53 + 1, 7.0])
+    assert column("-9223372036854775808") == ("real", [-(2**63)])
 
 
 def test_cells_keep_their_case_unless_the_caller_wants_them_lower():

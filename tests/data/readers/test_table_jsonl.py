@@ -203,6 +203,7 @@ def test_columns_of_csv_are_the_names_of_json_lines(written):
         ("a.csv", HEAD + "Who, then?,players.csv,Bo\n", "line 2: expected at most 3 cells"),
         ("a.csv", f"match,{HEAD}f1,Who?,players.csv,Bo\n", "line 2 .*'match' to be one of"),
         ("a.csv", "", "expected a line with the names of columns"),
+        ("a.csv", "question,answer,table,answer\n", "line 1: .* found 'answer' twice"),
         (
             "a.jsonl",
             '{"id": "q", "question": "?", "table": "../a"}',
