@@ -531,7 +531,7 @@ def test_bad_input_is_one_line(root, tmp_path, capsys):
     prepare = ["prepare", "--layout", "jsonl", "--folder", files, "--out", tmp_path / "built"]
     line = fails(capsys, *prepare)
     assert "expected questions in 'train', found none" in line
-    assert "no query gives the answer: 1 (q)" in line
+    assert "no query gives the answer: 1 (q: no cell is the text 'nowhere')" in line
     file.write_text("{")
     assert "train.jsonl: line 1" in fails(capsys, *prepare)
     table["rows"][1][0] = 2**64
