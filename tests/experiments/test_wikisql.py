@@ -537,7 +537,9 @@ def test_bad_input_is_one_line(root, tmp_path, capsys):
     table["rows"][1][0] = 2**64
     file.write_text(json.dumps({"table": table}))
     line = fails(capsys, *prepare)
-    assert "train.jsonl: line 1 (1-0): row 1: expected integers of 64 bits, found 1844" in line
+    assert (
+        "train.jsonl: line 1 (1-0): row 1: expected integers of 64 bits or text, found 1844" in line
+    )
     assert "--supervised: expected another --layout" in fails(capsys, *prepare, "--supervised")
     official = tmp_path / "official"
     shutil.copytree(root / "official", official)
