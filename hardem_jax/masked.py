@@ -23,7 +23,7 @@ Example:
 
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -249,12 +249,6 @@ class Rows:
 
     # Selecting among the solutions of each row.
 
-    def order(self) -> Array:
-        """``int32`` position of each solution in its row, from 0; arbitrary at padding."""
-        if self.segment_ids is None:
-            return jnp.cumsum(self.where, axis=-1) - 1
-        return self.with_scores(jnp.zeros(self.where.shape)).rank()
-
     def first(self, chosen: Array) -> Array:
         """The mask of the first ``chosen`` solution of each row."""
         if self.segment_ids is None:
@@ -386,17 +380,8 @@ def replicate_last_axis(x: Array) -> Array:
     Explicit sharding has no rules for sort, scatter and cumsum along a sharded axis. With Auto
     axes the compiler handles them, and the array's type does not show its sharding.
     """
-    return _resharded(x, tuple(jax.typeof(x).sharding.spec)[:-1])
-
-
-def replicate(x: Array) -> Array:
-    """`replicate_last_axis` for all axes, where rows are not computed independently."""
-    return _resharded(x, ())
-
-
-def _resharded(x: Array, axes: Sequence[Any]) -> Array:
-    """Keeps only the sharding of the leading ``axes``; the others are replicated."""
     sharding = jax.typeof(x).sharding
-    if all(axis is None for axis in tuple(sharding.spec)[len(axes) :]):
+    spec = tuple(sharding.spec)
+    if not spec or spec[-1] is None:
         return x
-    return jax.sharding.reshard(x, NamedSharding(sharding.mesh, PartitionSpec(*axes)))
+    return jax.sharding.reshard(x, NamedSharding(sharding.mesh, PartitionSpec(*spec[:-1])))

@@ -245,88 +245,6 @@ class EntropyRegularizedMML:
 
 
 @dataclasses.dataclass(frozen=True)
-class MutualInformation:
-    r"""EM whose E-step also asks how well a solution explains the question (Shao et al., 2021).
-
-    A reconstructor :math:`q(x \mid z)` scores every solution from outside; pass its log-scores as
-    ``log_weights``. The loss is :math:`-\sum_z r_z \log P(z \mid x)` with
-
-    .. math:: r_z \propto P(z \mid x)^\beta \, q(x \mid z)^\lambda, \quad z \in Z
-
-    and its gradient weights are r. For :math:`\beta` = 1 this r attains the maximum over all r of
-
-    .. math:: \log \sum_{z \in Z} P(z \mid x) \, q(x \mid z)^\lambda = \max_r \;
-        \big( \mathrm{E}_r[\log P(z \mid x)] + H(r) \big)
-        + \lambda \, \mathrm{E}_r[\log q(x \mid z)]
-
-    The first part is at most :math:`\log P(y \mid x)`, what MML maximises. Averaged over questions
-    and with :math:`H(x)`, which is constant, :math:`\mathrm{E}_r[\log q(x \mid z)]` is at most
-    :math:`I(x; z)`, the mutual information of questions and the solutions drawn from r (Barber and
-    Agakov, 2003). Training q on solutions drawn from r raises the same bound.
-
-    =============================================  =================================================
-    options                                        the E-step
-    =============================================  =================================================
-    ``weight=0``                                   of `MML`; with ``hard``, of hard EM
-    ``inverse_temperature=0``, ``hard``            the solution that explains the question best
-    ... and ``until=n``                            MIMAX: that for n steps, then hard EM
-    =============================================  =================================================
-
-    Without ``log_weights`` all solutions explain the question equally well.
-
-    Example:
-        >>> log_probs, log_q = jnp.log(jnp.array([0.1, 0.3])), jnp.log(jnp.array([0.6, 0.2]))
-        >>> print(weights(MutualInformation(), log_probs, log_weights=log_q).round(4))
-        [0.5 0.5]
-        >>> mimax = MutualInformation(inverse_temperature=0, hard=True, until=7000)
-        >>> for step in 6999, 7000:
-        ...     print(weights(mimax, log_probs, log_weights=log_q, step=step).argmax())
-        0
-        1
-    """
-
-    title: ClassVar[str] = "Mutual information"
-
-    weight: float = 1.0
-    """lambda, of the log-scores; finite and at least 0."""
-    inverse_temperature: float = 1.0
-    """beta, of log P(z | x); finite and at least 0."""
-    hard: bool = False
-    """Trust only the solution with the largest r."""
-    until: int | None = None
-    """The step from which r is as in MML or, with ``hard``, in hard EM; None for never."""
-
-    def __post_init__(self) -> None:
-        for name in ("weight", "inverse_temperature"):
-            if not 0 <= (value := getattr(self, name)) <= posteriors.LARGEST_FLOAT32:
-                expected = f"{name} must be a finite float32, >= 0"
-                raise ValueError(f"MutualInformation: {expected}, got {value}")
-        if self.until is not None and not 0 <= self.until < 2**31:
-            raise ValueError(f"MutualInformation: until must be 0 to 2**31 - 1, got {self.until}")
-
-    def __call__(
-        self,
-        log_probs: ArrayLike,
-        *,
-        step: Array | int,
-        key: Array,
-        log_weights: ArrayLike | None = None,
-        **rows: Any,
-    ) -> tuple[Array, dict[str, Array]]:
-        log_scores = jnp.zeros_like(jnp.asarray(log_probs)) if log_weights is None else log_weights
-        weight, beta = self.weight, self.inverse_temperature
-        if self.until is not None:
-            guided = jnp.asarray(step) < self.until
-            weight, beta = jnp.where(guided, weight, 0.0), jnp.where(guided, beta, 1.0)
-        options = {"weight": weight, "inverse_temperature": beta, "decided": self.hard}
-        posterior = posteriors.guided(log_scores, **options)
-        if log_weights is not None:  # they guide the posterior and may leave solutions out
-            left_out = jnp.asarray(log_weights) == -jnp.inf
-            rows["log_weights"] = jnp.where(left_out, -jnp.inf, 0.0)
-        return losses.em_loss(log_probs, posterior, **rows), {}
-
-
-@dataclasses.dataclass(frozen=True)
 class ReleasedMML:
     """The "MML" of the first release, with flipped signs (`loss_variants.released_mml_loss`)."""
 
@@ -347,7 +265,6 @@ AnyObjective = (
     | ThresholdedHardEM
     | CountWeightedMML
     | EntropyRegularizedMML
-    | MutualInformation
     | ReleasedMML
 )
 

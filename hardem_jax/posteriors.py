@@ -202,12 +202,6 @@ def _check_inverse_temperature(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a finite float32, >= 0, got {value}")
 
 
-def _check_count(name: str, value: int) -> None:
-    # Compared with ranks and positions, which are int32.
-    if not 1 <= value < 2**31:
-        raise ValueError(f"{name} must be 1 to 2**31 - 1, got {value}")
-
-
 def _most_likely(z: masked.Rows, scores: Array) -> Array:
     """All weight on the highest of these scores; NaN counts as the highest, so that it shows."""
     has_nan = z.spread(z.any(jnp.isnan(z.scores)))
@@ -238,138 +232,12 @@ class TopK:
     """Solutions kept, at least 1; 1 is `hard`."""
 
     def __post_init__(self) -> None:
-        _check_count("k", self.k)
+        if not 1 <= self.k < 2**31:  # compared with ranks, which are int32
+            raise ValueError(f"k must be 1 to 2**31 - 1, got {self.k}")
 
     def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
         z = masked.Rows.of(log_probs, **rows)
         return z.with_scores(jnp.where(z.rank() < self.k, z.scores, -jnp.inf)).softmax()
-
-
-def guided(
-    log_scores: ArrayLike,
-    *,
-    inverse_temperature: Array | float = 1.0,
-    weight: Array | float = 1.0,
-    decided: bool = False,
-) -> Posterior:
-    r"""A posterior guided by a second signal, :math:`\propto P(z \mid x)^\beta s_z^\lambda`.
-
-    With :math:`s_z = q(x \mid z)`, how well the solution explains the question, it is the E-step of
-    `objectives.MutualInformation`. A weight of 0 leaves `Tempered`; an inverse temperature of 0
-    trusts the signal alone.
-
-    Args:
-        log_scores: :math:`\log s_z` in the shape of ``log_probs``, up to a constant of each row;
-            -inf leaves a solution out, whatever the weight; NaN makes the weights of its row NaN.
-        inverse_temperature: beta, finite and at least 0; may be traced.
-        weight: lambda, finite and at least 0; may be traced.
-        decided: put all weight on the highest-scoring solution; ties go to the first.
-
-    Raises:
-        ValueError: (when called) the shapes differ.
-
-    Example:
-        >>> log_probs, log_scores = jnp.log(jnp.array([0.1, 0.3])), jnp.log(jnp.array([0.6, 0.2]))
-        >>> print(guided(log_scores)(log_probs).round(4))
-        [0.5 0.5]
-        >>> print(guided(log_scores, inverse_temperature=0.0, decided=True)(log_probs))
-        [1. 0.]
-    """
-
-    def posterior(log_probs: ArrayLike, **rows: Any) -> Array:
-        z = masked.Rows.of(log_probs, **rows)
-        signals = z.with_scores(jax.lax.stop_gradient(z.aligned("log_scores", log_scores)))
-        scores = _scaled(z, inverse_temperature) + _scaled(signals, weight)
-        if not decided:
-            return z.with_scores(scores).softmax()
-        # NaN among the signals may stand at a solution whose log-prob is a number.
-        unknown = z.spread(z.any(jnp.isnan(signals.scores))) & z.where
-        return jnp.where(unknown, jnp.nan, _most_likely(z, scores))
-
-    return posterior
-
-
-@dataclasses.dataclass(frozen=True)
-class EqualSize:
-    r"""Hard EM in which no position of Z is chosen by more than its share of the rows.
-
-    Equal-size hard EM (Wen et al., 2023): rows are assigned to positions (the first solution, the
-    second, ...) so that each is chosen by at most ``ceil(rows / positions)`` rows and
-    :math:`\sum \log P` is as large as possible. It prevents collapse onto one position, such as the
-    first; use it where a position means the same in every row. If every position a row could take
-    is full, the row takes its most likely solution, and that position exceeds its share.
-
-    The assignment is exact (`optax.assignment.hungarian_algorithm`) up to float32 and takes time
-    cubic in the rows; it needs optax. Inside `jax.shard_map` or `jax.pmap` each device assigns its
-    own rows only, and `jax.shard_map` needs ``check_vma=False``.
-
-    Raises:
-        ValueError: (when called) inside `jax.shard_map` with ``check_vma=True``.
-
-    Example:
-        >>> log_probs = jnp.log(jnp.array([[0.6, 0.4], [0.9, 0.1]]))
-        >>> print(hard(log_probs)[:, 0], EqualSize()(log_probs)[:, 0])
-        [1. 1.] [0. 1.]
-    """
-
-    max_positions: int = 16
-    """Solutions beyond this number share the last position."""
-
-    def __post_init__(self) -> None:
-        _check_count("max_positions", self.max_positions)
-
-    def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
-        z = masked.Rows.of(log_probs, **rows)
-        position = jnp.minimum(z.order(), self.max_positions - 1)
-        positions = range(max(1, min(self.max_positions, z.scores.shape[-1])))
-        known = jnp.where(jnp.isnan(z.scores), -jnp.inf, z.scores)
-        best = jnp.stack([z.max(jnp.where(position == n, known, -jnp.inf)) for n in positions], -1)
-        kind = jax.typeof(best)
-        manual = getattr(kind, "manual_axis_type", None)  # `vma` before jax 0.10
-        if getattr(manual, "varying", None) or getattr(kind, "vma", None):
-            raise ValueError(
-                "EqualSize: expected jax.shard_map with check_vma=False, where each device assigns "
-                "its own rows"
-            )
-        # Rows compete for positions, so every device needs all of them.
-        best = masked.replicate(best)
-        chosen = _assigned(best.reshape(-1, best.shape[-1])).reshape(best.shape[:-1])
-        allowed = (position == z.spread(chosen)) | (z.spread(chosen) < 0)
-        return _most_likely(z, jnp.where(allowed, z.scores, -jnp.inf))
-
-
-def _assigned(best: Array) -> Array:
-    """``[R]`` int: the position each row is assigned to, -1 if those it has are full.
-
-    Args:
-        best: ``[R, K]`` highest log-prob of each row at each position, -inf where it has none.
-    """
-    from hardem_jax.extras import require_packages
-
-    require_packages("train", "optax")
-    from optax.assignment import hungarian_algorithm
-
-    if not best.size:
-        return jnp.zeros(len(best), jnp.int32)
-    num_rows = len(best)
-    has = best > -jnp.inf
-    # Positions that no row has get no share.
-    used = jnp.maximum(jnp.sum(jnp.any(has, axis=0)), 1)
-    share = -(-jnp.sum(jnp.any(has, axis=1)) // used)
-    peak = jnp.max(best, axis=1, keepdims=True)
-    gaps = jnp.where(peak > -jnp.inf, peak, 0.0) - best
-    cost = jnp.where(has, jnp.minimum(gaps, _FAR), _NEVER)
-    # Each position has as many slots as rows it may take; a row that gets none uses its own slot.
-    slots = jnp.repeat(cost[:, :, None], num_rows, axis=2)
-    slots = jnp.where(jnp.arange(num_rows) < share, slots, _NEVER).reshape(num_rows, -1)
-    own = jnp.where(jnp.eye(num_rows, dtype=bool), _OVERFLOW, _NEVER)
-    rows, slot = hungarian_algorithm(jnp.concatenate([slots, own], axis=1))
-    position = jnp.where(slot < slots.shape[1], slot // num_rows, -1)
-    return jnp.zeros(num_rows, jnp.int32).at[rows].set(position.astype(jnp.int32))
-
-
-# Costs of an assignment: a gap of log-probs at most; a slot of its own; a slot it cannot have.
-_FAR, _OVERFLOW, _NEVER = 1e3, 1e5, 1e7
 
 
 def at(posterior: Posterior | Scheduled, step: Array | int, key: Array) -> Posterior:
@@ -384,4 +252,4 @@ def at(posterior: Posterior | Scheduled, step: Array | int, key: Array) -> Poste
 
 
 #: The posteriors available in commands.
-AnyPosterior = Tempered | Annealed | TopK | Sampled | EqualSize
+AnyPosterior = Tempered | Annealed | TopK | Sampled

@@ -92,12 +92,6 @@ def em(posterior):
     return lambda log_probs, **rows: losses.em_loss(log_probs, posterior, **rows)
 
 
-def em_guided(log_probs, **rows):
-    """Under scores that are alike, which guide nowhere."""
-    alike = jnp.zeros_like(jnp.asarray(log_probs))
-    return losses.em_loss(log_probs, posteriors.guided(alike), **rows)
-
-
 def options(loss, **fixed):
     return lambda log_probs, **rows: loss(log_probs, **fixed, **rows)
 
@@ -112,7 +106,6 @@ ALL_LOSSES = (
     Loss("em_first", em(posteriors.first), first_only, sees_all=False),
     Loss("em_soft", em(posteriors.soft), cross_entropy_to_posterior),
     Loss("em_uniform", em(posteriors.uniform), mean_nll),
-    Loss("em_guided", em_guided, cross_entropy_to_posterior),
     Loss("count_weighted", options(loss_variants.count_weighted_mml_loss, power=0.5), mml_by_count),
     Loss("entropy", options(loss_variants.entropy_regularized_loss, weight=0.5), mml_plus_entropy),
 )

@@ -193,26 +193,17 @@ def test_weights_of_ragged_rows_may_be_sharded_on_an_explicit_mesh():
 KEY = jax.random.key(4)
 
 
-def equal_size(log_probs, ids, where, **rows):
-    pytest.importorskip("optax", reason="equal-size hard EM needs optax")
-    return posteriors.EqualSize()(log_probs, where=where, **rows)
-
-
 #: What is not a loss of one array: name -> function of log-probs, ids and mask.
 OTHERS = {
     "distinct": lambda x, ids, where, **rows: sampled.distinct(ids, where=where, **rows),
     "distinct, no mask": lambda x, ids, where, **rows: sampled.distinct(ids, **rows),
     "kept": lambda x, ids, where, **rows: loss_variants.kept(x, threshold=0.5, where=where, **rows),
     "top-k": lambda x, ids, where, **rows: posteriors.TopK(2)(x, where=where, **rows),
-    "equal-size": equal_size,
     "sampled": lambda x, ids, where, **rows: posteriors.Sampled().at(0, KEY)(
         x, where=where, **rows
     ),
-    "guided": lambda x, ids, where, **rows: posteriors.guided(0.3 * x, decided=True)(
-        x, where=where, **rows
-    ),
     "weights": lambda x, ids, where, **rows: objectives.weights(
-        objectives.MutualInformation(), x, log_weights=0.3 * x, where=where, **rows
+        objectives.MML(), x, log_weights=0.3 * x, where=where, **rows
     ),
 }
 PADDED_ONLY = {
@@ -392,18 +383,3 @@ def test_the_share_kept_is_that_of_all_devices():
     whole = objective(log_probs, step=1, key=jax.random.key(0))[1]["kept"]
     assert_allclose(spread(log_probs), whole)
     assert_allclose(whole, 1 / (2 * count))
-
-
-def test_equal_size_says_what_shard_map_needs():
-    pytest.importorskip("optax", reason="equal-size hard EM needs optax")
-
-    def loss(log_probs):
-        objective = objectives.EM(posteriors.EqualSize())
-        return objective(log_probs, step=0, key=None, reduce_fn=mean_over("data"))[0]
-
-    mesh = _mesh_of(count := jax.device_count())
-    log_probs = jnp.log(jnp.full((2 * count, 2), 0.25))
-    with pytest.raises(ValueError, match="check_vma=False"):
-        jax.shard_map(loss, mesh=mesh, in_specs=P("data"), out_specs=P())(log_probs)
-    own = jax.shard_map(loss, mesh=mesh, in_specs=P("data"), out_specs=P(), check_vma=False)
-    assert np.isfinite(own(log_probs))

@@ -29,7 +29,6 @@ from hardem_jax.objectives import (
     AnyObjective,
     CountWeightedMML,
     EntropyRegularizedMML,
-    MutualInformation,
     ReleasedMML,
     ThresholdedHardEM,
     label,
@@ -191,7 +190,6 @@ def entropy_loss(log_probs, **rows):
         (ThresholdedHardEM(epoch=7, alpha=0.2), second_epoch_loss, {"kept": 1}),
         (CountWeightedMML(), count_weighted_mml_loss, {}),
         (EntropyRegularizedMML(weight=0.3), entropy_loss, {}),
-        (MutualInformation(inverse_temperature=0.5), tempered_em_loss, {}),
         (ReleasedMML(), released_mml_loss, {}),
     ],
     ids=lambda x: getattr(x, "__name__", None),
@@ -215,8 +213,6 @@ OBJECTIVES = [
     EM(Sampled()),
     EM(TopK(2)),
     ThresholdedHardEM(epoch=7),
-    MutualInformation(hard=True),
-    MutualInformation(hard=True, until=7),
 ]
 
 
@@ -308,82 +304,6 @@ def test_the_share_of_questions_kept():
     assert none["kept"] == 0
 
 
-def guided_rows():
-    """Log-probs, log-scores and a mask; some solutions are impossible by one or the other."""
-    rng = np.random.default_rng(5)
-    log_probs, log_scores = -rng.exponential(2.0, (2, 6, 5)).astype(np.float32)
-    where = rng.random((6, 5)) < 0.7
-    where[:, 2] = True
-    log_probs[0, 1], log_scores[1, 3] = -np.inf, -np.inf
-    return log_probs, log_scores, where
-
-
-@pytest.mark.parametrize("beta, weight", [(1.0, 1.0), (0.5, 2.0), (0.0, 1.0), (3.0, 0.25)])
-def test_the_gradient_of_mutual_information_is_its_posterior(beta, weight):
-    log_probs, log_scores, where = guided_rows()
-    # In float64, beside the formula: P^beta q^lambda over Z, then normalised.
-    possible = where & np.isfinite(log_probs) & np.isfinite(log_scores)
-    finite = np.where(possible, log_probs, 0.0), np.where(possible, log_scores, 0.0)
-    product = np.where(possible, np.exp(beta * finite[0] + weight * finite[1], dtype=float), 0.0)
-    expected = product / product.sum(-1, keepdims=True)
-    objective = MutualInformation(inverse_temperature=beta, weight=weight)
-    got = weights(objective, log_probs, where=where, log_weights=log_scores)
-    assert_allclose(got, expected, rtol=2e-5, atol=1e-7)
-    rows = {"segment_ids": np.nonzero(where)[0], "num_segments": 6}
-    got = weights(objective, log_probs[where], log_weights=log_scores[where], **rows)
-    assert_allclose(got, expected[where], rtol=2e-5, atol=1e-7)
-    hard = dataclasses.replace(objective, hard=True)
-    got = weights(hard, log_probs, where=where, log_weights=log_scores)
-    assert_array_equal(got, np.arange(5) == expected.argmax(-1)[:, None])
-    assert len({*expected.argmax(-1).tolist()}) > 1
-
-
-def test_mutual_information_ends_in_the_objectives_it_generalises():
-    log_probs, log_scores, where = guided_rows()
-    log_scores[1, 3] = -1.0  # what is impossible by the signal stays so without weight
-    given = {"where": where, "log_weights": log_scores}
-    plain, hard = (weights(x, log_probs, where=where) for x in (MML(), HardEM()))
-    assert_allclose(weights(MutualInformation(weight=0), log_probs, **given), plain, rtol=1e-5)
-    assert_array_equal(weights(MutualInformation(weight=0, hard=True), log_probs, **given), hard)
-    # With weight 1 and beta 1 it is MML under the weights q.
-    assert_allclose(
-        weights(MutualInformation(), log_probs, **given),
-        weights(MML(), log_probs, **given),
-        rtol=1e-5,
-        atol=1e-7,
-    )
-    mimax = MutualInformation(inverse_temperature=0, hard=True, until=3)
-    by_signal = np.where(where & np.isfinite(log_probs), log_scores, -np.inf).argmax(-1)
-    assert (by_signal != np.asarray(hard).argmax(-1)).any()
-    before, after = (weights(mimax, log_probs, step=step, **given) for step in (2, 3))
-    assert_array_equal(before, np.arange(5) == by_signal[:, None])
-    assert_array_equal(after, hard)
-
-
-def test_mutual_information_bounds_what_mml_maximises_and_the_information():
-    """log sum P q = E_r[log P] + H(r) + E_r[log q] at r, and less at any other r."""
-    log_probs, log_scores, where = guided_rows()
-    total = -mml_loss(log_probs, where=where, log_weights=log_scores, reduce_fn=None)
-    r = np.asarray(
-        weights(MutualInformation(), log_probs, where=where, log_weights=log_scores), float
-    )
-
-    def bound(r):
-        trusted = np.where(r > 0, r, 1.0)
-        logs = np.where(r > 0, log_probs + log_scores, 0.0) - np.log(trusted)
-        return (r * logs).sum(-1)
-
-    assert_allclose(bound(r), total, rtol=1e-5)
-    uniform = np.where(r > 0, 1.0, 0.0) / (r > 0).sum(-1, keepdims=True)
-    several = (r > 0).sum(-1) > 1
-    assert (bound(0.9 * r + 0.1 * uniform)[several] < total[several]).all()
-
-
-def test_scores_of_another_shape_are_refused():
-    with pytest.raises(ValueError, match=r"log_weights must have .* \(16, 3\), got \(3,\)"):
-        MutualInformation()(LOG_PROBS, step=0, key=jax.random.key(0), log_weights=np.zeros(3))
-
-
 @pytest.mark.parametrize(
     "make, options",
     [
@@ -394,11 +314,6 @@ def test_scores_of_another_shape_are_refused():
         (CountWeightedMML, {"power": float("inf")}),
         (EntropyRegularizedMML, {"weight": float("nan")}),
         (EntropyRegularizedMML, {"weight": -1e39}),
-        (MutualInformation, {"weight": -1.0}),
-        (MutualInformation, {"weight": 1e39}),
-        (MutualInformation, {"inverse_temperature": float("inf")}),
-        (MutualInformation, {"inverse_temperature": 1e39}),
-        (MutualInformation, {"until": -1}),
     ],
 )
 def test_objectives_out_of_range(make, options):

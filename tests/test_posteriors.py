@@ -1,6 +1,5 @@
 """Every posterior: rows sum to 1 or are 0, and the bridges between them."""
 
-import itertools
 import math
 
 import jax
@@ -11,14 +10,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hardem_jax.posteriors import (
     Annealed,
-    EqualSize,
     Sampled,
     Tempered,
     TopK,
-    _assigned,
     at,
     first,
-    guided,
     hard,
     soft,
     uniform,
@@ -177,8 +173,6 @@ def test_temperature_out_of_range(bad):
 def test_counts_out_of_range(bad):
     with pytest.raises(ValueError, match=rf"k must be 1 to 2\*\*31 - 1, got {bad}"):
         TopK(bad)
-    with pytest.raises(ValueError, match=rf"max_positions must be 1 to 2\*\*31 - 1, got {bad}"):
-        EqualSize(bad)
 
 
 def test_one_solution_and_more_than_there_are():
@@ -237,101 +231,16 @@ def test_draws_follow_the_key_and_leave_out_what_is_impossible():
         Sampled(-1.0)
 
 
-def best_assignment(log_probs, where, share):
-    """The highest sum of log-probs with each position chosen at most ``share`` times."""
-    options = [np.flatnonzero(row) for row in where]
-    totals = [
-        sum(log_probs[row, place] for row, place in enumerate(places))
-        for places in itertools.product(*options)
-        if np.bincount(places).max() <= share
-    ]
-    return max(totals)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_equal_size_is_the_best_assignment(seed):
-    pytest.importorskip("optax", reason="equal-size hard EM needs optax")
-    rng = np.random.default_rng(seed)
-    log_probs = -rng.exponential(3.0, (6, 3)).astype(np.float32)
-    where = np.ones((6, 3), bool)
-    where[0, 2] = where[3, 1] = False
-    got = np.asarray(EqualSize()(log_probs, where=where))
-    assert_array_equal(got.sum(-1), 1)
-    assert_array_equal(got[~where], 0)
-    if where.all(-1).all():
-        assert got.sum(0).max() <= 2
-    # Positions count the solutions of a row, so padding in between moves them up.
-    packed, kept = np.full((6, 3), -np.inf), np.zeros((6, 3), bool)
-    for row in range(6):
-        packed[row, : where[row].sum()] = log_probs[row, where[row]]
-        kept[row, : where[row].sum()] = True
-    assert_allclose((got * log_probs).sum(), best_assignment(packed, kept, 2), rtol=1e-5)
-    ragged = {"segment_ids": np.nonzero(where)[0], "num_segments": 6}
-    assert_array_equal(EqualSize()(log_probs[where], **ragged), got[where])
-
-
-def test_equal_size_where_positions_are_few():
-    pytest.importorskip("optax", reason="equal-size hard EM needs optax")
-    log_probs = np.log(np.array([[0.9, 0.1]] * 3 + [[0.4, 0.6]], np.float32))
-    assert_array_equal(EqualSize(max_positions=1)(log_probs), hard(log_probs))
-    only_first = np.array([[True, False]] * 4)
-    assert_array_equal(EqualSize()(log_probs, where=only_first)[:, 0], 1)
-    none = np.zeros((4, 2), bool)
-    assert_array_equal(EqualSize()(log_probs, where=none), 0)
-    full = np.array([[True, False]] * 3 + [[True, True]])
-    assert_array_equal(EqualSize()(log_probs, where=full)[:, 0], [1, 1, 1, 0])
-    most = EqualSize(2**31 - 1)
-    assert_array_equal(most(log_probs, where=full), EqualSize()(log_probs, where=full))
-
-
 @pytest.mark.parametrize("place", [0, 1, 2])
-@pytest.mark.parametrize("make", [Sampled, EqualSize])
-def test_posteriors_that_choose_choose_nan(make, place):
-    if make is EqualSize:
-        pytest.importorskip("optax", reason="equal-size hard EM needs optax")
+def test_a_posterior_that_draws_chooses_nan(place):
     log_probs = np.log(np.array([[0.2, 0.3, 0.4]] * 3, np.float32))
     log_probs[1, place] = math.nan
-    got = at(make(), 0, jax.random.key(0))(log_probs)
+    got = Sampled().at(0, jax.random.key(0))(log_probs)
     assert_array_equal(got[1], np.arange(3) == place)
     assert_array_equal(got.sum(-1), 1)
-
-
-@pytest.mark.parametrize("decided", [False, True])
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_signal_that_is_no_number_shows(decided, place):
-    """Not as weight on another solution, and not at padding."""
-    log_probs, log_scores = np.log(np.full((3, 4), 0.2, np.float32)), np.zeros((3, 4), np.float32)
-    log_scores[1, place] = log_scores[2, 3] = math.nan
-    where = np.arange(4) < np.full((3, 1), 3)
-    got = guided(log_scores, decided=decided)(log_probs, where=where)
-    assert_array_equal(np.isnan(got), [[False] * 4, [True] * 3 + [False], [False] * 4])
-    rows = {"segment_ids": np.nonzero(where)[0], "num_segments": 3}
-    ragged = guided(log_scores[where], decided=decided)(log_probs[where], **rows)
-    assert_array_equal(np.isnan(ragged), np.isnan(got)[where])
 
 
 def test_at_gives_the_posterior_of_a_step():
     assert at(soft, 3, jax.random.key(0)) is soft and at(TopK(2), 0, None) == TopK(2)
     log_probs = np.log(np.array([[0.1, 0.3]], np.float32))
     assert_allclose(at(Annealed(tau=10), 0, None)(log_probs), soft(log_probs), rtol=1e-6)
-
-
-def test_the_assignment_is_exact_where_rows_overflow():
-    pytest.importorskip("optax", reason="equal-size hard EM needs optax")
-    from scipy.optimize import linear_sum_assignment
-
-    for seed in range(6):
-        rng = np.random.default_rng(seed)
-        size, kinds = 32, 4
-        best = -1e-3 * rng.random((size, kinds))
-        best[: 9 + seed, 1:] = -np.inf  # more than the first position may have
-        found = np.asarray(_assigned(jnp.asarray(best, jnp.float32)))
-        gaps = best.max(axis=1, keepdims=True) - best
-        share = -(-size // kinds)
-        slots = np.repeat(np.where(np.isfinite(gaps), gaps, 1e6), share, axis=1)
-        own = np.where(np.eye(size, dtype=bool), 1e3, 1e6)
-        rows, columns = linear_sum_assignment(cost := np.concatenate([slots, own], axis=1))
-        exact = cost[rows, columns]
-        assert (found < 0).sum() == (exact == 1e3).sum()
-        got = gaps[np.arange(size)[found >= 0], found[found >= 0]].sum()
-        assert got == pytest.approx(exact[exact < 1e3].sum(), abs=1e-6)

@@ -80,9 +80,9 @@ def accumulated_value_and_grad(loss_fn: LossFn, parts: int) -> ValueAndGrad:
     and rows of `memory` are stacked, `[k, R, ...]`. Sums are float32; activations take the memory
     of one micro-batch; one without items adds nothing. The result differs from that of a single
     batch only in what is drawn for each row, dropout above all, where each micro-batch has its own
-    key, in the order of summation, and under objectives that look at more than one row
-    (`hardem_jax.posteriors.EqualSize`), which see a micro-batch, or take the mean over other rows
-    than `items` counts (`hardem_jax.objectives.ThresholdedHardEM`).
+    key, in the order of summation, and under objectives that look at more than one row,
+    which see a micro-batch, or take the mean over other rows than `items` counts
+    (`hardem_jax.objectives.ThresholdedHardEM`).
 
     Args:
         loss_fn: must report the metric `items`.

@@ -148,7 +148,7 @@ def test_a_command_line_that_is_written_can_be_typed():
 
 @pytest.mark.parametrize(
     "posterior",
-    [["top-k", "--objective.posterior.k", "5"], ["equal-size"], ["tempered"]],
+    [["top-k", "--objective.posterior.k", "5"], ["sampled"], ["tempered"]],
     ids=lambda words: words[0],
 )
 def test_the_posterior_of_an_objective_is_written(posterior):

@@ -30,7 +30,6 @@ from experiments.paper.latent_scope import LatentScope
 from experiments.paper.set_sizes import SetSizes
 from experiments.quickstart.run import Quickstart
 from experiments.rationales.command import GradientVariance, RationaleTraining
-from experiments.reconstruction.command import Measure, Reconstruction
 from experiments.regimes.command import Regimes
 from experiments.reproduce.command import Reproduce
 from experiments.solution_sets.equations import Equations
@@ -51,13 +50,12 @@ COMMANDS = [
         Kit,
         LatentScope,
         LossCost,
-        Measure,
         Packing,
         Programs,
         Quickstart,
         RationaleTraining,
     ),
-    *(Reconstruction, Regimes, Reproduce, Retrieval, Rouge, SearchCost, SetSizes),
+    *(Regimes, Reproduce, Retrieval, Rouge, SearchCost, SetSizes),
     *(SolutionSets, Sql, StepProfile, Tabulate, Tpu, TrainStep),
 ]
 

@@ -11,7 +11,7 @@ from flax import nnx
 from jax.experimental import checkify
 
 from hardem_jax.objectives import EM, AnyObjective, HardEM
-from hardem_jax.posteriors import Annealed, EqualSize, Sampled, TopK
+from hardem_jax.posteriors import Annealed, Sampled, TopK
 from hardem_jax.search.objectives import MAPO, MERL, AnySearchObjective
 from hardem_jax.solutions.sql.enumeration import ROW_WIDTH
 from hardem_jax.tasks.base import make_loss
@@ -117,7 +117,7 @@ def test_tasks(task, mode):
     run(mode, loss_fn, params, toy.batch(ROWS, TOKENS), first_memory(ROWS))
 
 
-POSTERIORS = (Annealed(10), TopK(2), Sampled(), EqualSize())
+POSTERIORS = (Annealed(10), TopK(2), Sampled())
 OBJECTIVES = [*(kind() for kind in get_args(AnyObjective)), *map(EM, POSTERIORS), HardEM(tau=4)]
 
 

@@ -9,7 +9,7 @@ import pytest
 from flax import nnx
 
 from hardem_jax.objectives import EM, MML, AnyObjective, HardEM, ThresholdedHardEM
-from hardem_jax.posteriors import EqualSize, Sampled, Tempered, TopK
+from hardem_jax.posteriors import Sampled, Tempered, TopK
 from hardem_jax.tasks.base import make_loss
 from hardem_jax.tasks.tables.search_losses import reported
 from hardem_jax.training.grad_accumulation import ITEMS, accumulated_value_and_grad
@@ -108,8 +108,3 @@ def test_parts_share_the_draw_of_annealing():
     """Or a batch would be hard in one part and not in another."""
     drawn = [loss_and_gradient(HardEM(tau=8), parts)[1]["hard"] for parts in (1, 2, 4, 8)]
     assert len(set(map(float, drawn))) == 1 and float(drawn[0]) in (0.0, 1.0)
-
-
-def test_what_looks_at_the_whole_batch_sees_a_part():
-    whole, parts = (loss_and_gradient(EM(EqualSize()), n)[2] for n in (1, 4))
-    assert np.abs(whole - parts).max() > 1e-3

@@ -55,13 +55,12 @@ class Halved:
         return mml_loss(log_probs, **rows) / 2, {}
 
 
-def objectives(log_probs: jax.Array, log_scores: jax.Array) -> list[jax.Array]:
+def objectives(log_probs: jax.Array) -> list[jax.Array]:
     own: list[Objective] = [
         *(HardEM(), HardEM(tau=8000, cap=0.8, schedule="linear"), MML(), FirstOnly(), Halved()),
         *(EM(), EM(posteriors.hard), EM(posteriors.soft), EM(posteriors.first)),
-        *(EM(posteriors.uniform), EM(posteriors.guided(log_scores)), EM(HardLater(5))),
+        *(EM(posteriors.uniform), EM(posteriors.Sampled()), EM(HardLater(5))),
         *(EM(posteriors.Tempered(2.0)), EM(posteriors.TopK(2)), EM(posteriors.Annealed(tau=10))),
-        *(EM(posteriors.Sampled()), EM(posteriors.EqualSize())),
     ]
     key = jax.random.key(0)
     return [objective(log_probs, step=3, key=key)[0] for objective in own]
@@ -99,5 +98,5 @@ def answer(run_dir: str) -> list[str]:
 
 if __name__ == "__main__":
     log_probs = jnp.log(jnp.array([[0.2, 0.3, 0.1], [0.4, 0.1, 0.2]]))
-    print(len(objectives(log_probs, log_probs)), len(losses(log_probs, np.ones((2, 3), bool))))
+    print(len(objectives(log_probs)), len(losses(log_probs, np.ones((2, 3), bool))))
     print(solutions())
