@@ -27,7 +27,10 @@ QUESTION = SentenceQuestion("q", "who lives in Rome?", ["Bo saw Al.", "Al lives 
 
 @pytest.mark.parametrize(
     "page, modules",
-    [("new_task.md", "sentences/*.py"), ("new_data_set.md", "own_questions.py")],
+    [
+        *[("new_task.md", "sentences/*.py"), ("new_data_set.md", "own_questions.py")],
+        ("rationales.md", "rationales.py"),
+    ],
 )
 def test_a_guide_shows_the_code_that_runs(page, modules):
     # Methods stand alone in a guide, without the indentation of their class.
