@@ -18,7 +18,7 @@ import dataclasses
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -174,14 +174,8 @@ def append_run(file: Path, run: Mapping[str, Any]) -> None:
         os.fsync(lines.fileno())
 
 
-def recover_runs(
-    file: Path, identity: Callable[[Mapping[str, Any]], str] = identity
-) -> list[dict[str, Any]]:
+def recover_runs(file: Path) -> list[dict[str, Any]]:
     """The finished runs; a last line that a kill left unfinished is cut off the file.
-
-    Args:
-        file: of `append_run`.
-        identity: what tells one run from another.
 
     Raises:
         InputError: any other line is not a run.

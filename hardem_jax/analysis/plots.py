@@ -20,8 +20,6 @@ from hardem_jax.analysis.statistics import Difference, Interval  # noqa: E402
 COLOURS = {"First-only": "#E69F00", "MML": "#0072B2", "Hard EM": "#D55E00"}
 OTHER_COLOURS = ("#666666", "#009E73", "#CC79A7", "#56B4E9", "#F0E442")
 LINES = ("-", "--", "-.", ":")
-#: The lowest value of a logarithmic axis.
-LOWEST = 1e-4
 #: Inches for a name of a legend.
 NAME_WIDTH = 2.2
 #: Of a difference, MML ahead in blue and hard EM in vermillion: theirs in `COLOURS`.
@@ -261,62 +259,6 @@ def interval_curves(
         panel.set_xticks(range(len(values[1])), values[1])
         panel.set_xlim(-0.4, len(values[1]) - 0.6)
         _finish_panel(panel)
-    _save(figure, grid[0][0], file)
-
-
-def logarithmic_curves(
-    rows: Mapping[str, Mapping[str, Mapping[str, Mapping[float, float]]]],
-    *,
-    label: str,
-    file: Path,
-) -> None:
-    """Plots positive quantities on logarithmic axes, a row of panels for each.
-
-    Args:
-        rows: label of a quantity -> title of a panel -> name of a curve -> its values. Values that
-            are not above 0 are left out. The panels of a row share their vertical axis.
-        label: of the horizontal axes.
-        file: PNG to write.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "variance.png"
-        >>> panels = {"at the start": {"MML": {1: 4.0, 2: 2.0}}, "later": {"MML": {1: 1.0}}}
-        >>> logarithmic_curves({"variance": panels}, label="draws", file=file)
-        >>> file.is_file()
-        True
-    """
-    columns = max(map(len, rows.values()))
-    figure, grid = plt.subplots(
-        len(rows), columns, figsize=(4.2 * columns, 3.4 * len(rows)), sharex=True, sharey="row",
-        squeeze=False, layout="constrained",
-    )  # fmt: skip
-    styles = _styles(
-        dict.fromkeys(name for row in rows.values() for p in row.values() for name in p)
-    )
-    for number, (quantity, panels) in enumerate(rows.items()):
-        place = grid[number]
-        for panel, (title, curves) in zip(place, panels.items(), strict=False):
-            for name, values in curves.items():
-                colour, variant = styles[name]
-                found = [(x, y) if y > 0 else (x, np.nan) for x, y in sorted(values.items())]
-                line = LINES[variant % len(LINES)]
-                panel.plot(
-                    *zip(*found, strict=True), line, color=colour, marker="o", ms=3, label=name
-                )
-            panel.set_xscale("log", base=2)
-            panel.set_yscale("log")
-            panel.grid(color="#dddddd", lw=0.6)
-            panel.spines[["top", "right"]].set_visible(False)
-            if number == 0:
-                panel.set_title(title, fontsize=11)
-            if number == len(rows) - 1:
-                panel.set_xlabel(label)
-        place[0].set_ylabel(quantity)
-        # Below it nothing can be told from 0, and one tiny value would flatten all others.
-        bottom, top = place[0].get_ylim()
-        if bottom < LOWEST < top:
-            place[0].set_ylim(bottom=LOWEST)
     _save(figure, grid[0][0], file)
 
 

@@ -5,14 +5,11 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from hardem_jax.analysis import plots
 from hardem_jax.analysis.plots import (
     COLOURS,
-    LOWEST,
     difference_maps,
     interval_curves,
     learning_curves,
-    logarithmic_curves,
     scores_by_group,
 )
 from hardem_jax.analysis.statistics import Difference, Interval
@@ -101,16 +98,6 @@ def test_a_metric_that_no_run_has_gets_no_panel(tmp_path):
     learning_curves(runs, metrics={"em": "em"}, file=one)
     learning_curves(runs, metrics={"em": "em", "hit@1": "hit"}, file=two)
     assert matplotlib.image.imread(one).shape == matplotlib.image.imread(two).shape
-
-
-@pytest.mark.parametrize(("values", "bottom"), [((1e-6, 2e-6), None), ((1e-6, 2.0), LOWEST)])
-def test_a_logarithmic_axis_leaves_out_what_is_as_good_as_0(tmp_path, monkeypatch, values, bottom):
-    limits = []
-    monkeypatch.setattr(plots, "_save", lambda figure, panel, file: limits.append(panel.get_ylim()))
-    rows = {"variance": {"": {"MML": {1.0: values[0], 2.0: values[1]}}}}
-    logarithmic_curves(rows, label="draws", file=tmp_path / "unused.png")
-    [(low, high)] = limits
-    assert low < high and (bottom is None or low == bottom)
 
 
 def test_cells_of_a_map_are_coloured_by_who_is_ahead_and_pale_where_nobody_is(

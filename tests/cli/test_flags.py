@@ -25,8 +25,6 @@ MAY_BE_ZERO = {
     *("Programs.random", "Programs.check", "ProgramRules.max_links"),
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
     *("PlantedConfig.decoys", "PlantedConfig.spurious", "PlantedConfig.missing"),
-    *("RationaleTraining.minutes", "RationaleSizes.true_share", "GradientVariance.stages"),
-    "RationaleSizes.pretraining_seed",
     *("PlantedConfig.noise", "Regimes.minutes", "LatentScope.minutes", "SetSizes.minutes"),
     *("Everything.minutes", "Reproduce.minutes"),
     *("LatentScope.shown", "LatentScope.train_questions", "SetSizes.shown"),
@@ -61,8 +59,6 @@ MAY_BE_HUGE = {
     *("Annealed.tau", "Annealed.start", "Annealed.end"),
     *("OptimizerConfig.weight_decay", "OptimizerConfig.clip_norm", "OptimizerConfig.eps"),
     *("OptimizerConfig.rate_multipliers", "PassageConfig.k1", "RetrieverConfig.article_weight"),
-    *("RationaleTraining.learning_rate", "RationaleTraining.minutes"),
-    "GradientVariance.learning_rate",
 }
 
 

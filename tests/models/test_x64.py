@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import pytest
 from flax import nnx
 
-from hardem_jax.models.decoder import Decoder, DecoderConfig
 from hardem_jax.models.lstm import BiLSTMs
 from hardem_jax.models.qanet import PassageQuestionAttention
 
@@ -14,17 +13,6 @@ from hardem_jax.models.qanet import PassageQuestionAttention
 def x64():
     with jax.enable_x64(True):
         yield
-
-
-def test_texts_are_drawn():
-    config = DecoderConfig(vocab_size=4, max_tokens=6, width=8, layers=1, heads=2)
-
-    def draw(key):
-        decoder = Decoder(config, rngs=nnx.Rngs(0))
-        prompts = jnp.zeros((1, 2), jnp.int32)
-        return decoder.sample(prompts, num_samples=2, num_tokens=3, end_id=1, key=key)
-
-    assert jax.eval_shape(draw, jax.random.key(0)).log_probs.dtype == jnp.float32
 
 
 def test_lstms_return_float32():

@@ -29,7 +29,6 @@ from experiments.paper.annotated_programs import AnnotatedPrograms
 from experiments.paper.latent_scope import LatentScope
 from experiments.paper.set_sizes import SetSizes
 from experiments.quickstart.run import Quickstart
-from experiments.rationales.command import GradientVariance, RationaleTraining
 from experiments.regimes.command import Regimes
 from experiments.reproduce.command import Reproduce
 from experiments.solution_sets.equations import Equations
@@ -44,17 +43,8 @@ MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMAN
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
     *(AnnotatedPrograms, Correctness),
-    *(DiagnosticsCost, Download, Equations, Everything, GradientVariance, History, InputPipeline),
-    *(
-        Inspect,
-        Kit,
-        LatentScope,
-        LossCost,
-        Packing,
-        Programs,
-        Quickstart,
-        RationaleTraining,
-    ),
+    *(DiagnosticsCost, Download, Equations, Everything, History, InputPipeline),
+    *(Inspect, Kit, LatentScope, LossCost, Packing, Programs, Quickstart),
     *(Regimes, Reproduce, Retrieval, Rouge, SearchCost, SetSizes),
     *(SolutionSets, Sql, StepProfile, Tabulate, Tpu, TrainStep),
 ]
