@@ -22,7 +22,6 @@ MAY_BE_ZERO = {
     *("PassageConfig.k1", "PassageConfig.b"),
     *("PassageConfig.title_weight", "RetrieverConfig.article_weight", "PlantedConfig.max_passing"),
     *("Sql.queries", "Rouge.check", "NAQANetModelConfig.num_highway_layers"),
-    *("Programs.random", "Programs.check", "ProgramRules.max_links"),
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
     *("PlantedConfig.decoys", "PlantedConfig.spurious", "PlantedConfig.missing"),
     *("PlantedConfig.noise", "Regimes.minutes", "LatentScope.minutes", "SetSizes.minutes"),

@@ -25,14 +25,12 @@ from experiments.benchmark.tpu import Tpu
 from experiments.benchmark.train_step import TrainStep
 from experiments.download.command import Download
 from experiments.inspect.command import Inspect
-from experiments.paper.annotated_programs import AnnotatedPrograms
 from experiments.paper.latent_scope import LatentScope
 from experiments.paper.set_sizes import SetSizes
 from experiments.quickstart.run import Quickstart
 from experiments.regimes.command import Regimes
 from experiments.reproduce.command import Reproduce
 from experiments.solution_sets.equations import Equations
-from experiments.solution_sets.programs import Programs
 from experiments.solution_sets.rouge import Rouge
 from experiments.solution_sets.sql import Sql
 from experiments.tabulate import Tabulate
@@ -42,9 +40,9 @@ _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "expe
 MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMANDS")]
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
-    *(AnnotatedPrograms, Correctness),
+    Correctness,
     *(DiagnosticsCost, Download, Equations, Everything, History, InputPipeline),
-    *(Inspect, Kit, LatentScope, LossCost, Packing, Programs, Quickstart),
+    *(Inspect, Kit, LatentScope, LossCost, Packing, Quickstart),
     *(Regimes, Reproduce, Retrieval, Rouge, SearchCost, SetSizes),
     *(SolutionSets, Sql, StepProfile, Tabulate, Tpu, TrainStep),
 ]

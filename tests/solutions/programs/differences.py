@@ -6,15 +6,9 @@ and sets of rows as it does for real questions; the slow executors find both out
 
 import dataclasses
 import random
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from experiments.solution_sets.program_reference import (
-    Reference,
-    SqliteReference,
-    table_values,
-)
 from hardem_jax.solutions.programs.execute import execute
 from hardem_jax.solutions.programs.links import find_links
 from hardem_jax.solutions.programs.rules import ProgramRules
@@ -22,6 +16,7 @@ from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import NUMBER_RESULTS, SHAPES, Field, Links, Program
 from hardem_jax.solutions.sql.columns import mask_rows
 from hardem_jax.solutions.sql.types import Cell, Table, split_words
+from tests.solutions.programs.reference import Reference, SqliteReference, table_values
 
 _EXAMPLES = 10
 _CELLS: tuple[Cell, ...] = (
@@ -59,24 +54,16 @@ class Differences:
         programs: random programs executed.
         empty: of these, without a result by the slow executor.
         different: of these, with another result by the library's executor.
-        by_sqlite: of these, executed by SQLite, too.
         sqlite: of these, with another result by SQLite.
-        links: links compared.
-        rows: of these, holding for other rows.
-        fast_s, slow_s, sqlite_s: seconds that the executors took.
+        rows: links that hold for other rows.
         examples: the first differences, each in one line.
     """
 
     programs: int = 0
     empty: int = 0
     different: int = 0
-    by_sqlite: int = 0
     sqlite: int = 0
-    links: int = 0
     rows: int = 0
-    fast_s: float = 0.0
-    slow_s: float = 0.0
-    sqlite_s: float = 0.0
     examples: list[str] = dataclasses.field(default_factory=list)
 
     def note(self, what: str) -> None:
@@ -140,7 +127,6 @@ def compare_executors(
     seed: int,
     *,
     each: int = 200,
-    sqlite_every: int = 1,
 ) -> Differences:
     """Executes random programs on tables, by the library, in plain Python and by SQLite.
 
@@ -149,11 +135,10 @@ def compare_executors(
         number: programs to execute.
         seed: of the programs.
         each: programs for one table and question.
-        sqlite_every: k, where SQLite, the slowest, executes those of every k-th table only.
     """
     rng, found = random.Random(seed), Differences()
     rules = ProgramRules(redundant=True)
-    for index, (table, question) in enumerate(cases):
+    for table, question in cases:
         if found.programs >= number:
             break
         indexed = program_table(table)
@@ -161,45 +146,31 @@ def compare_executors(
         codes = list(indexed.fields)
         totals = mask_rows(indexed.every_row & ~indexed.ordinary)
         about = table_values(table), len(table.rows), totals, links.truths
-        _compare_links(found, Reference(*about), table, question, links)
+        reference = Reference(*about)
+        _compare_links(found, reference, table, question, links)
         wanted = min(each, number - found.programs)
         rows = [row for _ in range(wanted) if codes and (row := random_row(rng, codes, links))]
-        programs = [Program.from_row(row, links) for row in rows]
-        right, seconds = _timed(programs, Reference(*about).execute)
-        found.slow_s += seconds
         found.programs += len(rows)
-        found.empty += right.count(None)
-        ours, seconds = _timed(rows, lambda row, on=table, by=links: execute(on, row, by))
-        found.fast_s += seconds
-        for program, result, expected in zip(programs, ours, right, strict=True):
-            if _with_types(result) != _with_types(expected):
-                found.different += 1
-                found.note(f"{program.text(table.header)}: {result}, not {expected}; {table.rows}")
-        if index % sqlite_every:
-            continue
         with SqliteReference(*about) as sqlite:
-            third, seconds = _timed(programs, sqlite.execute)
-        found.sqlite_s += seconds
-        found.by_sqlite += len(rows)
-        for program, result, expected in zip(programs, third, right, strict=True):
-            if _with_types(result) != _with_types(expected):
-                found.sqlite += 1
-                shown = f"{program.text(table.header)}: SQLite {result}, not {expected}"
-                found.note(f"{shown}; {table.rows}")
+            for row in rows:
+                program = Program.from_row(row, links)
+                shown = f"{program.text(table.header)}: "
+                expected = reference.execute(program)
+                found.empty += expected is None
+                ours, third = execute(table, row, links), sqlite.execute(program)
+                if _with_types(ours) != _with_types(expected):
+                    found.different += 1
+                    found.note(f"{shown}{ours}, not {expected}; {table.rows}")
+                if _with_types(third) != _with_types(expected):
+                    found.sqlite += 1
+                    found.note(f"{shown}SQLite {third}, not {expected}; {table.rows}")
     return found
-
-
-def _timed(inputs: Sequence, execute_one: Callable[[Any], Any]) -> tuple[list, float]:
-    begin = time.perf_counter()
-    results = [execute_one(each) for each in inputs]
-    return results, time.perf_counter() - begin
 
 
 def _compare_links(
     found: Differences, reference: Reference, table: Table, question: str, links: Links
 ) -> None:
     for index, mask in enumerate(links.masks):
-        found.links += 1
         link = links.link(index)
         rows = reference.rows_of(link)
         if rows != mask_rows(mask):
