@@ -1,7 +1,7 @@
 """Scores of solutions from outside a model, a second signal beside the answer, in a file.
 
-Anything that tells something about a solution may write one: the log of `solutions.agreement`, the
-log-probabilities of another model. Training adds them, as
+Anything that tells something about a solution may write one, such as the log-probabilities of
+another model. Training adds them, as
 ``log_weights``, to log P(z | x) (`hardem_jax.losses`, "Samples and weights"). A score of -inf
 leaves a solution out; a question whose scores are all -inf counts as one without a solution.
 """

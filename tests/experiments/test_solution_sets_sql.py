@@ -1,13 +1,11 @@
 """The table of Z on WikiSQL: its figures, what they rest on, and the command on a few questions."""
 
 import dataclasses
-import json
 import random
 
 import numpy as np
 import pytest
 
-from experiments.solution_sets import agreement
 from experiments.solution_sets.sql import annotations, answered, main
 from experiments.solution_sets.sql_queries import compare_engines, spans_of
 from hardem_jax.data.exclusions import ExclusionCounts
@@ -78,18 +76,6 @@ def few(shared_dir, tmp_path):
         lines = (shared_dir / "data/wikisql" / name).read_text(encoding="utf-8").splitlines(True)
         (folder / name).write_text("".join(lines[:40]), encoding="utf-8")
     return folder
-
-
-def test_agreement_of_a_few_questions(few, tmp_path, capsys):
-    out = tmp_path / "out.json"
-    agreement.main(f"--folder {few} --split dev --tables 3 --out {out}".split())
-    rows = {(row["name"], row["how"]): row for row in json.loads(out.read_text())["rows"]}
-    assert len(rows) == 6 and "weight^4" in capsys.readouterr().out
-    for (name, _), row in rows.items():
-        assert 0 < row["drawn"] < 1 and 0 < row["weight"] < 1
-        assert row["drawn"] == rows[name, "permute"]["drawn"]
-        assert row["drawn"] < row["meaning, drawn"] < 1  # others mean the same, not all
-    assert rows["default", "permute"]["weight"] != rows["default", "permute"]["drawn"]
 
 
 def test_the_command_on_a_few_questions(few, tmp_path, capsys):
