@@ -21,7 +21,7 @@ MAY_BE_ZERO = {
     *("SqlRules.max_conditions", "ProgramRules.max_links"),
     *("PassageConfig.k1", "PassageConfig.b"),
     *("PassageConfig.title_weight", "RetrieverConfig.article_weight", "PlantedConfig.max_passing"),
-    *("Sql.queries", "Rouge.check", "NAQANetModelConfig.num_highway_layers"),
+    "NAQANetModelConfig.num_highway_layers",
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
     *("PlantedConfig.decoys", "PlantedConfig.spurious", "PlantedConfig.missing"),
     *("PlantedConfig.noise", "Regimes.minutes", "LatentScope.minutes", "SetSizes.minutes"),

@@ -16,7 +16,6 @@ from experiments.benchmark.costs.search import SearchCost
 from experiments.benchmark.data.input_pipeline import InputPipeline
 from experiments.benchmark.data.packing import Packing
 from experiments.benchmark.data.retrieval import Retrieval
-from experiments.benchmark.data.solution_sets import SolutionSets
 from experiments.benchmark.everything import Everything
 from experiments.benchmark.history import History
 from experiments.benchmark.kit import Kit
@@ -30,9 +29,7 @@ from experiments.paper.set_sizes import SetSizes
 from experiments.quickstart.run import Quickstart
 from experiments.regimes.command import Regimes
 from experiments.reproduce.command import Reproduce
-from experiments.solution_sets.equations import Equations
-from experiments.solution_sets.rouge import Rouge
-from experiments.solution_sets.sql import Sql
+from experiments.solution_sets import SolutionSets
 from experiments.tabulate import Tabulate
 
 _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "experiments."))
@@ -41,10 +38,10 @@ MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMAN
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
     Correctness,
-    *(DiagnosticsCost, Download, Equations, Everything, History, InputPipeline),
+    *(DiagnosticsCost, Download, Everything, History, InputPipeline),
     *(Inspect, Kit, LatentScope, LossCost, Packing, Quickstart),
-    *(Regimes, Reproduce, Retrieval, Rouge, SearchCost, SetSizes),
-    *(SolutionSets, Sql, StepProfile, Tabulate, Tpu, TrainStep),
+    *(Regimes, Reproduce, Retrieval, SearchCost, SetSizes),
+    *(SolutionSets, StepProfile, Tabulate, Tpu, TrainStep),
 ]
 
 

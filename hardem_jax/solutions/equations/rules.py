@@ -32,7 +32,6 @@ class EquationRules:
     questions with a solution and mean |Z| of 8.2: on 4,912 numeric questions of DROP it gives
     93.0 % and 9.1. Percentages give 93.7 % and 10.3 as terms, 93.3 % and 11.0 as factors, so
     they are off; "term" is the appendix's formula and the closer of the two.
-    `python -m experiments.solution_sets.equations` prints these figures for every variant.
 
     Attributes:
         special_numbers: equations may use numbers of S.

@@ -27,8 +27,7 @@ class SqlRules:
     aggregated; it reports a mean |Z| of 346.1 and a median of 5. On 2,376 training questions the
     default gives 40.4 and 2; with aggregates of text and parts of numbers ("exact") it is 285.4 and
     6. Both have a solution for 99.7 % of them and for 99.7 % the annotated query, so that all that
-    these options add is spurious. `python -m experiments.solution_sets.sql` prints these figures
-    for every variant.
+    these options add is spurious.
 
     Attributes:
         max_conditions: 0 to 3.

@@ -1,0 +1,79 @@
+"""Table 1: the sizes of Z in builds and prepared splits, counted anew, next to the paper's."""
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments import drop, multi_span, solution_sets, triviaqa, wikisql
+from hardem_jax.cli.command import run_command
+from hardem_jax.data import builders
+from tests.commands import call
+from tests.data.builders import inputs
+from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
+
+SIZES = ("--windows.max-tokens", 32, "--windows.stride", 8, "--windows.max-question-tokens", 8)
+
+
+def tabulate(capsys, *folders):
+    """The cells of each row, by its first."""
+    capsys.readouterr()
+    argv = ["--data", *map(str, folders)]
+    run_command(solution_sets.SolutionSets, prog="test", argv=argv)
+    lines = capsys.readouterr().out.splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return {name: cells for name, *cells in rows}
+
+
+def expected(left_out, sizes):
+    solved = [size for size in sizes if size]
+    counts = left_out, len(sizes), len(solved)
+    figures = f"{np.mean(solved):.1f}", f"{np.median(solved):.10g}", str(max(solved))
+    return [*map(str, counts), *figures]
+
+
+def test_rows_are_those_of_the_questions(tmp_path, capsys):
+    built, spans, sets = tmp_path / "built", tmp_path / "spans", tmp_path / "sets"
+    bert = ("--tokenizer", write_checkpoint(tmp_path / "bert"), *SIZES)
+    for name, module in (("drop", drop), ("wikisql", wikisql)):
+        official = inputs.write(name, tmp_path)
+        call(module, "prepare", "--folder", official, "--out", built / name)
+    file = write_triviaqa(tmp_path / "official", questions=6)
+    pages = ("--evidence", tmp_path / "official/evidence")
+    call(triviaqa, "prepare", "--qa-file", file, *pages, "--out", spans, *bert)
+    file = write_squad_layout(tmp_path / "squad.json", questions=5)
+    call(multi_span, "prepare", "--file", file, "--out", sets, *bert)
+
+    rows = tabulate(capsys, built / "drop", built / "wikisql", spans, sets)
+    of_drop, of_wikisql = (builders.open_build(built / name) for name in ("drop", "wikisql"))
+    equations = map(builders.to_numeric_question, of_drop.records("train"))
+    found = [size for question in equations if (size := len(question.equations))]
+    left_out = len(of_drop.index("train")["left_out"])
+    assert left_out and rows[f"{built / 'drop'}, train"] == expected(left_out, found)
+    queries = map(builders.to_query_question, of_wikisql.records("train"))
+    found = [question.num_queries for question in queries]
+    assert len({*found}) > 1 and rows[f"{built / 'wikisql'}, train"] == expected(0, found)
+    for folder, questions in ((spans, 6), (sets, 5)):
+        with open(folder / "questions.jsonl", encoding="utf-8") as lines:
+            found = [json.loads(line)["num_solutions"] for line in lines]
+        assert len(found) == questions and rows[str(folder)] == expected(0, found)
+    assert rows["paper: DROP, numbers, train"] == ["", "46973", "", "8.2", "3", ""]
+    assert rows["paper: WikiSQL, train"][3:5] == ["346.1", "5"]
+
+
+@pytest.mark.parametrize(
+    ("folders", "line"),
+    [
+        ([], "data: expected at least one folder, found none"),
+        (["nowhere"], "nowhere: expected one complete build"),
+        (["other"], "other: expected format spans 6, found tables 3"),
+    ],
+)
+def test_what_has_no_sizes_is_one_line(folders, line, tmp_path, capsys):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/meta.json").write_text('{"format": "tables 3"}')
+    with pytest.raises(SystemExit) as stop:
+        tabulate(capsys, *(tmp_path / name for name in folders))
+    assert stop.value.code == 2
+    [printed] = capsys.readouterr().err.strip().splitlines()
+    assert line in printed
