@@ -1,6 +1,7 @@
 """Table 1: the sizes of Z in builds and prepared splits, counted anew, next to the paper's."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -35,9 +36,11 @@ def expected(left_out, sizes):
 def test_rows_are_those_of_the_questions(tmp_path, capsys):
     built, spans, sets = tmp_path / "built", tmp_path / "spans", tmp_path / "sets"
     bert = ("--tokenizer", write_checkpoint(tmp_path / "bert"), *SIZES)
-    for name, module in (("drop", drop), ("wikisql", wikisql)):
-        official = inputs.write(name, tmp_path)
-        call(module, "prepare", "--folder", official, "--out", built / name)
+    official = inputs.write("drop", tmp_path)
+    shutil.copy(official / "drop_dataset_train.json", official / "drop_dataset_dev.json")
+    call(drop, "prepare", "--folder", official, "--out", built / "drop")
+    official = inputs.write("wikisql", tmp_path)
+    call(wikisql, "prepare", "--folder", official, "--out", built / "wikisql")
     file = write_triviaqa(tmp_path / "official", questions=6)
     pages = ("--evidence", tmp_path / "official/evidence")
     call(triviaqa, "prepare", "--qa-file", file, *pages, "--out", spans, *bert)
@@ -47,9 +50,11 @@ def test_rows_are_those_of_the_questions(tmp_path, capsys):
     rows = tabulate(capsys, built / "drop", built / "wikisql", spans, sets)
     of_drop, of_wikisql = (builders.open_build(built / name) for name in ("drop", "wikisql"))
     equations = map(builders.to_numeric_question, of_drop.records("train"))
-    found = [size for question in equations if (size := len(question.equations))]
-    left_out = len(of_drop.index("train")["left_out"])
-    assert left_out and rows[f"{built / 'drop'}, train"] == expected(left_out, found)
+    found = [len(question.equations) for question in equations]
+    for split, used in (("train", [size for size in found if size]), ("dev", found)):
+        left_out = len(of_drop.index(split)["left_out"])
+        assert left_out and 0 in found
+        assert rows[f"{built / 'drop'}, {split}"] == expected(left_out, used)
     queries = map(builders.to_query_question, of_wikisql.records("train"))
     found = [question.num_queries for question in queries]
     assert len({*found}) > 1 and rows[f"{built / 'wikisql'}, train"] == expected(0, found)
