@@ -266,7 +266,7 @@ class Convert:
         out: folder of the run to write, new or empty.
         encoder: Hugging Face name or folder of the BERT that the parser was trained on; its sizes
             and vocabulary are read.
-        rules: the Z_tot in which answers are searched, and the engine that executes queries.
+        rules: the Z_tot in which answers are searched.
         inference: how answers are read off.
     """
 
@@ -315,7 +315,7 @@ def _correct_answers(
         gold = (data.golds or {}).get(question.id)
         if gold is None or answer is None:
             continue
-        if tasks.is_answer(question, answer.result, data.rules):
+        if tasks.is_answer(question, answer.result):
             header = data.tables[question.table_id].header
             result = tasks.cells_text(question.answer)
             yield CorrectAnswer(question.question, header, answer.query, gold, result)

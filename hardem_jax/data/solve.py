@@ -28,7 +28,7 @@ from hardem_jax.solutions.programs.links import find_links
 from hardem_jax.solutions.programs.rules import ProgramRules, table_fields
 from hardem_jax.solutions.programs.table import program_table
 from hardem_jax.solutions.programs.types import ROW_WIDTH as PROGRAM_WIDTH
-from hardem_jax.solutions.sql.columns import same_cells, sane_value
+from hardem_jax.solutions.sql.columns import plain_value, same_cells
 from hardem_jax.solutions.sql.enumeration import SqlRules, enumerate_sql, split_words
 from hardem_jax.solutions.sql.types import Cell
 
@@ -172,7 +172,7 @@ def missing_cell(match: str, answer: Sequence[Cell], rows: Iterable[Iterable[Cel
     """
     if match == "denotation":  # has many ways to match
         return ""
-    read = sane_value if match == "cells" else str.lower
+    read = plain_value if match == "cells" else str.lower
     known = {read(cell) for row in rows for cell in row if isinstance(cell, str)}
     for cell in answer:
         # A number may be that of a cell, or an aggregate.

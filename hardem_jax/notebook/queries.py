@@ -235,7 +235,7 @@ def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queri
 
     @functools.cache
     def rows_of(conditions: tuple[Condition, ...]) -> tuple[int, ...]:
-        return tuple(mask_rows(rows_of_conditions(table, conditions, rules.semantics)))
+        return tuple(mask_rows(rows_of_conditions(table, conditions)))
 
     solutions = []
     for row in found.queries:

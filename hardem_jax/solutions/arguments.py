@@ -62,10 +62,10 @@ def check_choice(value: object, choices: object, name: str) -> None:
 
     Example:
         >>> from typing import Literal
-        >>> check_choice("sain", Literal["official", "sane"], "semantics")
+        >>> check_choice("hole", Literal["whole", "exact"], "numbers")
         Traceback (most recent call last):
         ...
-        hardem_jax.errors.InputError: semantics: expected one of ('official', 'sane'), found 'sain'
+        hardem_jax.errors.InputError: numbers: expected one of ('whole', 'exact'), found 'hole'
     """
     if value not in get_args(choices):
         raise InputError(f"{name}: expected one of {get_args(choices)}, found {value!r}")

@@ -43,14 +43,26 @@ def test_configurations_come_back(config):
 
 
 @pytest.mark.parametrize(
-    ("stored", "expected"), [({}, True), ({"aggregates_on_text": False}, False)]
+    ("stored", "expected"),
+    [
+        ({}, True),
+        ({"aggregates_on_text": False}, False),
+        ({"aggregates_on_text": False, "semantics": "official"}, False),
+    ],
 )
 def test_a_parser_of_before_keeps_its_rules(config, stored, expected):
-    """Its Z had aggregates of text, which the rules did not say."""
+    """Its Z had aggregates of text, which the rules did not say, and the engine's semantics."""
     rules = {"aggregates_of_one_row": False, **stored}
     found = config({"task": "queries", "model": {}, "flags": {}, "rules": rules}, "queries")
     expected = SqlRules(aggregates_of_one_row=False, aggregates_on_text=expected)
     assert found.section("rules", SqlRules) == expected
+
+
+def test_a_parser_by_other_semantics_is_refused(config):
+    rules = {"aggregates_on_text": False, "semantics": "sane"}
+    found = config({"task": "queries", "model": {}, "flags": {}, "rules": rules}, "queries")
+    with pytest.raises(InputError, match="rules.semantics: expected a field of SqlRules, found"):
+        found.section("rules", SqlRules)
 
 
 def test_a_model_goes_by_its_type(config):

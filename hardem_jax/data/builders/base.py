@@ -47,7 +47,7 @@ from hardem_jax.locks import locked
 
 #: Version of records and their order. Raise it with any change in what a build of the same files
 #: holds.
-FORMAT = "build 9"
+FORMAT = "build 10"
 
 BUILD_FILE = "build.json"
 _WORK = "work"

@@ -2,16 +2,9 @@
 
 A row mask is a Python integer whose bit r represents row r, for tables of any length. The rows
 below a value are a prefix of the sorted column, so binary search gives the masks of =, > and <.
-Two semantics share this:
-
-- `Column`, "official": exactly WikiSQL's engine on SQLite, see `hardem_jax.solutions.sql.values`.
-  NULL < numbers < text; text is compared by code points, which is the order of its UTF-8 bytes.
-- `SaneColumn`, "sane", for analysis: what a person would expect. Numeric text is a number, even in
-  text columns; other text is compared regardless of case, white space and the composition of
-  accents; > and < hold only between two numbers or two texts; only numbers are summed, and they
-  precede text in max and min.
-
-Official sums add rows in order, see `hardem_jax.solutions.sql.sums`; sane sums are exact.
+All is exactly as in WikiSQL's engine on SQLite, see `hardem_jax.solutions.sql.values`: NULL <
+numbers < text; text is compared by code points, which is the order of its UTF-8 bytes; sums add
+rows in order, see `hardem_jax.solutions.sql.sums`.
 """
 
 from __future__ import annotations
@@ -22,13 +15,11 @@ import math
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.arguments import check_choice
 from hardem_jax.solutions.sql.sums import sum_like_sqlite
 from hardem_jax.solutions.sql.types import Cell, Table
 from hardem_jax.solutions.sql.values import (
@@ -41,15 +32,13 @@ from hardem_jax.solutions.sql.values import (
     text_addend,
 )
 
-Semantics = Literal["official", "sane"]
-
 NUMBER = re.compile(r"[-+]?(?:[0-9]+|[0-9]{1,3}(?:,[0-9]{3})+)(?:\.[0-9]+)?|[-+]?\.[0-9]+")
 # Integers up to here have exact float64 arithmetic, with a factor of 2 to spare.
 _EXACT = 2**52
 
 
 class Column:
-    """A column under the official semantics.
+    """A column as the official engine reads it.
 
     Args:
         values: cells from top to bottom.
@@ -58,13 +47,13 @@ class Column:
     Attributes:
         cells: as SQLite stores them.
         rows_by_value: for each value except NULL, the mask of the rows that hold it.
-        not_null, nulls, numeric: masks of the rows with a value, without one, with a number.
+        not_null, nulls: masks of the rows with a value and without one.
         is_text: whether order and arithmetic say nothing about the column.
     """
 
     def __init__(self, values: Sequence[Cell], column_type: str):
         self.type, self.sql_type = column_type, sql_type(values, column_type)
-        self.cells = self._prepare(values)
+        self.cells = stored_cells(values, self.sql_type)
         self.rows_by_value: dict[Cell, int] = {}
         for row, cell in enumerate(self.cells):
             if cell is not None:
@@ -76,15 +65,11 @@ class Column:
         for value in (*self._numbers, *self._texts):
             self._below.append(self._below[-1] | self.rows_by_value[value])
         self.not_null = self._below[-1]
-        self.numeric = self._below[len(self._numbers)]
         self.nulls = ((1 << len(self.cells)) - 1) & ~self.not_null
 
     @property
     def is_text(self) -> bool:
         return self.type == "text"
-
-    def _prepare(self, values: Sequence[Cell]) -> tuple[Cell, ...]:
-        return stored_cells(values, self.sql_type)
 
     def bind(self, value: str | float | int) -> Cell:
         """Converts the value of a condition to what the cells are compared with.
@@ -108,11 +93,6 @@ class Column:
         below, equal = self._below[start], self.rows_by_value.get(bound, 0)
         return equal, self.not_null & ~(below | equal), below
 
-    def rows_beating(self, value: Cell) -> tuple[int, int]:
-        """Masks of the rows that keep a cell from being the maximum and the minimum."""
-        _, above, below = self.compare(value)
-        return above, below
-
     def select(self, mask: int) -> list[Cell]:
         return [self.cells[row] for row in mask_rows(mask)]
 
@@ -131,17 +111,11 @@ class Column:
             return mask.bit_count()
         if not mask:
             return None
-        if aggregator == 1:
-            return self._extreme(reversed(self._order(mask)), mask)
-        if aggregator == 2:
-            return self._extreme(self._order(mask), mask)
+        if aggregator in (1, 2):
+            order = [*self._numbers, *self._texts]
+            values = reversed(order) if aggregator == 1 else order
+            return next(value for value in values if self.rows_by_value[value] & mask)
         return self._sum(mask_rows(mask), average=aggregator == 5)
-
-    def _order(self, mask: int) -> list[Cell]:
-        return [*self._numbers, *self._texts]
-
-    def _extreme(self, values: Iterable[Cell], mask: int) -> Cell:
-        return next(value for value in values if self.rows_by_value[value] & mask)
 
     @functools.cached_property
     def addends(self) -> list[int | float | None]:
@@ -153,24 +127,19 @@ class Column:
         """``[R]`` float64, 0 for None."""
         return np.array([addend or 0.0 for addend in self.addends], np.float64)
 
-    @property
-    def addend_mask(self) -> int:
-        """The mask of the rows that sums include."""
-        return self.not_null
-
     def _sum(self, rows: Sequence[int], average: bool) -> Cell:
         # The mask excludes NULL, the only None among the addends.
         total = sum_like_sqlite([self.addends[row] for row in rows], average)  # type: ignore
         return None if total != total else total
 
 
-def sane_value(value: Cell) -> Cell:
+def plain_value(value: Cell) -> Cell:
     """Converts numbers and numeric text to float, and other text to a plain form.
 
     Whole numbers from 2^53 become integers, which keep all digits.
 
     Example:
-        >>> [sane_value(value) for value in (7, "\u22121,200.5", "1,2", " John  LONG")]
+        >>> [plain_value(value) for value in (7, "\u22121,200.5", "1,2", " John  LONG")]
         [7.0, -1200.5, '1,2', 'john long']
     """
     if value is None or value != value:
@@ -202,11 +171,11 @@ def same_cells(answer: Sequence[Cell]) -> Callable[[Sequence[Cell]], bool]:
         >>> matches(["fay ", 1000.0, 0.1 + 0.2]), matches([1000.0, "fay", 0.3])
         (True, False)
     """
-    wanted = [sane_value(cell) for cell in answer]
+    wanted = [plain_value(cell) for cell in answer]
 
     def matches(result: Sequence[Cell]) -> bool:
         return len(result) == len(wanted) and all(
-            sane_value(cell) == value or _nearly(sane_value(cell), value)
+            plain_value(cell) == value or _nearly(plain_value(cell), value)
             for cell, value in zip(result, wanted, strict=True)
         )
 
@@ -220,95 +189,40 @@ def _nearly(cell: Cell, value: Cell) -> bool:
     return not whole and math.isclose(cell, value, rel_tol=1e-12)
 
 
-class SaneColumn(Column):
-    """A column under the sane semantics, see the module docstring.
-
-    Example:
-        >>> column = SaneColumn(["1,200", "dnf", "90"], "text")
-        >>> [column.select(mask) for mask in column.compare(column.bind(" 100"))]
-        [[], [1200.0], [90.0]]
-        >>> [column.aggregate(a, 0b111) for a in range(1, 6)]
-        [1200.0, 90.0, 3, 1290.0, 645.0]
-    """
-
-    @property
-    def is_text(self) -> bool:
-        return not self.numeric
-
-    def _prepare(self, values: Sequence[Cell]) -> tuple[Cell, ...]:
-        return tuple(self.bind(cell) for cell in values)
-
-    def bind(self, value: Cell) -> Cell:
-        return sane_value(value)
-
-    def compare(self, bound: Cell) -> tuple[int, int, int]:
-        equal, above, below = super().compare(bound)
-        kind = self.not_null & ~self.numeric if isinstance(bound, str) else self.numeric
-        return equal, above & kind, below & kind
-
-    def rows_beating(self, value: Cell) -> tuple[int, int]:
-        _, above, below = self.compare(value)
-        numbers = self.numeric if isinstance(value, str) else 0
-        return above | numbers, below | numbers
-
-    def _order(self, mask: int) -> list[Cell]:
-        return [*self._numbers] if mask & self.numeric else [*self._texts]
-
-    @functools.cached_property
-    def addends(self) -> list[int | float | None]:
-        return [None if isinstance(cell, str) else cell for cell in self.cells]
-
-    @property
-    def addend_mask(self) -> int:
-        return self.numeric
-
-    def _sum(self, rows: Sequence[int], average: bool) -> Cell:
-        numbers = [addend for row in rows if (addend := self.addends[row]) is not None]
-        if not numbers:
-            return None
-        try:
-            total = math.fsum(numbers)
-        except (OverflowError, ValueError):  # beyond float64, or infinities of both signs
-            return None
-        return total / len(numbers) if average else total
-
-
 class TypedTable:
-    """The columns of a table under one semantics, indexed by value.
+    """The columns of a table, indexed by value.
 
     Attributes:
-        columns: `Column` or `SaneColumn`.
+        columns: from left to right.
         num_rows: R.
         every_row: mask of all rows.
-        holders: for each bound value, the columns in which a span of the question may equal it,
-            with the mask of rows. Under the official semantics these are text columns.
+        holders: for each bound value, the text columns in which a span of the question may equal
+            it, with the mask of rows.
         longest: length of the longest text in ``holders``, in characters.
     """
 
-    def __init__(self, table: Table, semantics: Semantics = "official"):
-        kind = {"official": Column, "sane": SaneColumn}[semantics]
+    def __init__(self, table: Table):
         cells = zip(*table.rows, strict=True) if table.rows else [()] * len(table.types)
         self.columns = []
         for column, values, type_ in zip(table.header, cells, table.types, strict=True):
             try:
-                self.columns.append(kind(values, type_))
+                self.columns.append(Column(values, type_))
             except InputError as error:
                 raise InputError(f"table {table.id}, column {column!r}: {error}") from error
         self.num_rows = len(table.rows)
         self.every_row = (1 << self.num_rows) - 1
         self.holders: dict[Cell, list[tuple[int, int]]] = {}
         for index, column in enumerate(self.columns):
-            if semantics == "sane" or column.type == "text":
+            if column.type == "text":
                 for value, mask in column.rows_by_value.items():
                     self.holders.setdefault(value, []).append((index, mask))
         self.longest = max((len(text) for text in self.holders if isinstance(text, str)), default=0)
 
     @functools.cached_property
     def sums(self) -> np.ndarray:
-        """``[R, 3 S]`` float64: each cell's addend, 1 if sums include it, 1 if it is not NULL."""
+        """``[R, 2 S]`` float64: each cell's addend, and 1 if it is not NULL."""
         addends = [column.addend_array for column in self.columns]
-        masks = [column.addend_mask for column in self.columns]
-        masks += [column.not_null for column in self.columns]
+        masks = [column.not_null for column in self.columns]
         return np.concatenate([np.stack(addends), masks_to_matrix(masks, self.num_rows)]).T
 
     @functools.cached_property
@@ -324,21 +238,19 @@ class TypedTable:
         return np.array([_is_exact(column.addend_array) for column in self.columns], bool)
 
 
-typed_official = IdentityCache(TypedTable)
-typed_sane = IdentityCache(functools.partial(TypedTable, semantics="sane"))
+_typed = IdentityCache(TypedTable)
 
 
-def typed_table(table: Table, semantics: Semantics = "official") -> TypedTable:
+def typed_table(table: Table) -> TypedTable:
     """Returns the `TypedTable` of a table, cached for the most recently used tables.
 
     Raises:
-        InputError: the semantics does not exist, or SQLite cannot hold a cell.
+        InputError: SQLite cannot hold a cell.
         TypeError: ``table`` is not a `Table`.
     """
     if not isinstance(table, Table):
         raise TypeError(f"table: expected a Table, found {type(table).__name__}")
-    check_choice(semantics, Semantics, "semantics")
-    return typed_official(table) if semantics == "official" else typed_sane(table)
+    return _typed(table)
 
 
 def _is_exact(addends: np.ndarray) -> bool:

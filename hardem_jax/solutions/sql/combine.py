@@ -42,7 +42,7 @@ class Combinations:
 
     Args:
         conditions: sorted, see `find_conditions`.
-        table: built with ``rules.semantics``.
+        table: of the question.
         rules: how many conditions are allowed, and on which columns.
 
     Attributes:
@@ -127,7 +127,7 @@ def _clauses(group, base: int, rules: SqlRules):
     clauses = []
     for size in range(1, rules.max_conditions + 1):
         for chosen in itertools.combinations(group, size):
-            if mask := _joint_mask([condition for _, condition in chosen], rules):
+            if mask := _joint_mask([condition for _, condition in chosen]):
                 indices = [index for index, _ in chosen]
                 code = sum(p * base ** (size - 1 - i) for i, p in enumerate(indices))
                 # Shorter clauses sort later: they are followed by a later column, of higher index.
@@ -136,15 +136,10 @@ def _clauses(group, base: int, rules: SqlRules):
     return [clause for _, clause in sorted(clauses)]
 
 
-def _joint_mask(conditions: Sequence[SpanCondition], rules: SqlRules) -> int:
-    if rules.semantics == "official":
-        # All are bound to the last value, for which different operators exclude one another.
-        same = len({condition.operator for condition in conditions}) == 1
-        return conditions[-1].mask if same else 0
-    mask = -1
-    for condition in conditions:
-        mask &= condition.mask
-    return mask
+def _joint_mask(conditions: Sequence[SpanCondition]) -> int:
+    # All are bound to the last value, for which different operators exclude one another.
+    same = len({condition.operator for condition in conditions}) == 1
+    return conditions[-1].mask if same else 0
 
 
 def _affordable(merged: Sequence[Counter[tuple[int, int]]], rules: SqlRules) -> int:

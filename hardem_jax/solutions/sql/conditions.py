@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql.columns import NUMBER, TypedTable, sane_value
+from hardem_jax.solutions.sql.columns import NUMBER, TypedTable
 from hardem_jax.solutions.sql.rules import SqlRules
 from hardem_jax.solutions.sql.types import OPERATORS, Cell
 from hardem_jax.solutions.sql.values import ExecutionError, exact_number
@@ -49,7 +49,7 @@ def find_conditions(
     """Every condition of Z_tot, in order, without duplicates.
 
     Args:
-        table: built with ``rules.semantics``.
+        table: of the question.
         question: its spans are the values.
         words: ``[W, 2]`` from `split_words`.
         rules: what is allowed.
@@ -59,8 +59,7 @@ def find_conditions(
     """
     if len(words) > _MAX_WORDS:
         raise InputError(f"question: expected at most {_MAX_WORDS} words, found {len(words)}")
-    generate = _sane if rules.semantics == "sane" else _official
-    candidates = generate(table, question, words, rules)
+    candidates = _candidates(table, question, words, rules)
     if not rules.vacuous_conditions:
         candidates = (c for c in candidates if c.mask != table.every_row)
     if rules.distinct_values:
@@ -81,7 +80,7 @@ def _distinct(conditions: Iterable[SpanCondition]) -> Iterator[SpanCondition]:
             yield condition
 
 
-def _official(
+def _candidates(
     table: TypedTable, question: str, words: np.ndarray, rules: SqlRules
 ) -> Iterator[SpanCondition]:
     bounds = words.tolist()
@@ -110,25 +109,6 @@ def _official(
                     if equal:
                         yield SpanCondition(column, EQUAL, first, last, equal, value)
                 yield from _ranges(table, columns, first, last, value)
-
-
-def _sane(
-    table: TypedTable, question: str, words: np.ndarray, rules: SqlRules
-) -> Iterator[SpanCondition]:
-    bounds = words.tolist()
-    whole = {(first, last) for first, last, _ in number_spans(question, bounds, rules.numbers)}
-    numeric = [c for c, column in enumerate(table.columns) if column.numeric]
-    texts = [c for c, column in enumerate(table.columns) if column.not_null & ~column.numeric]
-    for first, (start, _) in enumerate(bounds):
-        for last in range(first, len(bounds)):
-            value = sane_value(question[start : bounds[last][1]])
-            is_text = isinstance(value, str)
-            if not is_text and (first, last) not in whole:
-                continue
-            for column, mask in table.holders.get(value, ()):
-                yield SpanCondition(column, EQUAL, first, last, mask, value)
-            if rules.ranges_on_text or not is_text:
-                yield from _ranges(table, texts if is_text else numeric, first, last, value)
 
 
 def _ranges(

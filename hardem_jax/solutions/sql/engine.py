@@ -2,8 +2,8 @@
 
 Two engines give the same results. `OfficialEngine` passes the query to SQLite, as WikiSQL's
 official engine does (Zhong et al., 2017); `execute_sql` computes it without SQLite, from sorted
-columns with row masks, and also supports other semantics. `hardem_jax.solutions.sql.values` lists
-the official rules for values; the rest of the official semantics is SQLite's.
+columns with row masks. `hardem_jax.solutions.sql.values` lists the rules for values; the rest is
+SQLite's.
 
 SQL statements that are executed refer to columns by index; they never contain headers, cells or
 values. `statement` writes a query for people, with the table's own names.
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hardem_jax.errors import InputError
-from hardem_jax.solutions.sql.columns import Semantics, mask_rows, typed_table
+from hardem_jax.solutions.sql.columns import mask_rows, typed_table
 from hardem_jax.solutions.sql.types import (
     AGGREGATORS,
     OPERATORS,
@@ -147,10 +147,8 @@ class OfficialEngine:
         return quoted, types
 
 
-def execute_sql(
-    table: Table, query: Query, *, semantics: Semantics = "official", as_written: bool = False
-) -> list[Cell]:
-    """f(z), computed without SQLite.
+def execute_sql(table: Table, query: Query, *, as_written: bool = False) -> list[Cell]:
+    """f(z), computed without SQLite, with the results of `OfficialEngine`.
 
     Sorted columns are cached for the most recently used tables; a query on one of them takes a few
     microseconds.
@@ -158,11 +156,8 @@ def execute_sql(
     Args:
         table: the table to query.
         query: any number of conditions, in any order.
-        semantics: "official" gives the results of `OfficialEngine`; "sane" binds each condition's
-            own value and compares as described in `hardem_jax.solutions.sql.columns`.
-        as_written: False returns cells as they are compared: text in lower case and, under "sane"
-            semantics, without superfluous blanks. True returns selected cells, MAX and MIN as the
-            table holds them, for display.
+        as_written: False returns cells as they are compared: text in lower case. True returns
+            selected cells, MAX and MIN as the table holds them, for display.
 
     Raises:
         ExecutionError: a column does not exist, or the official engine cannot execute the query.
@@ -174,14 +169,12 @@ def execute_sql(
         >>> between = (Condition(1, 1, "6"), Condition(1, 2, "8"))
         >>> execute_sql(table, Query(0, 0, between))  # 6 is lost: no. > 8 AND no. < 8
         []
-        >>> execute_sql(table, Query(0, 0, between), semantics="sane")
-        ['ann']
         >>> execute_sql(table, Query(0, 1), as_written=True)
         ['Bo']
     """
-    typed = typed_table(table, semantics)
+    typed = typed_table(table)
     check_query(table, query)
-    mask = rows_of_conditions(table, query.conditions, semantics)
+    mask = rows_of_conditions(table, query.conditions)
     selected = typed.columns[query.select]
     if not query.aggregator:
         return _original_cells(table, query.select, mask) if as_written else selected.select(mask)
@@ -191,9 +184,7 @@ def execute_sql(
     return [value]
 
 
-def rows_of_conditions(
-    table: Table, conditions: Sequence[Condition], semantics: Semantics = "official"
-) -> int:
+def rows_of_conditions(table: Table, conditions: Sequence[Condition]) -> int:
     """The mask of the rows that meet all conditions of a query, in its order.
 
     Raises:
@@ -206,13 +197,12 @@ def rows_of_conditions(
         >>> [bin(rows_of_conditions(table, [Condition(0, 1, text)])) for text in ("6", "8")]
         ['0b11', '0b10']
     """
-    typed = typed_table(table, semantics)
-    bound = [typed.columns[c.column].bind(c.value) for c in conditions]
-    if semantics == "official":
-        last = {c.column: value for c, value in zip(conditions, bound, strict=True)}
-        bound = [last[c.column] for c in conditions]
+    typed = typed_table(table)
+    # Two conditions on a column share the value of the last.
+    bound = {c.column: typed.columns[c.column].bind(c.value) for c in conditions}
     mask = typed.every_row
-    for condition, value in zip(conditions, bound, strict=True):
+    for condition in conditions:
+        value = bound[condition.column]
         mask &= typed.columns[condition.column].compare(value)[condition.operator]
     return mask
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from hardem_jax.solutions.arguments import check_many, check_text
-from hardem_jax.solutions.sql.columns import Semantics, TypedTable, sane_value, typed_table
+from hardem_jax.solutions.sql.columns import TypedTable, typed_table
 from hardem_jax.solutions.sql.combine import Combinations
 from hardem_jax.solutions.sql.conditions import SpanCondition, find_conditions
 from hardem_jax.solutions.sql.engine import ExecutionError, OfficialEngine, execute_sql
@@ -52,7 +52,6 @@ __all__ = [
     "ExecutionError",
     "OfficialEngine",
     "Query",
-    "Semantics",
     "Solutions",
     "SqlRules",
     "Table",
@@ -128,7 +127,7 @@ def enumerate_sql(
     check_many(answer, "answer", "cells")
     answer = in_lower_case(plain_cell(cell, "answer") for cell in answer)
     words = split_words(question) if words is None else np.asarray(words)
-    typed = typed_table(table, rules.semantics)
+    typed = typed_table(table)
     conditions = find_conditions(typed, question, words, rules)
     combinations = Combinations(conditions, typed, rules)
     masks = list(dict.fromkeys(mask for level in combinations.levels for mask in level))
@@ -188,7 +187,7 @@ class AnswerTest:
         self._rules = rules or SqlRules()
         self._answer = in_lower_case(plain_cell(cell, "answer") for cell in answer)
         self._match = match
-        self._table = typed_table(table, self._rules.semantics)
+        self._table = typed_table(table)
         words = split_words(question) if words is None else np.asarray(words)
         found = find_conditions(self._table, question, words, self._rules)
         self._masks = {condition[:4]: condition.mask for condition in found}
@@ -250,8 +249,6 @@ def _valid(
     if match is not None:
         valid = results_matching(table, masks, match)
     else:
-        if rules.semantics == "sane":
-            answer = [sane_value(cell) for cell in answer]
         valid = results_equal(table, masks, answer)
     return (valid & allowed(table, masks, rules)).reshape(len(masks), -1)
 

@@ -44,7 +44,7 @@ def execution_guided(
         question: its spans are the values.
         words: ``[W, 2]`` from `split_words`.
         scores: of the question.
-        rules: the semantics, the aggregators that are allowed, and the number of conditions.
+        rules: the aggregators that are allowed, and the number of conditions.
         beam_size: 4 in SQLova.
 
     Returns:
@@ -64,7 +64,7 @@ def execution_guided(
         >>> Query.from_row(row, question, words).text(table.header)
         "SELECT player WHERE no. = '7?'"
     """
-    typed = typed_table(table, rules.semantics)
+    typed = typed_table(table)
     head = _head(typed, scores, rules, beam_size)
     kept: list[tuple[float, tuple[int, int, int, int]]] = []
     for log_prob, condition in _conditions(scores, beam_size):

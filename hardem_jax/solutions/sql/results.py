@@ -102,7 +102,7 @@ def _one_cell(table: TypedTable, cell: Cell) -> list[int]:
     equal, above, below = [], [], []
     for column in table.columns:
         held = _rows_holding(column, [cell])
-        beaten = column.rows_beating(cell) if held else (0, 0)
+        beaten = column.compare(cell)[1:] if held else (0, 0)
         equal.append(held)
         above.append(beaten[0])
         below.append(beaten[1])
@@ -120,12 +120,11 @@ def _judge_cells(table, masks, bits, tests, cell, valid) -> None:
     equal, above, below = np.split(bits @ tests, 3, axis=1)
     held = equal > 0
     valid[..., NONE] = held & (bits.sum(1) == 1)[:, None]
-    with np.errstate(all="ignore"):  # infinite cells, sets of rows without numbers
-        addends, numbers, counts = np.split(bits @ table.sums, 3, axis=1)
-        averages = addends / numbers
+    with np.errstate(all="ignore"):  # infinite cells, sets of rows that are all NULL
+        addends, counts = np.split(bits @ table.sums, 2, axis=1)
+        averages = addends / counts
     if cell is None:
-        valid[..., MAX] = valid[..., MIN] = counts == 0
-        valid[..., SUM] = valid[..., AVG] = numbers == 0
+        valid[..., [MAX, MIN, SUM, AVG]] = (counts == 0)[..., None]
     else:
         valid[..., MAX] = held & (above == 0)
         valid[..., MIN] = held & (below == 0)
@@ -133,7 +132,7 @@ def _judge_cells(table, masks, bits, tests, cell, valid) -> None:
         return
     valid[..., COUNT] = counts == _as_float(cell)
     for aggregator, values in ((SUM, addends), (AVG, averages)):
-        sums = equal_sums(table, values, numbers, cell)
+        sums = equal_sums(table, values, counts, cell)
         for m, s in np.argwhere(sums.uncertain).tolist():
             sums.certain[m, s] = _executes_to(table.columns[s], aggregator, masks[m], cell)
         valid[..., aggregator] |= sums.certain
@@ -144,9 +143,9 @@ class _Sums(NamedTuple):
     uncertain: np.ndarray
 
 
-def equal_sums(table: TypedTable, values: np.ndarray, numbers: np.ndarray, cell: Cell) -> _Sums:
+def equal_sums(table: TypedTable, values: np.ndarray, counts: np.ndarray, cell: Cell) -> _Sums:
     """Which sums or averages are certain to equal the cell, and which may equal it."""
-    target, some = _as_float(cell), numbers > 0
+    target, some = _as_float(cell), counts > 0
     # Without fractions and large numbers, sums are exact in any order.
     certain = some & table.exact_sums & (values == target)
     if cell is None:  # SQLite returns NULL for a sum that is NaN

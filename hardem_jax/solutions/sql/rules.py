@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from hardem_jax.errors import InputError, require
+from hardem_jax.errors import require
 from hardem_jax.solutions.arguments import check_choice
-from hardem_jax.solutions.sql.columns import Semantics
 from hardem_jax.solutions.sql.types import MAX_CONDITIONS
 
 Numbers = Literal["whole", "exact", "official"]
@@ -34,8 +33,7 @@ class SqlRules:
         ranges_on_text: allow > and < on text columns.
         aggregates_on_text: allow MAX, MIN, SUM and AVG of text columns. No annotated query of
             WikiSQL has one, and SQLova's own decoding excludes them (`check_sc_sa_pairs`); leaving
-            them out makes a query drawn from Z far more likely to be the intended one. Under sane
-            semantics a column that holds a number is no text column.
+            them out makes a query drawn from Z far more likely to be the intended one.
         shared_columns: allow several conditions on one column, in the order of `Solutions`. To
             look at: SQLova has no such queries.
         numbers: which spans are compared with real columns. "whole": numbers that are not part of
@@ -46,8 +44,6 @@ class SqlRules:
             cell itself, so that no answer distinguishes them from the plain column.
         distinct_values: keep only the first of the spans that give the same condition. This thins
             out Z without excluding any condition.
-        semantics: the semantics of conditions and aggregators, see
-            `hardem_jax.solutions.sql.columns`.
         cap: keep only the first ``cap`` queries of Z; None for all.
         max_combinations: bounds time and memory for very wide tables. A question with more
             combinations of conditions, counting those on one column with the same rows once,
@@ -62,21 +58,21 @@ class SqlRules:
     vacuous_conditions: bool = True
     aggregates_of_one_row: bool = True
     distinct_values: bool = False
-    semantics: Semantics = "official"
     cap: int | None = None
     max_combinations: int = 2**22
 
     def __post_init__(self) -> None:
         check_choice(self.numbers, Numbers, "numbers")
-        check_choice(self.semantics, Semantics, "semantics")
         require(self, "max_conditions", at_least=0, at_most=MAX_CONDITIONS)
         require(self, "cap", "max_combinations", at_least=1)
-        if self.semantics == "sane" and self.numbers == "official":
-            raise InputError(
-                'numbers: expected "whole" or "exact" for sane semantics, found "official"'
-            )
 
     @classmethod
     def of_earlier_version(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Up to version 0.2.0 Z always had aggregates of text, and no field said so."""
-        return {"aggregates_on_text": True, **fields}
+        """Up to version 0.2.0 Z always had aggregates of text, and no field said so.
+
+        Rules from before 0.3.0 name the engine's semantics; others than the official are unknown.
+        """
+        known = {"aggregates_on_text": True, **fields}
+        if known.get("semantics") == "official":
+            del known["semantics"]
+        return known

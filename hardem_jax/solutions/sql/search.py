@@ -152,7 +152,7 @@ class QuerySpace:
     """
 
     def __init__(self, table: Table, question: str, words: np.ndarray, rules: SqlRules):
-        self._table = typed_table(table, rules.semantics)
+        self._table = typed_table(table)
         found = find_conditions(self._table, question, words, rules)
         self._combinations = Combinations(found, self._table, rules)
         self._several, self._single = allowed(self._table, [0b11, 0b1], rules)

@@ -35,7 +35,6 @@ from hardem_jax.models.encoders.pretrained import load_config
 from hardem_jax.models.sqlova import SQLova
 from hardem_jax.objectives import Objective
 from hardem_jax.search.objectives import AnySearchObjective
-from hardem_jax.solutions.sql.columns import sane_value
 from hardem_jax.solutions.sql.engine import statement
 from hardem_jax.solutions.sql.enumeration import (
     MAX_CONDITIONS,
@@ -318,7 +317,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
 
     def _execute(self, table: Table, query: Query) -> list[Cell] | None:
         try:
-            return execute_sql(table, query, semantics=self.rules.semantics)
+            return execute_sql(table, query)
         except ExecutionError:
             return None
 
@@ -328,7 +327,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
         Raises:
             ExecutionError: the answer's query cannot be executed; its result is None.
         """
-        return execute_sql(table, answer.query, semantics=self.rules.semantics, as_written=True)
+        return execute_sql(table, answer.query, as_written=True)
 
     def statement(self, table: Table, answer: QueryAnswer) -> str:
         """The query of an answer as SQL, or as readable text if it cannot be executed."""
@@ -364,7 +363,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
         for index, reading in readings:
             question = data.questions[index]
             answer = answers[index] = self.answer(question, data.tables[question.table_id], reading)
-            correct = answer is not None and is_answer(question, answer.result, self.rules)
+            correct = answer is not None and is_answer(question, answer.result)
             groups[f"accuracy |Z|={size_group(question.num_queries, SIZE_BOUNDS)}"].append(correct)
             if len(question.queries):
                 found = answer is not None and (question.queries == answer.row).all(axis=1).any()
@@ -383,7 +382,7 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
         outcomes = defaultdict(list)
         for question, answer in zip(data.questions, answers, strict=True):
             result = None if answer is None else answer.result
-            correct = result is not None and is_answer(question, result, self.rules)
+            correct = result is not None and is_answer(question, result)
             outcomes["accuracy"].append(correct)
             outcomes["non-empty accuracy"].append(correct and bool(result))
             if data.golds is not None:
@@ -400,27 +399,22 @@ class QueryTask(TableTask[TableQuestions, QueryReading, list[QueryAnswer | None]
         for question, answer in zip(data.questions, answers, strict=True):
             header = data.tables[question.table_id].header
             text = "" if answer is None else answer.query.text(header)
-            correct = answer is not None and is_answer(question, answer.result, self.rules)
+            correct = answer is not None and is_answer(question, answer.result)
             gold = cells_text(question.answer)
             rows.append(ShownAnswer(question.question, gold, text, correct))
         return rows
 
 
-def is_answer(
-    question: QueryQuestion, result: Sequence[Cell] | None, rules: SqlRules | None = None
-) -> bool:
+def is_answer(question: QueryQuestion, result: Sequence[Cell] | None) -> bool:
     """Whether a result is the answer, by the comparison that made Z.
 
     Args:
         question: its ``match`` decides, see `answer_match`.
         result: cells as the engine compares them; None if the query cannot be executed.
-        rules: that the query was executed by; None for the default.
     """
     matches = answer_match(question, Denotation)
     if matches is not None:
         return result is not None and matches(result)
-    if rules is not None and rules.semantics == "sane":
-        return execution_match(result, list(map(sane_value, question.answer)))
     return execution_match(result, in_lower_case(question.answer))
 
 

@@ -226,7 +226,7 @@ def test_keys_are_positions_in_the_split(root, tmp_path):
 
 def test_a_build_of_another_format_is_refused(tmp_path):
     (tmp_path / "build.json").write_text('{"format": "build 1"}')
-    with pytest.raises(InputError, match="expected format build 9, found build 1; build it again"):
+    with pytest.raises(InputError, match="expected format build 10, found build 1; build it again"):
         builders.open_build(tmp_path)
 
 

@@ -11,7 +11,6 @@ from hardem_jax.solutions.sql.enumeration import (
     Query,
     SqlRules,
     Table,
-    execute_sql,
     split_words,
 )
 from hardem_jax.solutions.sql.values import bound_value
@@ -31,13 +30,10 @@ def random_table(rng):
 
 
 def random_rules(rng):
-    semantics = rng.choice(("official", "official", "sane"))
-    numbers = rng.choice(("whole", "exact", "official")[: 3 - (semantics == "sane")])
     names = ("ranges_on_text", "shared_columns", "distinct_values")
     return SqlRules(
         max_conditions=rng.choice((0, 1, 2, 3, 3)),
-        numbers=numbers,
-        semantics=semantics,
+        numbers=rng.choice(("whole", "exact", "official")),
         vacuous_conditions=rng.random() < 0.7,
         aggregates_of_one_row=rng.random() < 0.7,
         aggregates_on_text=rng.random() < 0.5,
@@ -76,21 +72,11 @@ def brute_conditions(execute, table, question, rules):
         for operator, (first, last) in itertools.product(range(3), spans):
             start, end = words[first, 0], words[last, 1]
             value = question[start:end]
-            numeric = may_face_numbers(question, start, end, rules.numbers)
-            if rules.semantics == "official":
-                if kind == "real" and not numeric:
-                    continue
-                if kind == "text" and operator and not rules.ranges_on_text:
-                    continue
-                bound = bound_value(value, kind)
-            else:
-                bound = " ".join(value.casefold().split())
-                is_number = re.fullmatch(NUMBER, bound)
-                if is_number and not numeric or not is_number and operator and (
-                    not rules.ranges_on_text
-                ):  # fmt: skip
-                    continue
-                bound = float(bound.replace(",", "")) if is_number else bound
+            if kind == "real" and not may_face_numbers(question, start, end, rules.numbers):
+                continue
+            if kind == "text" and operator and not rules.ranges_on_text:
+                continue
+            bound = bound_value(value, kind)
             # NULL in a selected column still is a row.
             rows = execute(table, Query(0, 0, (Condition(column, operator, value),)))
             if not rows or (len(rows) == len(table.rows) and not rules.vacuous_conditions):
@@ -100,15 +86,6 @@ def brute_conditions(execute, table, question, rules):
             seen.add((column, operator, bound))
             found.append((column, operator, first, last))
     return sorted(found)
-
-
-def has_numbers(table, column, semantics):
-    """Whether MAX, MIN, SUM and AVG of a column mean something."""
-    if semantics == "official":
-        return table.types[column] == "real"
-    cells = [row[column] for row in table.rows if row[column] is not None]
-    texts = [" ".join(cell.split()) for cell in cells if isinstance(cell, str)]
-    return len(texts) < len(cells) or any(re.fullmatch(NUMBER, text) for text in texts)
 
 
 def brute_results(execute, table, question, rules):
@@ -128,11 +105,8 @@ def brute_results(execute, table, question, rules):
                 for aggregator in range(6)
             ]
             if not rules.aggregates_on_text:
-                rows = [
-                    row
-                    for row in rows
-                    if row[1] in (0, 3) or has_numbers(table, row[0], rules.semantics)
-                ]
+                # MAX, MIN, SUM and AVG of text mean nothing.
+                rows = [row for row in rows if row[1] in (0, 3) or table.types[row[0]] == "real"]
             selected = execute(
                 table,
                 Query(0, 0, Query.from_row((0, 0, number, *tail), question, words).conditions),
@@ -149,11 +123,6 @@ def random_problem(rng, engine):
     """Rules, a table, a question, and every query of Z_tot with its result."""
     rules, table = random_rules(rng), random_table(rng)
     question = " ".join(rng.choice(WORDS) for _ in range(rng.randrange(0, 4)))
-
-    def sane(table, query):
-        return execute_sql(table, query, semantics="sane")
-
-    execute = engine.execute if rules.semantics == "official" else sane
-    if len(brute_conditions(execute, table, question, rules)) > 40:
+    if len(brute_conditions(engine.execute, table, question, rules)) > 40:
         rules = dataclasses.replace(rules, max_conditions=min(2, rules.max_conditions))
-    return rules, table, question, brute_results(execute, table, question, rules)
+    return rules, table, question, brute_results(engine.execute, table, question, rules)

@@ -120,10 +120,9 @@ def test_text_is_only_selected_and_counted():
         "SELECT MAX(player) WHERE no. = '7'",
         "SELECT MIN(player) WHERE no. = '7'",
     ]
-    # Numbers that are stored as text have an order for people, and none for the official engine.
+    # Numbers that are stored as text have no order for the official engine.
     texts = Table("1-1", ("place", "note"), ("text", "text"), (("9", "a"), ("10", "b")))
     assert shown("Highest?", ["10"], table=texts) == []
-    assert shown("Highest?", ["10"], SqlRules(semantics="sane"), texts) == ["SELECT MAX(place)"]
 
 
 def test_order():
@@ -177,12 +176,12 @@ def test_conditions_that_all_rows_meet():
     assert shown(question, answer, SqlRules(vacuous_conditions=False)) == ["SELECT MIN(no.)"]
 
 
-def test_shared_columns_under_both_semantics():
+def test_shared_columns_share_the_last_value():
     between = "SELECT player WHERE no. > '6' AND no. < '8'"
-    for semantics, expected in (("official", False), ("sane", True)):
-        rules = SqlRules(shared_columns=True, semantics=semantics)
-        assert (between in shown("6 to 8", ["ann"], rules)) == expected
-    assert between not in shown("6 to 8", ["ann"], SqlRules(semantics="sane"))
+    assert between not in shown("6 to 8", ["ann"], SqlRules(shared_columns=True))
+    above, answer = "SELECT player WHERE no. > '8' AND no. > '6'", ["ann", "bo", "cy"]
+    assert above in shown("8 and 6", answer, SqlRules(shared_columns=True))
+    assert above not in shown("8 and 6", answer)
 
 
 def test_what_cannot_be_answered_has_no_solution():
@@ -210,9 +209,7 @@ def test_empty_inputs():
     no_columns_but_rows = Table("1-1", (), (), ((), ()))
     for table in (no_rows, no_columns, no_columns_but_rows):
         for answer in ([], [0], ["x"], ["x", "y"]):
-            for semantics in ("official", "sane"):
-                rules = SqlRules(semantics=semantics)
-                assert enumerate_sql(table, "x is 7", answer, rules).size == 0
+            assert enumerate_sql(table, "x is 7", answer).size == 0
     for question in ("", "  \n"):
         assert shown(question, [3])[0] == "SELECT COUNT(player)"
 
@@ -297,11 +294,6 @@ def test_rules_out_of_range(options):
         SqlRules(**options)
 
 
-def test_rules_that_do_not_go_together():
-    with pytest.raises(InputError, match="numbers: expected .* for sane semantics"):
-        SqlRules(semantics="sane", numbers="official")
-
-
 def test_match_sees_each_result_once_and_decides_alone():
     seen = []
 
@@ -371,11 +363,9 @@ def test_case_of_cells_and_answers_does_not_matter():
     assert expected and [1, 0, 1, 0, 0, 3, 4] + [-1] * 8 in expected
     for answer in (["South Africa"], ("south africa",), np.array(["SOUTH AFRICA"])):
         assert enumerate_sql(GOLF, WHICH, answer).queries.tolist() == expected
-    for semantics in ("official", "sane"):
-        rules = SqlRules(semantics=semantics)
-        for row in enumerate_sql(GOLF, WHICH, ["South Africa"], rules).queries:
-            query = Query.from_row(row, WHICH, split_words(WHICH))
-            assert execute_sql(GOLF, query, semantics=semantics) == ["south africa"]
+    for row in expected:
+        query = Query.from_row(row, WHICH, split_words(WHICH))
+        assert execute_sql(GOLF, query) == ["south africa"]
 
 
 @pytest.mark.parametrize("answer", ["Gary Player", None, 7, b"x"])
@@ -398,10 +388,9 @@ def test_questions_and_tables_are_checked():
         enumerate_sql([["x"]], "x?", ["x"])
 
 
-@pytest.mark.parametrize("options", [{"numbers": "hole"}, {"semantics": "sain"}])
-def test_misspelt_rules_are_refused(options):
-    with pytest.raises(InputError, match=f"{next(iter(options))}: expected one of"):
-        SqlRules(**options)
+def test_misspelt_rules_are_refused():
+    with pytest.raises(InputError, match="numbers: expected one of .*, found 'hole'"):
+        SqlRules(numbers="hole")
 
 
 def test_a_cell_that_cannot_be_stored_is_named():

@@ -56,7 +56,7 @@ def log_probs_of(distribution, rows):
     return np.array(found)
 
 
-@pytest.mark.parametrize("seed", [0, *slow(1, 2, 3)])
+@pytest.mark.parametrize("seed", [3, *slow(1, 2, 4)])
 def test_top_and_results_equal_brute_force(seed):
     """Every option of the rules, tables of up to three columns, questions of up to three words."""
     rng, noise = random.Random(seed), np.random.default_rng(seed)
