@@ -29,7 +29,7 @@ from hardem_jax.solutions.arguments import check_text
 
 Sentences = Sequence[Sequence[str]]
 
-SMALL_1_0_1 = 1e-8
+_SMALL_1_0_1 = 1e-8
 _SMALL_0_3_2 = 1e-12
 
 
@@ -70,16 +70,6 @@ def overlap(prediction: Sentences, gold: Sentences) -> tuple[int, int, int]:
     return len(shared), _num_distinct(prediction), _num_distinct(gold)
 
 
-def f_1_0_1(shared: int, predicted: int, gold: int) -> RougeScore:
-    """Scores from the counts of `overlap`; 0 if either text has no words."""
-    if not predicted or not gold:
-        return RougeScore(0.0, 0.0, 0.0)
-    precision, recall = shared / predicted, shared / gold
-    # The order of operations is the package's, to the last bit.
-    f = 2.0 * ((precision * recall) / (precision + recall + SMALL_1_0_1))
-    return RougeScore(precision, recall, f)
-
-
 def rouge_l_1_0_1(prediction: str, gold: str) -> RougeScore:
     """ROUGE-L of the package ``rouge``, version 1.0.1.
 
@@ -87,7 +77,13 @@ def rouge_l_1_0_1(prediction: str, gold: str) -> RougeScore:
         >>> rouge_l_1_0_1("a total of five .", "five")
         RougeScore(precision=0.25, recall=1.0, f=0.39999999680000003)
     """
-    return f_1_0_1(*overlap(split_sentences(prediction), split_sentences(gold)))
+    shared, predicted, known = overlap(split_sentences(prediction), split_sentences(gold))
+    if not predicted or not known:
+        return RougeScore(0.0, 0.0, 0.0)
+    precision, recall = shared / predicted, shared / known
+    # The order of operations is the package's, to the last bit.
+    f = 2.0 * ((precision * recall) / (precision + recall + _SMALL_1_0_1))
+    return RougeScore(precision, recall, f)
 
 
 def rouge_l_0_3_2(prediction: str, gold: str) -> RougeScore:

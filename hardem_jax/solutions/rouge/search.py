@@ -26,15 +26,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 
 from hardem_jax.errors import require
-from hardem_jax.solutions.arguments import check_choice, check_many, check_text, check_texts
-from hardem_jax.solutions.rouge.bound import RougeBounds, rescore
-
-Scorer = Literal["lcs", "pltrdy"]
+from hardem_jax.solutions.arguments import check_many, check_text, check_texts
 
 _WORD = re.compile(r"\S+")
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
@@ -45,7 +41,7 @@ _CELLS_AT_ONCE = 1 << 16
 
 @dataclasses.dataclass(frozen=True)
 class RougeRules:
-    """Which spans make up Z.
+    """Which spans make up Z, by the F1 of their longest common subsequence with the nearest answer.
 
     The default is the paper's argmax rule: all spans with the best score. Its noisy variant is
     ``keep=5``: all spans that score at least as high as the fifth best. As in the released
@@ -53,23 +49,18 @@ class RougeRules:
     fill all five places.
 
     Attributes:
-        scorer: "lcs", F1 of the longest common subsequence of tokens; or "pltrdy", the score of
-            package ``rouge`` 1.0.1, which ignores full stops and repeated words (see
-            `hardem_jax.solutions.rouge.score`). The best score over the answers counts.
         keep: number of best spans to keep; equal scores rank in document order.
         ties: also keep spans with the same score as the last one kept.
         minimum: minimum score of a span.
         max_words: maximum number of words in a span.
     """
 
-    scorer: Scorer = "lcs"
     keep: int = 1
     ties: bool = True
     minimum: float = 0.5
     max_words: int = 40
 
     def __post_init__(self):
-        check_choice(self.scorer, Scorer, "scorer")
         require(self, "keep", "max_words", at_least=1)
         require(self, "minimum", above=0, at_most=1)
 
@@ -80,7 +71,7 @@ class RougeSpans:
 
     Attributes:
         spans: ``[Z, 2]`` int32, character start and exclusive end, in document order.
-        scores: ``[Z]`` float64, ROUGE-L F with the nearest answer.
+        scores: ``[Z]`` float64, that F1.
     """
 
     spans: np.ndarray
@@ -99,8 +90,8 @@ def enumerate_rouge_spans(
         rules: which spans make up Z; None for the argmax rule.
 
     Returns:
-        One Z per question, in order. Memory: 8 MiB, or about 35 bytes ("pltrdy": 75) for each of
-        the ``W * max_words`` spans if that is more.
+        One Z per question, in order. Memory: 8 MiB, or about 35 bytes for each of the
+        ``W * max_words`` spans if that is more.
 
     Raises:
         TypeError: something is not a string, or a string is passed instead of a list of answers.
@@ -121,8 +112,7 @@ def enumerate_rouge_spans(
     offsets = np.array(words, np.int32).reshape(-1, 2)
     tokens = [text[start:end].lower() for start, end in words]
     legal = _legal(tokens, rules.max_words)
-    select = _by_lcs if rules.scorer == "lcs" else _by_package
-    selected = select(tokens, golds, legal, rules)
+    selected = _by_lcs(tokens, golds, legal, rules)
     return [_to_characters(spans, scores, offsets) for spans, scores in selected]
 
 
@@ -221,22 +211,6 @@ def _by_lcs(
                 np.maximum(scores, 2.0 * lengths[gold] / (sizes + len(gold.split())), out=scores)
             candidates = np.argwhere((scores >= rules.minimum) & legal)
             yield _select(candidates, scores[tuple(candidates.T)], rules)
-
-
-def _by_package(
-    tokens: Sequence[str],
-    questions: Sequence[Sequence[str]],
-    legal: np.ndarray,
-    rules: RougeRules,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    bounds = RougeBounds(tokens, rules.max_words)
-    for golds in questions:
-        bound = bounds.upper_bounds(golds)
-        candidates = np.argwhere((bound >= rules.minimum) & legal)
-        upper = bound[tuple(candidates.T)]
-        scored, scores = rescore(tokens, golds, candidates, upper, keep=rules.keep)
-        high_enough = scores >= rules.minimum
-        yield _select(scored[high_enough], scores[high_enough], rules)
 
 
 def _groups(questions: Sequence[Sequence[str]], max_answers: int) -> Iterator[list[Sequence[str]]]:
