@@ -15,7 +15,6 @@ from experiments.benchmark.costs.loss import LossCost
 from experiments.benchmark.costs.search import SearchCost
 from experiments.benchmark.data.input_pipeline import InputPipeline
 from experiments.benchmark.data.packing import Packing
-from experiments.benchmark.data.retrieval import Retrieval
 from experiments.benchmark.everything import Everything
 from experiments.benchmark.history import History
 from experiments.benchmark.kit import Kit
@@ -40,7 +39,7 @@ COMMANDS = [
     Correctness,
     *(DiagnosticsCost, Download, Everything, History, InputPipeline),
     *(Inspect, Kit, LatentScope, LossCost, Packing, Quickstart),
-    *(Regimes, Reproduce, Retrieval, SearchCost, SetSizes),
+    *(Regimes, Reproduce, SearchCost, SetSizes),
     *(SolutionSets, StepProfile, Tabulate, Tpu, TrainStep),
 ]
 

@@ -1,1 +1,1 @@
-"""What the data path costs: solution sets, batches, packing, retrieval."""
+"""What the data path costs: solution sets, batches, packing."""
