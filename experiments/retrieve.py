@@ -43,12 +43,7 @@ from hardem_jax.extras import MissingPackageError
 from hardem_jax.progress import counted
 
 try:
-    from hardem_jax.retrieval.config import (
-        SHARD_PASSAGES,
-        ArticleConfig,
-        PassageConfig,
-        RetrieverConfig,
-    )
+    from hardem_jax.retrieval.config import ArticleConfig, PassageConfig, RetrieverConfig
     from hardem_jax.retrieval.passage_files import read_passages
     from hardem_jax.retrieval.recall import RecallCounts
     from hardem_jax.retrieval.runs import Ranking, read_run
@@ -69,7 +64,7 @@ RANKS = (1, 5, 10, 20, 40, 80, 100, 200, 500, 1000)
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """Store the passages of a file and index them and their articles.
+    """Index the passages of a file and their articles; the terms of all of them are in memory.
 
     Attributes:
         passages: file in DPR's layout (header, `id`, `text`, `title`; ``.tsv`` or ``.tsv.gz``),
@@ -79,8 +74,6 @@ class Index:
         bm25: options of the passage index.
         max_characters: skip and count longer passages.
         limit: use only the first n passages.
-        shard_passages: passages whose terms are in memory at a time; the index is the same with any
-            number.
         force: replace the index in ``out``; the disk must hold both until the new one is complete.
     """
 
@@ -90,17 +83,16 @@ class Index:
     bm25: PassageConfig = PassageConfig()
     max_characters: int = 1_000_000
     limit: int | None = None
-    shard_passages: int = SHARD_PASSAGES
     force: bool = False
 
     def __post_init__(self) -> None:
-        require(self, "max_characters", "limit", "shard_passages", at_least=1)
+        require(self, "max_characters", "limit", at_least=1)
 
     def run(self) -> None:
-        from hardem_jax.retrieval.retrieve import build_indices  # imports bm25s and scipy
+        from hardem_jax.retrieval.index import build_index  # imports bm25s and scipy
 
         skips, begin = ExclusionCounts(), time.perf_counter()
-        store = build_indices(
+        index = build_index(
             self.passages,
             self.out,
             skips=skips,
@@ -108,12 +100,11 @@ class Index:
             passages=self.bm25,
             max_characters=self.max_characters,
             limit=self.limit,
-            shard_passages=self.shard_passages,
             replace=self.force,
         )
         seconds = time.perf_counter() - begin
         print(skips)
-        print(f"{len(store)} passages of {store.num_articles} articles")
+        print(f"{len(index)} passages of {index.num_articles} articles")
         print(f"indexed in {seconds:.1f} s; peak memory {peak_mib():.0f} MiB")
 
 
@@ -153,15 +144,14 @@ class Retrieve:
         results = _Results(self.questions, self.retriever.passages)
         begin = time.perf_counter()
         found = (
-            (question, retriever.passages(*retriever([question])))
-            for question in counted(questions, "questions")
+            (question, retriever(question.question)) for question in counted(questions, "questions")
         )
         rows = results.rows(found)
         count = write_contexts(self.out, rows, left_out=skips)
         seconds = time.perf_counter() - begin
         content = {
             "flags": to_json(self),
-            "index": {"passages": retriever.store.content},
+            "index": {"passages": retriever.index.meta["content"]},
             "source": {self.questions.name: file_digest(self.questions)},
             "questions": count,
             "answered": results.answered,
@@ -175,7 +165,7 @@ class Retrieve:
         }
         if self.report is not None:
             write_json(self.report, content)
-        _show(content, skips, len(retriever.store))
+        _show(content, skips, len(retriever.index))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -198,6 +198,7 @@ def read_meta(
     *,
     format: str,
     what: str = "a prepared split (run `prepare` first)",
+    remedy: str = "prepare it again",
     verify: bool = True,
 ) -> dict[str, Any]:
     """Reads ``meta.json`` of a folder that `new_folder` wrote.
@@ -206,6 +207,7 @@ def read_meta(
         folder: the folder.
         format: the expected format.
         what: description of the folder for messages.
+        remedy: what to do about a folder of another format, for messages.
         verify: whether to verify the checksums of all files, on all cores.
 
     Raises:
@@ -221,7 +223,7 @@ def read_meta(
     meta = read_json(folder / "meta.json")
     found = meta.get("format") if isinstance(meta, dict) else None
     if found != format:
-        raise InputError(f"{folder}: expected format {format}, found {found}; prepare it again")
+        raise InputError(f"{folder}: expected format {format}, found {found}; {remedy}")
     if not has_checksums(folder):
         raise InputError(f"{folder / MANIFEST}: expected checksums of the folder, found no file")
     return meta

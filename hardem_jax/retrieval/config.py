@@ -15,12 +15,10 @@ from hardem_jax.solutions.arguments import check_choice
 if TYPE_CHECKING:
     import scipy.sparse
 
-#: Inverse document frequency, see `hardem_jax.retrieval.articles`.
+#: Inverse document frequency of articles, see `hardem_jax.retrieval.index.PassageIndex`.
 Idf = Literal["smooth", "drqa"]
 #: How passages are selected and ranked, see `hardem_jax.retrieval.retrieve`.
 Method = Literal["combined", "articles", "bm25"]
-#: Passages whose terms are in memory at a time while indices are built.
-SHARD_PASSAGES = 250_000
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ from hardem_jax.data.json_stream import (
     open_bytes,
 )
 from hardem_jax.errors import InputError
-from hardem_jax.retrieval.strings import StringNumbers
 
 # Reasons of `ExclusionCounts`, for passages left out:
 NO_PASSAGE_ID = "no passage id"
@@ -65,7 +64,6 @@ def read_passages(
     skips: ExclusionCounts,
     max_characters: int = 1_000_000,
     only: Container[str] | None = None,
-    seen: dict[str, int] | StringNumbers | None = None,
 ) -> Iterator[RawPassage]:
     """Streams the passages of a file: JSON if named `.jsonl` or `.json`, else TSV.
 
@@ -77,7 +75,6 @@ def read_passages(
         max_characters: limit on a passage's text. A passage is a paragraph; one that is a
             thousand times longer points to a defect in the file.
         only: ids of the passages to read; the others are passed over, and take no memory.
-        seen: where the ids of passages are kept; by default in memory, about 100 bytes each.
 
     Raises:
         InputError: the file is missing or not UTF-8, a column or key is missing, a line is not
@@ -98,8 +95,7 @@ def read_passages(
     name = str(path).removesuffix(".gz")
     is_json = name.endswith((".jsonl", ".json"))
     rows = _json_rows(path) if is_json else _tsv_rows(path, max_characters, skips)
-    seen = {} if seen is None else seen
-    count = 0
+    seen: set[str] = set()
     for passage in rows:
         if not passage.id:
             skips.add(NO_PASSAGE_ID, passage.place)
@@ -109,10 +105,10 @@ def read_passages(
             skips.add(EMPTY_DOCUMENT, passage.id)
         elif len(passage.text) > max_characters:
             skips.add(TOO_LONG, passage.id)
-        elif seen.setdefault(passage.id, count) != count:
+        elif passage.id in seen:
             skips.add(REPEATED_ID, passage.id)
         else:
-            count += 1
+            seen.add(passage.id)
             yield passage
 
 

@@ -13,159 +13,101 @@ few passages per article; "combined" does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from hardem_jax.data.examples import OpenQuestion, Passage
-from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.data.files import new_folder, read_meta, write_json
-from hardem_jax.retrieval.articles import ArticleIndex, build_article_index
-from hardem_jax.retrieval.config import (
-    SHARD_PASSAGES,
-    ArticleConfig,
-    PassageConfig,
-    RetrieverConfig,
-)
-from hardem_jax.retrieval.passages import PassageIndex, build_passage_index
-from hardem_jax.retrieval.postings import top_k
-from hardem_jax.retrieval.store import PassageStore, build_store
-
-FORMAT = "index 1"
-
-
-@dataclass(frozen=True)
-class Retrieved:
-    """The passages of a question.
-
-    Attributes:
-        id: question id.
-        passages: ``[K]`` int64, best first; ties go to the lower number.
-        scores: ``[K]`` float32, descending; comparable only within the question. 0 for a
-            passage that shares no term with the question.
-    """
-
-    id: str
-    passages: np.ndarray
-    scores: np.ndarray
-
-
-def build_indices(
-    source: Path,
-    folder: Path,
-    *,
-    skips: ExclusionCounts,
-    articles: ArticleConfig | None = None,
-    passages: PassageConfig | None = None,
-    max_characters: int = 1_000_000,
-    limit: int | None = None,
-    shard_passages: int = SHARD_PASSAGES,
-    replace: bool = False,
-) -> PassageStore:
-    """Builds the subfolders `store`, `articles` and `bm25` of `folder` from a passage file.
-
-    Args:
-        source: see `hardem_jax.retrieval.passage_files`.
-        folder: output folder; must be new or empty.
-        skips: counts passages left out.
-        articles: options of the article index.
-        passages: options of the passage index.
-        max_characters: limit on a passage's text.
-        limit: use only the first `limit` passages.
-        shard_passages: passages whose terms are in memory at a time; does not affect the files.
-        replace: whether to replace a complete folder of this kind.
-
-    Raises:
-        InputError: as `build_store`, `build_article_index` and `build_passage_index`.
-    """
-    with new_folder(folder, format=FORMAT, replace=replace) as new:
-        store = build_store(
-            source, new / "store", skips=skips, max_characters=max_characters, limit=limit
-        )
-        build_article_index(store, new / "articles", articles, shard_passages=shard_passages)
-        build_passage_index(store, new / "bm25", passages, shard_passages=shard_passages)
-        write_json(new / "meta.json", {"format": FORMAT, "content": store.content})
-    return PassageStore(folder / "store", verify=False)
+from hardem_jax.data.examples import Passage
+from hardem_jax.retrieval.config import RetrieverConfig
+from hardem_jax.retrieval.index import PassageIndex
 
 
 class Retriever:
     """Retrieves passages for questions.
 
     Args:
-        folder: written by `build_indices`.
+        folder: written by `build_index`.
         config: what to retrieve.
-        verify: whether to verify the checksums of all files used, on all cores.
+        verify: whether to verify the checksums of all files, on all cores.
 
     Attributes:
-        store: the passages.
+        index: the passages.
         config: what to retrieve.
 
     Raises:
-        InputError: something is missing, damaged or has another format, or an index was built
-            from another store.
+        InputError: as `PassageIndex`.
 
     Example:
         >>> import tempfile
+        >>> from hardem_jax.data.exclusions import ExclusionCounts
+        >>> from hardem_jax.retrieval.index import build_index
         >>> with tempfile.TemporaryDirectory() as name:
         ...     source, folder = Path(name, "a.tsv"), Path(name, "index")
         ...     rows = ["id_text_title", "7_It is old._Rome", "9_It is not._Bonn"]
         ...     _ = source.write_text("\\n".join(rows).replace("_", "\\t"))
-        ...     _ = build_indices(source, folder, skips=ExclusionCounts())
-        ...     retriever = Retriever(folder, RetrieverConfig(passages=1))
-        ...     (retrieved,) = retriever([OpenQuestion("q1", "how far is Bonn", ())])
-        ...     [passage.id for passage in retriever.passages(retrieved)]
+        ...     _ = build_index(source, folder, skips=ExclusionCounts())
+        ...     retrieve = Retriever(folder, RetrieverConfig(passages=1))
+        ...     [passage.id for passage in retrieve("how far is Bonn")]
         ['9']
     """
 
     def __init__(self, folder: Path, config: RetrieverConfig | None = None, *, verify: bool = True):
         self.config = config or RetrieverConfig()
-        # Verifies only the subfolders' manifests; each part verifies its own files.
-        read_meta(folder, format=FORMAT, what="an index (run `index` first)", verify=verify)
-        self.store = PassageStore(folder / "store", verify=verify)
-        self._passages = PassageIndex(folder / "bm25", self.store, verify=verify)
-        self._articles = None
-        if self.config.method != "bm25":
-            self._articles = ArticleIndex(
-                folder / "articles", self.store, idf=self.config.idf, verify=verify
-            )
+        self.index = PassageIndex(folder, verify=verify)
 
-    def __call__(self, questions: Iterable[OpenQuestion]) -> Iterator[Retrieved]:
-        """Retrieves for one question at a time, in constant memory.
+    def __call__(self, question: str) -> list[Passage]:
+        """Returns the best passages with their scores, see `rank`."""
+        numbers, scores = self.rank(question)
+        ranked = zip(numbers.tolist(), scores.tolist(), strict=True)
+        return [self.index.passage(number, score) for number, score in ranked]
 
-        There are fewer than `config.passages` passages only if the collection, or with
-        "articles" the best articles, have no more.
+    def rank(self, question: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ranks passages for a question.
+
+        Returns:
+            ``[K]`` int64 numbers of passages, best first, ties by lower number, and their ``[K]``
+            float32 scores, comparable only within the question and 0 for a passage that shares no
+            term with it. K is less than `config.passages` only if the collection, or with
+            "articles" the best articles, have no more.
         """
-        for question in questions:
-            passages, scores = self._rank(question.question)
-            yield Retrieved(question.id, passages, scores)
-
-    def passages(self, retrieved: Retrieved) -> list[Passage]:
-        """Returns the retrieved passages with their scores."""
-        numbers = zip(retrieved.passages, retrieved.scores, strict=True)
-        passages = ((self.store[number], float(score)) for number, score in numbers)
-        return [Passage(p.id, p.title, p.text, score) for p, score in passages]
-
-    def _rank(self, question: str) -> tuple[np.ndarray, np.ndarray]:
-        if self._articles is None:
-            [ranked] = self._passages.rank([question], k=self.config.passages)
-            return ranked
-        by_article = self._articles.score_all(question)
-        articles = top_k(by_article, self.config.articles)
-        candidates = np.sort(
-            np.concatenate([self.store.article_passages(int(a)) for a in articles])
-        )
-        if self.config.method == "articles":
-            scores = self._passages.score(question, candidates)
-        else:
-            scores = self._passages.score_all(question)
-            candidates = np.union1d(candidates, top_k(scores, self.config.passages))
-            weight = np.float32(self.config.article_weight)
-            shares = _relative(by_article)[self.store.article_of[candidates]]
+        config, index = self.config, self.index
+        scores = index.passage_scores(question)
+        best = top_k(scores, config.passages)
+        if config.method == "bm25":
+            return best, scores[best]
+        by_article = index.article_scores(question, idf=config.idf)
+        articles = top_k(by_article, config.articles)
+        candidates = np.flatnonzero(np.isin(index.article_of, articles))
+        if config.method == "combined":
+            candidates = np.union1d(candidates, best)
+            weight = np.float32(config.article_weight)
+            shares = _relative(by_article)[index.article_of[candidates]]
             scores = _relative(scores)[candidates] + weight * shares
-        best = top_k(scores, self.config.passages)
-        return candidates[best].astype(np.int64), scores[best]
+        else:
+            scores = scores[candidates]
+        best = top_k(scores, config.passages)
+        return candidates[best], scores[best]
+
+
+def top_k(scores: np.ndarray, k: int) -> np.ndarray:
+    """Returns the indices of the `k` highest scores, highest first; ties go to the lower index.
+
+    Args:
+        scores: ``[N]``.
+        k: number of indices; all if ``k > N``.
+
+    Returns:
+        ``[min(k, N)]`` int64.
+
+    Example:
+        >>> top_k(np.array([1.0, 3.0, 1.0, 2.0, 1.0]), 4).tolist()
+        [1, 3, 0, 2]
+    """
+    candidates = np.arange(len(scores))
+    if 0 < k < len(scores):
+        # More than k if several tie at the threshold. bm25s' choice among them varies.
+        candidates = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]
 
 
 def _relative(scores: np.ndarray) -> np.ndarray:

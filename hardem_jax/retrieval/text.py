@@ -35,7 +35,7 @@ class TermConfig:
         """Returns the terms of a text, in order, see `hardem_jax.words.search_terms`."""
         excluded = stop_words() if self.stop_words else frozenset()
         kept = [word for word in search_terms(text) if word not in excluded]
-        return [stem(word) for word in kept] if self.stem else kept
+        return _stemmer().stemWords(kept) if self.stem else kept
 
     def words_and_bigrams(self, text: str) -> list[str]:
         """Returns `words`, then all pairs of adjacent words neither of which is a stop word.
@@ -51,23 +51,12 @@ class TermConfig:
         excluded = stop_words() if self.stop_words else frozenset()
         stop = [word in excluded for word in all_words]
         if self.stem:
-            all_words = [stem(word) for word in all_words]
+            all_words = _stemmer().stemWords(all_words)
         terms = [word for word, stopped in zip(all_words, stop, strict=True) if not stopped]
         for i in range(len(all_words) - 1):
             if not stop[i] and not stop[i + 1]:
                 terms.append(f"{all_words[i]} {all_words[i + 1]}")
         return terms
-
-
-@functools.lru_cache(maxsize=1 << 20)
-def stem(word: str) -> str:
-    """Stems a word with Snowball's English stemmer.
-
-    Example:
-        >>> stem("retrieved"), stem("retrieving")
-        ('retriev', 'retriev')
-    """
-    return _stemmer().stemWord(word)
 
 
 @functools.cache
@@ -87,4 +76,4 @@ def stop_words() -> frozenset[str]:
 
 @functools.cache
 def _stemmer() -> Stemmer.Stemmer:
-    return Stemmer.Stemmer("english")
+    return Stemmer.Stemmer("english", 0)  # its cache takes longer than stemming

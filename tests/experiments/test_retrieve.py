@@ -145,7 +145,7 @@ def test_a_retrieval_that_is_interrupted_leaves_nothing(files, tmp_path, monkeyp
     def interrupt(self, question):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Retriever, "passages", interrupt)
+    monkeypatch.setattr(Retriever, "rank", interrupt)
     with pytest.raises(SystemExit, match="130"):
         run(files, tmp_path / "dev.jsonl", "--questions", files / "NQ-open.dev.jsonl")
     assert not list(tmp_path.iterdir())

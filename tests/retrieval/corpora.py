@@ -1,10 +1,11 @@
-"""Small passage files and the stores made of them."""
+"""Small passage files and the indices made of them."""
 
 import gzip
 from pathlib import Path
 
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.retrieval.store import PassageStore, build_store
+from hardem_jax.retrieval.config import ArticleConfig
+from hardem_jax.retrieval.index import PassageIndex, build_index
 
 HEADER = "id\ttext\ttitle"
 WORDS = "rome bonn city river bridge old new king queen war peace song film north south".split()
@@ -27,16 +28,7 @@ def save(file: Path, rows, header: str = HEADER) -> Path:
     return file
 
 
-def store_of(folder: Path, rows) -> PassageStore:
-    return build_store(save(folder / "a.tsv", rows), folder / "store", skips=ExclusionCounts())
-
-
-def same_files(expected: Path, found: Path) -> None:
-    """Asserts that two folders hold the same files, byte for byte."""
-    names = [
-        sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
-        for folder in (expected, found)
-    ]
-    assert names[0] == names[1]
-    for name in names[0]:
-        assert (expected / name).read_bytes() == (found / name).read_bytes(), name
+def index_of(folder: Path, rows, **options) -> PassageIndex:
+    """An index of some passages; few buckets, unless asked for, for they take time."""
+    options = {"articles": ArticleConfig(buckets=2**16), "skips": ExclusionCounts()} | options
+    return build_index(save(folder / "a.tsv", rows), folder / "index", **options)

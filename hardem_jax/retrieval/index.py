@@ -1,0 +1,245 @@
+"""Passages, their BM25 scores (bm25s) and their articles' TF-IDF scores (scikit-learn) on disk.
+
+    corpus.jsonl, corpus.mmindex.json   id, title and text of every passage, as bm25s keeps a corpus
+    *.csc.index.npy, *.index.json       BM25 of the passages, as bm25s saves it
+    article_of.npy                      [N] int32, the article of every passage
+    articles.columns.npy                [V] int32, the hash buckets that have a term
+    articles.{data,indices,indptr}.npy  [A, V] log(1 + tf) of every article, by column
+    meta.json, checksums.json           format, settings and counts; size and SHA-256 of every file
+
+Passages with the same title form an article (Min et al., 2019, section 4.1: articles are
+retrieved, and their paragraphs ranked); a passage without a title is an article of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import bm25s
+import numpy as np
+import scipy.sparse
+from bm25s.tokenization import Tokenized
+from bm25s.utils.corpus import JsonlCorpus, save_mmindex
+
+from hardem_jax.data.examples import Passage
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.data.files import file_digest, load_array, new_folder, read_meta, write_json
+from hardem_jax.data.json_config import from_json, to_json
+from hardem_jax.errors import InputError
+from hardem_jax.progress import counted
+from hardem_jax.retrieval.config import ArticleConfig, Idf, PassageConfig
+from hardem_jax.retrieval.passage_files import RawPassage, read_passages
+
+FORMAT = "index 2"
+
+# Articles whose terms are counted at a time.
+_BLOCK = 1000
+
+
+def build_index(
+    source: Path,
+    folder: Path,
+    *,
+    skips: ExclusionCounts,
+    articles: ArticleConfig | None = None,
+    passages: PassageConfig | None = None,
+    max_characters: int = 1_000_000,
+    limit: int | None = None,
+    replace: bool = False,
+) -> PassageIndex:
+    """Indexes a passage file; the folder appears only once it is complete.
+
+    The terms of all passages are in memory, first those of BM25, then those of the articles.
+
+    Args:
+        source: see `hardem_jax.retrieval.passage_files`.
+        folder: output folder; must be new or empty.
+        skips: counts passages left out, as `read_passages` does.
+        articles: how articles are indexed.
+        passages: how passages are indexed.
+        max_characters: limit on a passage's text.
+        limit: use only the first `limit` passages; None for all.
+        replace: whether to replace a complete index.
+
+    Raises:
+        InputError: as `read_passages`; or no passage with a term is left, or the folder exists.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     rows = ["id_text_title", "7_It is old._Rome", "9_It is not._Bonn"]
+        ...     _ = Path(name, "a.tsv").write_text("\\n".join(rows).replace("_", "\\t"))
+        ...     index = build_index(Path(name, "a.tsv"), Path(name, "i"), skips=ExclusionCounts())
+        ...     index.passage(index.passage_scores("how far is Bonn").argmax()).id
+        '9'
+    """
+    articles, passages = articles or ArticleConfig(), passages or PassageConfig()
+    digest = file_digest(source)
+    with new_folder(folder, format=FORMAT, replace=replace) as new:
+        rows = read_passages(source, skips=skips, max_characters=max_characters)
+        rows = counted(itertools.islice(rows, limit), "passages", total=limit)
+        article_of = _index_passages(rows, new, passages, source, skips)
+        np.save(new / "article_of.npy", article_of)
+        _index_articles(new, article_of, articles)
+        meta = {
+            "format": FORMAT,
+            "source": {"name": source.name, "sha256": digest, "limit": limit},
+            "content": file_digest(new / "corpus.jsonl"),
+            "left_out": skips.as_dict(),
+            "config": {"articles": to_json(articles), "bm25": to_json(passages)},
+        }
+        write_json(new / "meta.json", meta)
+    return PassageIndex(folder, verify=False)
+
+
+def _index_passages(
+    rows: Iterable[RawPassage],
+    folder: Path,
+    config: PassageConfig,
+    source: Path,
+    skips: ExclusionCounts,
+) -> np.ndarray:
+    """Writes the corpus and the BM25 index; returns the article of every passage."""
+    article_of: list[int] = []
+    starts: list[int] = []
+    titles: dict[str, int] = {}
+    num_articles = 0
+    # Terms are numbered in the order in which they occur first: bm25s' own numbers vary.
+    vocabulary: dict[str, int] = {}
+    term_ids: list[list[int]] = []
+    with open(folder / "corpus.jsonl", "wb") as corpus:
+        for row in rows:
+            article = num_articles
+            if row.title.strip():
+                article = titles.setdefault(row.title, num_articles)
+            num_articles = max(num_articles, article + 1)
+            article_of.append(article)
+            starts.append(corpus.tell())
+            record = {"id": row.id, "title": row.title, "text": row.text}
+            corpus.write(f"{json.dumps(record, ensure_ascii=False)}\n".encode())
+            words = config.words(row.title, row.text)
+            term_ids.append([vocabulary.setdefault(word, len(vocabulary)) for word in words])
+    if not article_of:
+        raise InputError(f"{source}: expected passages, found none that can be used ({skips})")
+    if not vocabulary:
+        raise InputError(f"{source}: expected passages with words, found none")
+    save_mmindex(starts, folder / "corpus.jsonl")
+    bm25 = bm25s.BM25(k1=config.k1, b=config.b, csc_backend="scipy")
+    terms = Tokenized(term_ids, vocabulary)
+    bm25.index(terms, create_empty_token=False, show_progress=False)
+    bm25.save(folder, show_progress=False)
+    return np.array(article_of, np.int32)
+
+
+def _index_articles(folder: Path, article_of: np.ndarray, config: ArticleConfig) -> None:
+    """Writes log(1 + tf) of the terms of every article, as a sparse matrix without empty columns.
+
+    The inverse document frequency follows from its columns.
+    """
+    count = config.counter()
+    total = int(article_of.max()) + 1
+    articles = counted(_article_texts(folder, article_of), "articles", total=total)
+    blocks = []
+    while texts := list(itertools.islice(articles, _BLOCK)):
+        blocks.append(count(texts))
+        np.log1p(blocks[-1].data, out=blocks[-1].data)
+    matrix = scipy.sparse.vstack(blocks, format="csr").tocsc()
+    columns = np.flatnonzero(np.diff(matrix.indptr))
+    parts = {
+        "columns": columns.astype(np.int32),
+        "data": matrix.data,
+        "indices": matrix.indices,
+        "indptr": np.append(matrix.indptr[columns], matrix.indptr[-1]),
+    }
+    for name, part in parts.items():
+        np.save(folder / f"articles.{name}.npy", part)
+
+
+def _article_texts(folder: Path, article_of: np.ndarray) -> Iterator[str]:
+    """Yields the title and all texts of every article."""
+    corpus: Any = JsonlCorpus(folder / "corpus.jsonl", verbosity=0)
+    by_article = np.argsort(article_of, kind="stable")
+    for numbers in np.split(by_article, np.cumsum(np.bincount(article_of))[:-1]):
+        rows = corpus[numbers.tolist()]
+        yield "\n".join((rows[0]["title"], *(row["text"] for row in rows)))
+
+
+class PassageIndex:
+    """The passages of a collection by number, memory-mapped, and their scores for questions.
+
+    The score of a passage is BM25 (Robertson and Zaragoza, 2009) in Lucene's variant, and that of
+    an article TF-IDF over hashed words and bigrams (Chen et al., 2017, section 3.1):
+
+        score(q, p) = sum_t idf(t) tf(t, p) / (tf(t, p) + k1 (1 - b + b |p| / mean |p|))
+        idf(t) = log(1 + (N - df(t) + 0.5) / (df(t) + 0.5))
+
+        score(q, a) = sum_t log(1 + tf(t, q)) idf(t) * log(1 + tf(t, a)) idf(t)
+
+    DrQA's idf of articles is log((N - df + 0.5) / (df + 0.5)), clipped at 0: a term in at least
+    half of the articles has no weight, so every score in a collection of one or two articles is 0.
+    "smooth" is that of passages, which is always positive and differs little for rare terms.
+
+    Args:
+        folder: written by `build_index`.
+        verify: whether to verify the checksums of all files, on all cores.
+
+    Attributes:
+        meta: content of ``meta.json``.
+        article_of: ``[N]`` int32, the article of every passage.
+        num_articles: A.
+
+    Raises:
+        InputError: the folder is missing, has another format or is damaged.
+    """
+
+    def __init__(self, folder: Path, *, verify: bool = True):
+        self.meta: dict[str, Any] = read_meta(
+            folder,
+            format=FORMAT,
+            what="an index (run `index` first)",
+            remedy="index the passages again (`index --force` replaces the folder)",
+            verify=verify,
+        )
+        config, place = self.meta["config"], f"{folder / 'meta.json'}: config"
+        self._articles = from_json(ArticleConfig, config["articles"], f"{place}.articles")
+        self._passages = from_json(PassageConfig, config["bm25"], f"{place}.bm25")
+        self._corpus: Any = JsonlCorpus(folder / "corpus.jsonl", verbosity=0)
+        self._bm25 = bm25s.BM25.load(folder, mmap=True)
+        self.article_of = load_array(folder / "article_of.npy")
+        self._columns, data, indices, self._starts = (
+            load_array(folder / f"articles.{name}.npy")
+            for name in ("columns", "data", "indices", "indptr")
+        )
+        self.num_articles = int(self.article_of.max()) + 1
+        shape = (self.num_articles, len(self._columns))
+        self._matrix = scipy.sparse.csc_array((data, indices, self._starts), shape=shape)
+
+    def __len__(self) -> int:
+        return len(self.article_of)
+
+    def passage(self, number: int | np.integer, score: float | None = None) -> Passage:
+        """Returns a passage, with the score that it was found by."""
+        row = self._corpus[int(number)]
+        return Passage(row["id"], row["title"], row["text"], score)
+
+    def passage_scores(self, question: str) -> np.ndarray:
+        """Returns the BM25 score of every passage, ``[N]`` float32; 0 without a common term."""
+        words = self._passages.terms.words(question)
+        return self._bm25.get_scores_from_ids(self._bm25.get_tokens_ids(words))
+
+    def article_scores(self, question: str, *, idf: Idf = "smooth") -> np.ndarray:
+        """Returns the TF-IDF score of every article, ``[A]`` float32."""
+        counts = self._articles.counter()([question])
+        places = np.searchsorted(self._columns, counts.indices)
+        known = places < len(self._columns)
+        known[known] = self._columns[places[known]] == counts.indices[known]
+        terms = places[known]
+        frequency = self._starts[terms + 1] - self._starts[terms]
+        odds = (self.num_articles - frequency + 0.5) / (frequency + 0.5)
+        weights = np.maximum(np.log(odds), 0) if idf == "drqa" else np.log1p(odds)
+        factors = np.log1p(counts.data[known]) * weights**2
+        return self._matrix[:, terms] @ factors.astype(np.float32)

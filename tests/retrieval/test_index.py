@@ -1,0 +1,247 @@
+"""The index on disk, and its scores against the formulas and the library's own."""
+
+import json
+import math
+import shutil
+from collections import Counter
+
+import bm25s
+import numpy as np
+import pytest
+
+from hardem_jax.data.exclusions import ExclusionCounts
+from hardem_jax.errors import InputError
+from hardem_jax.retrieval import index as index_module
+from hardem_jax.retrieval.config import ArticleConfig, PassageConfig
+from hardem_jax.retrieval.index import PassageIndex, build_index
+from hardem_jax.retrieval.text import TermConfig
+from tests.damages import DAMAGES
+from tests.retrieval.corpora import WORDS, index_of, rows_of, save
+
+QUESTIONS = ["old bridge over the river", "war and peace peace", "the Queen of Rome?", "who", "xyz"]
+ROWS = [
+    ("7", "Rome is old.", "Rome"),
+    ("9", "Bonn ist schön.\u2028Nicht?", "Bonn"),
+    ("x", 'It has "hills".', "Rome"),
+    ("y", "Nobody's 𝔘.", ""),
+    ("z", "Nobody's either.", " "),
+]
+ENOUGH = ArticleConfig(buckets=2**20)  # so many buckets that no two terms of these tests share one
+
+
+def test_an_index_holds_its_passages(tmp_path):
+    index = index_of(tmp_path, ROWS)
+    assert len(index) == 5 and index.num_articles == 4
+    passages = [index.passage(number) for number in range(5)]
+    assert [(p.id, p.text, p.title) for p in passages] == ROWS
+    assert index.article_of.tolist() == [0, 1, 0, 2, 3]
+    assert index.passage(np.int64(2), 1.5).score == 1.5
+
+
+def test_what_was_left_out_is_recorded(tmp_path):
+    skips = ExclusionCounts()
+    index = index_of(tmp_path, [*ROWS, ("7", "again", "Rome"), ("8", "", "Rome")], skips=skips)
+    assert index.meta["left_out"] == skips.as_dict()
+    assert skips.as_dict() == {"passage id occurs again": 1, "empty document": 1}
+    assert index.meta["source"]["name"] == "a.tsv" and len(index) == 5
+
+
+def test_only_the_first_passages(tmp_path):
+    assert len(index_of(tmp_path, ROWS, limit=2)) == 2
+
+
+def test_the_same_passages_give_the_same_files(tmp_path):
+    """The library itself numbers words in the order of a set, which varies."""
+    contents = []
+    for name, rows in (("a.tsv", ROWS), ("a.tsv.gz", ROWS), ("b.tsv", ROWS[:4])):
+        source = save(tmp_path / name, rows)
+        build_index(source, tmp_path / "index", skips=ExclusionCounts(), replace=True)
+        files = sorted((tmp_path / "index").iterdir())
+        contents.append({f.name: f.read_bytes() for f in files if "index" in f.name})
+        contents[-1]["content"] = json.loads((tmp_path / "index/meta.json").read_text())["content"]
+    assert len(contents[0]) == 7 and contents[0] == contents[1]
+    assert all(contents[0][name] != contents[2][name] for name in contents[0])
+    vocabulary = json.loads(contents[0]["vocab.index.json"])
+    assert list(vocabulary.items())[:4] == [("rome", 0), ("old", 1), ("bonn", 2), ("ist", 3)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        ([("1", "", "Rome")], "expected passages, found none that can be used"),
+        ([("1", "the of", "")], "expected passages with words, found none"),
+    ],
+)
+def test_a_file_without_passages_is_an_error(tmp_path, rows, found):
+    with pytest.raises(InputError, match=f"a.tsv: {found}"):
+        index_of(tmp_path, rows)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
+
+
+def dense_passage_scores(rows, question, config):
+    documents = [config.words(title, text) for _, text, title in rows]
+    total, mean = len(documents), np.mean([len(words) for words in documents])
+    scores = []
+    for words in documents:
+        counts, score = Counter(words), 0.0
+        for term in config.terms.words(question):
+            df = sum(term in other for other in documents)
+            tf = counts[term]
+            saturation = tf + config.k1 * (1 - config.b + config.b * len(words) / mean)
+            score += math.log(1 + (total - df + 0.5) / (df + 0.5)) * tf / saturation
+        scores.append(score)
+    return scores
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        PassageConfig(),
+        PassageConfig(k1=0.9, b=0.4, title_weight=0, terms=TermConfig(stem=False)),
+        PassageConfig(title_weight=1, terms=TermConfig(stop_words=False)),
+    ],
+)
+def test_passage_scores_are_the_formula(tmp_path, config):
+    rows = rows_of(np.random.default_rng(0), 60)
+    index = index_of(tmp_path, rows, passages=config)
+    for question in QUESTIONS:
+        expected = dense_passage_scores(rows, question, config)
+        np.testing.assert_allclose(index.passage_scores(question), expected, rtol=1e-5)
+
+
+def test_passage_scores_are_those_of_the_library(tmp_path):
+    rows, config = rows_of(np.random.default_rng(0), 60), PassageConfig(k1=1.2, b=0.7)
+    index = index_of(tmp_path, rows, passages=config)
+    library = bm25s.BM25(k1=1.2, b=0.7)
+    library.index([config.words(title, text) for _, text, title in rows], show_progress=False)
+    for question in QUESTIONS[:3]:
+        expected = library.get_scores(config.terms.words(question))
+        np.testing.assert_array_equal(index.passage_scores(question), expected)
+
+
+def dense_article_scores(rows, question, config, idf):
+    articles: dict[str, list[str]] = {}
+    for id, text, title in rows:
+        articles.setdefault(title or id, [title]).append(text)
+    terms_of = config.terms.words_and_bigrams if config.bigrams else config.terms.words
+    documents = [Counter(terms_of("\n".join(texts))) for texts in articles.values()]
+    total, scores = len(documents), []
+    for document in documents:
+        score = 0.0
+        for term, count in Counter(terms_of(question)).items():
+            df = sum(term in other for other in documents)
+            odds = (total - df + 0.5) / (df + 0.5)
+            weight = max(0.0, math.log(odds)) if idf == "drqa" else math.log(1 + odds)
+            score += math.log(1 + count) * weight * math.log(1 + document[term]) * weight
+        scores.append(score)
+    return scores
+
+
+@pytest.mark.parametrize("idf", ["smooth", "drqa"])
+@pytest.mark.parametrize("block", [7, 1000])
+@pytest.mark.parametrize(
+    "options", [{}, {"bigrams": False, "terms": TermConfig(stem=False)}], ids=["bigrams", "words"]
+)
+def test_article_scores_are_the_formula(tmp_path, monkeypatch, options, block, idf):
+    monkeypatch.setattr(index_module, "_BLOCK", block)
+    rows = rows_of(np.random.default_rng(0), 60)
+    config = ArticleConfig(buckets=ENOUGH.buckets, **options)
+    index = index_of(tmp_path, rows, articles=config)
+    for question in QUESTIONS:
+        expected = dense_article_scores(rows, question, config, idf)
+        found = index.article_scores(question, idf=idf)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_terms_of_one_bucket_are_one_term(tmp_path):
+    rows = [(str(i), " ".join(WORDS[: i + 1]), "") for i in range(9)]
+    index = index_of(tmp_path, rows, articles=ArticleConfig(buckets=1, bigrams=False))
+    idf = math.log(1 + 0.5 / (9 + 0.5))
+    expected = math.log(1 + 1) * np.log1p(np.arange(1, 10)) * idf**2
+    np.testing.assert_allclose(index.article_scores("rome"), expected, rtol=1e-5)
+
+
+def test_articles_and_passages_without_a_term_stay(tmp_path):
+    kept = PassageConfig(terms=TermConfig(stop_words=False))
+    index = index_of(tmp_path, [("1", "the of", ""), ("2", "of", "")], passages=kept)
+    assert index.article_scores("the rome").tolist() == [0, 0]
+    first, second = index.passage_scores("the")
+    assert first > second == 0
+
+
+def test_an_index_that_was_read_again_is_the_same(tmp_path):
+    config = PassageConfig(k1=0.9, terms=TermConfig(stem=False))
+    built = index_of(tmp_path, rows_of(np.random.default_rng(0), 30), passages=config)
+    for read in (PassageIndex(tmp_path / "index"), PassageIndex(tmp_path / "index", verify=False)):
+        for question in QUESTIONS:
+            np.testing.assert_array_equal(
+                read.passage_scores(question), built.passage_scores(question)
+            )
+        assert not read.article_of.flags.writeable  # mapped, not read
+
+
+def test_an_interrupted_build_leaves_nothing_that_looks_finished(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(index_module, "write_json", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        index_of(tmp_path, ROWS)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.tsv"]
+
+
+def test_an_index_of_another_format_says_what_to_do(tmp_path):
+    (tmp_path / "meta.json").write_text('{"format": "index 1"}')
+    message = "expected format index 2, found index 1; index the passages again .`index --force`"
+    with pytest.raises(InputError, match=message):
+        PassageIndex(tmp_path)
+
+
+def test_every_damaged_file_is_named(tmp_path):
+    index_of(tmp_path, ROWS)
+    for name in sorted(file.name for file in (tmp_path / "index").iterdir()):
+        for kind, damage in DAMAGES.items():
+            folder = tmp_path / f"{name}-{kind}"
+            shutil.copytree(tmp_path / "index", folder)
+            damage(folder / name)
+            with pytest.raises(InputError) as refused:
+                PassageIndex(folder)
+            assert str(refused.value).startswith(str(folder / name)), (name, kind)
+
+
+def test_an_index_does_not_mix_with_other_files(tmp_path):
+    (tmp_path / "index").mkdir()
+    notes = tmp_path / "index" / "notes.txt"
+    notes.write_text("precious")
+    with pytest.raises(InputError, match="index: exists and was not written by this command"):
+        index_of(tmp_path, ROWS, replace=True)
+    notes.unlink()
+    index_of(tmp_path, ROWS)
+    with pytest.raises(InputError, match="index: exists; choose another folder, or add --force"):
+        index_of(tmp_path, ROWS)
+    index_of(tmp_path, ROWS[:2], replace=True)
+    notes.write_text("precious")
+    with pytest.raises(InputError, match="index: exists and holds notes.txt"):
+        index_of(tmp_path, ROWS, replace=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tsv", "index"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"k1": -1}, "k1: expected at least 0, found -1"),
+        ({"k1": float("nan")}, "k1: expected at least 0, found nan"),
+        ({"b": 1.5}, "b: expected at least 0 and at most 1, found 1.5"),
+        ({"title_weight": -1}, "title_weight: expected at least 0 and at most 1000, found -1"),
+    ],
+)
+def test_parameters_are_checked(parameters, message):
+    with pytest.raises(InputError, match=message):
+        PassageConfig(**parameters)
+    with pytest.raises(InputError, match="buckets: expected at least 1, found 0"):
+        ArticleConfig(buckets=0)
+
+
+def test_a_title_counts_as_often_as_said():
+    words = [PassageConfig(title_weight=n).words("Old Rome", "A city") for n in (0, 1, 2)]
+    assert words == [["citi"], ["old", "rome", "citi"], ["old", "rome", "old", "rome", "citi"]]
