@@ -23,7 +23,7 @@ ROWS = [
     ("7", "Rome is old.", "Rome"),
     ("9", "Bonn ist schön.\u2028Nicht?", "Bonn"),
     ("x", 'It has "hills".', "Rome"),
-    ("y", "Nobody's 𝔘.", ""),
+    ("y", "Nobody's 𝔘.", " "),
     ("z", "Nobody's either.", " "),
 ]
 ENOUGH = ArticleConfig(buckets=2**20)  # so many buckets that no two terms of these tests share one

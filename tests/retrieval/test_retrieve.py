@@ -58,11 +58,12 @@ def test_top_k_is_a_stable_sort(k):
         np.testing.assert_array_equal(top_k(scores, k), expected)
 
 
-def test_articles_then_their_passages(folder, index, questions):
-    config = RetrieverConfig(method="articles", articles=4, passages=5)
+@pytest.mark.parametrize("idf", ["smooth", "drqa"])
+def test_articles_then_their_passages(folder, index, questions, idf):
+    config = RetrieverConfig(method="articles", articles=4, passages=5, idf=idf)
     retrieve = Retriever(folder, config)
     for question in questions:
-        best = np.argsort(-index.article_scores(question), kind="stable")[:4]
+        best = np.argsort(-index.article_scores(question, idf=idf), kind="stable")[:4]
         inside = np.flatnonzero(np.isin(index.article_of, best))
         scores = index.passage_scores(question)[inside]
         order = np.argsort(-scores, kind="stable")[:5]
