@@ -1,8 +1,8 @@
 """Checksums of the files in a folder, which detect damage before the files are used.
 
 `write_checksums` records the size and SHA-256 of every file below a folder in its
-``checksums.json``; `verify_checksums` compares them. Checkpoints, prepared splits, passage stores
-and indices all use it.
+``checksums.json``; `verify_checksums` compares them. Checkpoints, prepared splits and
+indices of passages all use it.
 """
 
 import hashlib
