@@ -3,11 +3,12 @@
 import contextlib
 import io
 import json
+import re
 import signal
 
 import pytest
 
-from hardem_jax.cli.command import run_command
+from hardem_jax.cli.command import parse, run_command
 
 
 def call(module, *arguments):
@@ -16,14 +17,36 @@ def call(module, *arguments):
 
 
 def fails(module, capsys, *arguments):
-    """Runs a command that must end with exit code 2; returns its one line."""
+    """Runs a command that must end with exit code 2; returns what it says, on one line."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as stop:
         call(module, *arguments)
     assert stop.value.code == 2
-    [line] = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith("error: ")
-    return line
+    return said(capsys)
+
+
+def said(capsys):
+    """The one line of an error, or what tyro says, which refuses flags itself."""
+    text = capsys.readouterr().err
+    if text.startswith("error: "):
+        [text] = text.splitlines()
+        return text
+    assert "For full helptext" in text
+    return unframed(text)
+
+
+def unframed(text):
+    """The words of tyro's frames, which break lines anywhere, on one line."""
+    return " ".join(re.sub("[╭╮╰╯│─]|-{3,}", " ", text).split())
+
+
+def refused(capsys, commands, *arguments):
+    """What tyro says on a command line that it refuses with exit code 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        parse(commands, prog="test", argv=[str(argument) for argument in arguments])
+    assert stop.value.code == 2
+    return said(capsys)
 
 
 class _Terminal(io.StringIO):

@@ -8,6 +8,7 @@ import pytest
 from experiments.inspect.command import Inspect
 from experiments.inspect.sources import open_source
 from hardem_jax.cli.command import run_command
+from tests.commands import said
 
 
 def inspect(*arguments):
@@ -23,8 +24,7 @@ def refused(capsys, *arguments):
     with pytest.raises(SystemExit) as stop:
         inspect(*arguments)
     assert stop.value.code == 2
-    [line] = capsys.readouterr().err.strip().splitlines()
-    return line
+    return said(capsys)
 
 
 def block(html, id):

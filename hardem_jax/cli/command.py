@@ -1,4 +1,4 @@
-"""Command lines from dataclasses; user errors end in one line and exit code 2."""
+"""Command lines from dataclasses; errors of users end with exit code 2."""
 
 import contextlib
 import errno
@@ -20,32 +20,18 @@ from hardem_jax.buckets.commands import on_this_disk
 from hardem_jax.buckets.names import address, shown
 from hardem_jax.data.files import read_json
 from hardem_jax.data.json_config import from_json
-from hardem_jax.errors import TERMINATION, InputError, Stopped, nearest, one_line
+from hardem_jax.errors import TERMINATION, InputError, Stopped, one_line
 from hardem_jax.extras import MissingPackageError
 
 #: Takes a file with flags, ``config.json`` of a run or ``comparison.json``; others override them.
 CONFIG = "--config"
 # Flags of an outer command may follow those of its objective.
 _TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
-# Box-drawing characters, in UTF-8 and in ASCII.
-_SIDES = " \t│|"
-_RULE = re.compile("[ \\t│|]*[╭├╰]?[─-]{3,}[╮┤╯]?[ \\t│|]*")
-_TITLE = re.compile("╭─+(.*?)─+╮")
-# The name that tyro gives to a value without a flag.
-_NAMELESS = re.compile(r"(__tyro-dummy-inner__\.?)+")
-# A value that the `__post_init__` of a configuration refused, by the name of its field; a command
-# itself goes by the name of its class.
-_REFUSED = re.compile(r"Error parsing (?:[A-Z]\w*|([\w.-]*)): (\w+): (expected .*)")
-_MISPLACED = re.compile(r"(\S+) \(applied to [^)]*\)")
-_UNRECOGNIZED = re.compile(r"Unrecognized options: ([^\s=]+)")
-# A flag or a subcommand in the help.
-_WORD = re.compile(r"--[a-z][\w.-]*|\b[a-z]+:[a-z][\w-]*")
 # An indented command line in a docstring. Python has joined the lines that it continues on.
 _TYPED = re.compile(r"^    \S.*$", re.MULTILINE)
 _CONTINUED = re.compile(r"(?<=\S) {4,}")
 # Where a word begins in the name of a class.
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_MALFORMED = re.compile(r"Error parsing (\S+): (.*)")
 # Refusals of the machine that a person can act on; other system errors are defects.
 _REFUSALS = {
     getattr(errno, name)
@@ -73,7 +59,9 @@ def run_command(
     with exit_with_one_line():
         try:
             command = parse(commands, prog=prog, argv=argv)
-        except SystemExit:  # after the help
+        except SystemExit as stop:
+            if stop.code:
+                raise
             program = " ".join([prog, *(word for word in argv[:1] if not word.startswith("-"))])
             if shown := _examples(sys.modules["__main__"].__doc__ or "", program):
                 print(shown)
@@ -91,36 +79,22 @@ def parse(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> Any
         prog, argv: as in `run_command`.
 
     Raises:
-        InputError: in one line, for an unknown, missing or malformed flag.
-        SystemExit: code 0, for ``--help``.
+        InputError: the file of ``--config`` holds no flags of this command.
+        SystemExit: code 2, after tyro has told what is unknown, missing or malformed; code 0, for
+            ``--help``.
     """
-    said = io.StringIO()
-    argv = sys.argv[1:] if argv is None else argv
-    if isinstance(commands, Mapping) and argv[:1] and not argv[0].startswith("-"):
-        _check_command(argv[0], commands)
-    try:
-        with contextlib.redirect_stderr(said):
-            return _parse(commands, prog, argv)
-    except SystemExit as stop:
-        if stop.code in (0, None):
-            raise
-        line = _one_line(said.getvalue())
-        raise InputError(line + _suggestion(line, commands, prog, argv)) from None
-
-
-def _parse(commands: Any, prog: str, argv: Sequence[str]) -> Any:
-    options: dict[str, Any] = {"prog": prog, "args": argv, "config": _TYRO_OPTIONS}
-    file, rest = _without(CONFIG, argv)
-    if file is not None:
-        kind = commands
-        if isinstance(commands, Mapping):
-            _check_command(rest[0] if rest else "none", commands)
-            kind, prog, rest = commands[rest[0]], f"{prog} {rest[0]}", rest[1:]
-        options |= {"prog": prog, "args": rest}
-        return tyro.cli(kind, **options, default=_of_file(kind, _on_this_disk(file)))
+    file, argv = _without(CONFIG, sys.argv[1:] if argv is None else argv)
     if isinstance(commands, Mapping):
-        return tyro.extras.subcommand_cli_from_dict(dict(commands), **options)
-    return tyro.cli(commands, **options)
+        if argv and argv[0] in commands:
+            # That command alone: its help and suggestions name no flag of another.
+            commands, prog, argv = commands[argv[0]], f"{prog} {argv[0]}", argv[1:]
+        elif file is not None:
+            found = repr(argv[0]) if argv else "none"
+            raise InputError(f"{CONFIG}: expected one of {', '.join(commands)}, found {found}")
+        else:
+            return tyro.extras.subcommand_cli_from_dict(dict(commands), prog=prog, args=argv)
+    saved = {} if file is None else {"default": _of_file(commands, _on_this_disk(file))}
+    return tyro.cli(commands, prog=prog, args=argv, config=_TYRO_OPTIONS, **saved)
 
 
 def _without(flag: str, argv: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -167,25 +141,6 @@ def _examples(text: str, program: str) -> str:
     typed = (line for line in _TYPED.findall(text) if f"{line} ".startswith(f"    {program} "))
     shown = [_CONTINUED.sub(" \\\\\n        ", line) for line in typed]
     return "\n".join(["\nexamples:", *shown]) if shown else ""
-
-
-def _check_command(name: str, commands: Mapping[str, type]) -> None:
-    if name not in commands:
-        expected = f"expected one of {', '.join(commands)}"
-        raise InputError(f"{expected}, found {name!r}{nearest(name, commands)}")
-
-
-def _suggestion(line: str, commands: Any, prog: str, argv: Sequence[str]) -> str:
-    """What may have been meant by the first word that was not recognized."""
-    unknown = _UNRECOGNIZED.search(line)
-    if unknown is None or "perhaps you meant" in line:
-        return ""
-    # tyro suggests nothing if a flag is missing as well, and never the name of a subcommand.
-    command = argv[:1] if isinstance(commands, Mapping) else []
-    with contextlib.redirect_stdout(io.StringIO()) as text, contextlib.suppress(SystemExit):
-        _parse(commands, prog, [*command, "--help"])
-    # A word of the help itself stands in the wrong place.
-    return nearest(unknown.group(1), set(_WORD.findall(text.getvalue())) - {unknown.group(1)})
 
 
 @contextlib.contextmanager
@@ -343,44 +298,3 @@ def peak_mib() -> float:
     """The most memory this process has had so far, in MiB, mapped files included."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
-
-
-def _one_line(box: str) -> str:
-    """The message of a framed box of tyro as one sentence."""
-    title, *sections = _sections(box)
-    said = _NAMELESS.sub("", " ".join(sections[0])) if sections else ""
-    label = " ".join(title)
-    if label == "Required options":
-        flags = [line.split()[0] for line in sections[0] if line.startswith("--")]
-        if not flags:  # an argument without one, which its own line names
-            flags = sections[0][1:2]
-        rest = [f"; {' '.join(lines)}" for lines in sections[1:] if "Unrecognized" in lines[0]]
-        return f"{', '.join(dict.fromkeys(flags))}: expected a value, found none{''.join(rest)}"
-    if refused := _REFUSED.fullmatch(said):
-        *path, expected = refused.groups()
-        return f"--{'.'.join(filter(None, path)).replace('_', '-')}: {expected}"
-    if malformed := _MALFORMED.fullmatch(said):
-        return ": ".join(malformed.groups())
-    if misplaced := _MISPLACED.findall(said):
-        said = f"{label}: {', '.join(misplaced)}"
-    for lines in sections[1:]:
-        if lines[0].startswith("Perhaps you meant"):
-            flags = (line.split()[0] for line in lines if line.startswith("--"))
-            # tyro suggests even the flag that was typed, if another command has one of that name.
-            if meant := [flag for flag in dict.fromkeys(flags) if flag not in misplaced]:
-                said += f" (perhaps you meant {' or '.join(meant)})"
-    # Some boxes repeat their title inside.
-    return said if said.startswith(label) else f"{label}: {said}"
-
-
-def _sections(box: str) -> list[list[str]]:
-    """The lines of a box, split where it has a rule; the first section is the title."""
-    sections: list[list[str]] = [[]]
-    for line in box.splitlines():
-        if title := _TITLE.fullmatch(line.strip()):
-            sections += [[title.group(1).strip()], []]
-        elif _RULE.fullmatch(line):
-            sections.append([])
-        elif text := line.strip(_SIDES):
-            sections[-1].append(text)
-    return [lines for lines in sections if lines]

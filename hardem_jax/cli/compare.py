@@ -331,11 +331,15 @@ def labelled(objectives: Sequence[str], kinds: Any = AnyObjective) -> dict[str, 
     """
     rows = {}
     for text in objectives:
+        expected = f"objectives: expected what train takes after objective:, found {text!r}"
         try:
             objective = parse(kinds, prog="objectives", argv=shlex.split(text))
-        except (InputError, ValueError) as error:
-            expected = "expected what train takes after objective:"
-            raise InputError(f"objectives: {expected}, found {text!r} ({error})") from None
+        except ValueError as error:  # of shlex, such as a quote that is not closed
+            raise InputError(f"{expected} ({error})") from None
+        except SystemExit as stop:
+            if stop.code:  # tyro has told why
+                raise InputError(expected) from None
+            raise
         if (name := label(objective)) in rows:
             raise InputError(f"objectives: expected different values, found {name!r} twice")
         rows[name] = objective

@@ -189,23 +189,23 @@ def test_a_reader_that_has_enough_ends_the_program_quietly(lines):
 
 
 @pytest.mark.parametrize(
-    ("line", "meant"),
+    ("line", "told"),
     [
-        ("tran --out x", "train"),
-        ("train --data x --devv y --out z", "--dev"),
+        ("", "Expected one of {prepare, train, "),
+        ("tran --out x", "misplaced options: tran"),
+        ("train --data x --devv y --out z", "Missing from test train: --dev PATH"),
+        ("train --data x --dev y --out z --devv y", "Unrecognized options: --devv"),
         ("train --data x --dev y --out z objective:hardem", "objective:hard-em"),
+        ("train --data x --dev y --out z --loop.seed s", "parsing --loop.seed: invalid literal"),
+        # A flag of another command is not suggested for itself.
+        (
+            "evaluate --run-dir x --data y --split dev",
+            "options: --split, dev For full",
+        ),
     ],
-    ids=["command", "flag while another is missing", "subcommand"],
 )
-def test_what_is_mistyped_gets_a_suggestion(line, meant):
-    with pytest.raises(InputError, match=rf"\(perhaps you meant {meant}\)$"):
-        parse(triviaqa.COMMANDS, prog="x", argv=line.split())
-
-
-def test_a_flag_of_another_command_is_not_suggested_for_itself():
-    with pytest.raises(InputError, match=r"^Unrecognized options: --split, dev$"):
-        line = "evaluate --run-dir x --data y --split dev"
-        parse(triviaqa.COMMANDS, prog="x", argv=line.split())
+def test_what_is_no_flag_ends_with_code_2(line, told, capsys):
+    assert told in commands.fails(triviaqa, capsys, *line.split())
 
 
 @pytest.mark.parametrize(
@@ -245,11 +245,6 @@ def test_help_ends_with_the_examples_of_the_module(argv, shown, not_shown):
     assert all(len(line) <= 100 for line in examples.splitlines())
 
 
-def test_what_is_like_nothing_gets_no_suggestion():
-    with pytest.raises(InputError, match=r"evaluate, predict, export, found 'zzz'$"):
-        parse(triviaqa.COMMANDS, prog="x", argv=["zzz"])
-
-
 @pytest.mark.parametrize("kind", COMMANDS)
 def test_every_command_comes_back_from_the_flags_that_it_saves(kind):
     command = valid_instance(kind)
@@ -281,7 +276,7 @@ def test_a_file_that_holds_no_flags_of_the_command_is_refused(tmp_path):
     file, _ = saved_run(tmp_path)
     with pytest.raises(InputError, match="expected flags of 'Evaluate', found those of 'Train'"):
         parse(triviaqa.COMMANDS, prog="x", argv=["evaluate", "--config", str(file)])
-    with pytest.raises(InputError, match="expected one of prepare, .*, found 'none'"):
+    with pytest.raises(InputError, match="expected one of prepare, .*, found none"):
         parse(triviaqa.COMMANDS, prog="x", argv=["--config", str(file)])
     content = json.loads(file.read_text())
     out = content["flags"].pop("out")

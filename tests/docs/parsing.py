@@ -3,6 +3,8 @@
 Reads a JSON list of ``[module, word, ...]`` and prints one of what is wrong with each, or null.
 """
 
+import contextlib
+import io
 import json
 import runpy
 import sys
@@ -11,6 +13,7 @@ from typing import Any
 
 from hardem_jax.cli import command
 from hardem_jax.errors import InputError
+from tests.commands import unframed
 
 
 def parse_only(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -> None:
@@ -20,9 +23,12 @@ def parse_only(commands: Any, *, prog: str, argv: Sequence[str] | None = None) -
 def error_of(module: str, words: Sequence[str]) -> str | None:
     sys.argv = [module, *words]
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     except InputError as error:
         return str(error)
+    except SystemExit:  # of tyro
+        return unframed(said.getvalue())
     return None
 
 

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from experiments.benchmark import history
+from tests.commands import said
 
 MEASURES_ITSELF = """
 import json, sys
@@ -68,12 +69,11 @@ def test_each_commit_is_measured_by_its_own_benchmark(repository, tmp_path, caps
         (["--commits", "never"], "never"),
         (["--commits"], "commits: expected at least one value, found none"),
         (["--commits", "fast", "fast"], "expected distinct commits"),
-        (["--commits", "fast", "--rounds", "0"], "--rounds: expected at least 1, found 0"),
+        (["--commits", "fast", "--rounds", "0"], "rounds: expected at least 1, found 0"),
     ],
 )
 def test_what_cannot_be_measured_is_one_line(repository, capsys, flags, culprit):
     with pytest.raises(SystemExit) as stop:
         history.main(["--repository", str(repository), "--tokens", "48", *flags])
     assert stop.value.code == 2
-    [line] = capsys.readouterr().err.strip().splitlines()
-    assert culprit in line
+    assert culprit in said(capsys)

@@ -44,8 +44,8 @@ def test_batches_are_made_and_counted(split, tmp_path, monkeypatch, capsys):
     assert "CPU ms a batch" in capsys.readouterr().out
 
 
-def test_wrong_flags_are_one_line(split, capsys):
+def test_wrong_flags_are_refused(split, capsys):
     with pytest.raises(SystemExit) as stop:
         input_pipeline.main(["--data", str(split), "--steps", "0"])
     assert stop.value.code == 2
-    assert "--steps: expected at least 1, found 0" in capsys.readouterr().err
+    assert "steps: expected at least 1, found 0" in capsys.readouterr().err

@@ -153,7 +153,7 @@ def test_what_was_built_is_summed_up(root, capsys):
     assert printed[-1].startswith(str(root / "built" / "drop" / "hardem_drop_num"))
 
 
-def test_what_a_person_got_wrong_is_one_line(root, tmp_path, capsys, monkeypatch):
+def test_what_a_person_got_wrong_is_told(root, tmp_path, capsys, monkeypatch):
     out = ("--out", tmp_path / "built")
     assert "expected a folder with the official files" in fails(
         capsys, "build", *out, "data-set:narrativeqa"
@@ -161,8 +161,8 @@ def test_what_a_person_got_wrong_is_one_line(root, tmp_path, capsys, monkeypatch
     files = ("--folder", root / "drop")
     twice = ("--splits", "train", "train", "data-set:drop-num")
     line = fails(capsys, "build", *out, *files, *twice)
-    assert line == "error: --splits: expected different values, found train train"
-    assert "max-conditions: expected at least 0 and at most 3" in fails(
+    assert "splits: expected different values, found train train" in line
+    assert "max_conditions: expected at least 0 and at most 3" in fails(
         capsys, "build", *out, *files, "data-set:wikisql", "--data-set.rules.max-conditions", 7
     )
     assert "found 0" in fails(capsys, "show", "--folder", tmp_path)

@@ -423,25 +423,25 @@ def test_questions_that_cannot_be_used_are_counted_and_named(capsys, tmp_path):
             ["prepare", "--folder", "nowhere", "--out", "x"],
             "nowhere: expected drop_dataset_train.json",
         ),
-        (["prepare", "--folder", "official", "--out", "x", "--max-words", "0"], "--max-words"),
+        (["prepare", "--folder", "official", "--out", "x", "--max-words", "0"], "max_words: "),
         (["prepare", "--folder", "x", "--out", "y", "--rules.percent", "half"], "half"),
         (["prepare", "--folder", "x", "--out", "y", "--rules.digits", "99"], "digits"),
         (["train", "--data", "nowhere", "--dev", "nowhere", "--out", "x"], "nowhere"),
         (
             ["train", "--data", "x", "--dev", "x", "--out", "x", "model:tagger"]
             + ["--model.normalize", "equations", "--model.product-over", "tokens"],
-            "--model.product-over: expected numbers, found tokens",
+            "model: product_over: expected numbers, found tokens",
         ),
         (
             ["train", "--data", "x", "--dev", "x", "--out", "x", "model:tagger"]
             + ["--model.no-tag-bias", "nan"],
-            "--model.no-tag-bias: expected a finite number",
+            "model: no_tag_bias: expected a finite number",
         ),
         (["evaluate", "--run-dir", "nowhere", "--data", "elsewhere"], "where"),
         (["predict", "--run-dir", "r", "--document", "nowhere", "--question", "?"], "nowhere"),
     ],
 )
-def test_what_a_person_got_wrong_is_one_line(root, capsys, flags, culprit, monkeypatch, tmp_path):
+def test_what_a_person_got_wrong_is_told(root, capsys, flags, culprit, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "official").symlink_to(root / "official")
     assert culprit in fails(capsys, *flags)

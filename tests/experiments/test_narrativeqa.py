@@ -145,7 +145,7 @@ def test_comparison_draws_rouge(root, capsys):
         (["fly"], "fly"),
     ],
 )
-def test_what_a_person_got_wrong_is_one_line(flags, culprit, capsys, tmp_path, monkeypatch):
+def test_what_a_person_got_wrong_is_told(flags, culprit, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert culprit in fails(narrativeqa, capsys, *flags)
     assert not list(tmp_path.iterdir())

@@ -172,11 +172,11 @@ def test_no_time_is_for_no_comparison(tmp_path, monkeypatch):
     ("wrong", "named"),
     [
         (["--scopes"], "scopes"),
-        (["--minutes", "-1"], "--minutes: expected at least 0"),
+        (["--minutes", "-1"], "minutes: expected at least 0"),
         (["--scopes", "page"], "--scopes"),
     ],
 )
-def test_what_a_person_got_wrong_is_one_line(wrong, named, capsys, tmp_path):
+def test_what_a_person_got_wrong_is_told(wrong, named, capsys, tmp_path):
     needed = ["--data", "d", "--dev", "d", "--out", str(tmp_path)]
     with pytest.raises(SystemExit) as stop:
         run_command(LatentScope, prog="test", argv=[*needed, *wrong])

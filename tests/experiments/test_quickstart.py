@@ -9,6 +9,7 @@ from experiments.quickstart.run import Quickstart
 from experiments.quickstart.starting_values import start_by_matching
 from hardem_jax.cli.command import run_command
 from hardem_jax.models.encoders.bert import Bert, BertConfig
+from tests.commands import said
 from tests.marks import slow
 
 
@@ -36,17 +37,16 @@ def test_prints_a_row_for_each_objective_and_saves_the_figure(tmp_path, capsys):
     [
         (["--fast"], "--fast"),
         (["--seeds", "0", "0"], "seeds: expected different values, found 0 0"),
-        (["--spans.num-people", "1"], "--spans.num-people"),
+        (["--spans.num-people", "1"], "spans: num_people: "),
         (["--spans-training.steps", "x"], "x"),
         (["--out", __file__], "test_quickstart.py: expected a folder to write to, found a file"),
     ],
 )
-def test_what_a_person_got_wrong_is_one_line(flags, culprit, capsys):
+def test_what_a_person_got_wrong_is_told(flags, culprit, capsys):
     with pytest.raises(SystemExit) as stop:
         call(*flags)
     assert stop.value.code == 2
-    [line] = capsys.readouterr().err.strip().splitlines()
-    assert culprit in line
+    assert culprit in said(capsys)
 
 
 @pytest.mark.parametrize("look", [1, *slow(-1)])

@@ -100,13 +100,13 @@ def test_questions_without_answers(files, tmp_path):
     assert record["answers"] == [] and "has_answer" not in record["ctxs"][0]
 
 
-def test_mistakes_become_one_line(files, tmp_path, capsys):
+def test_mistakes_are_told(files, tmp_path, capsys):
     asked = ("--questions", files / "NQ-open.dev.jsonl", "--out", tmp_path / "a.jsonl")
     line = fails(retrieve, capsys, "retrieve", "--index", tmp_path, *asked)
     assert "expected an index (run `index` first), found none or an incomplete one" in line
     line = fails(retrieve, capsys, "retrieve", "--index", files / "index", *asked,
                  "--retriever.articles", 0)  # fmt: skip
-    assert "--retriever.articles: expected at least 1, found 0" in line
+    assert "retriever: articles: expected at least 1, found 0" in line
     (tmp_path / "none.jsonl").write_text('{"question": "?", "answer": ["a"]}')
     line = fails(retrieve, capsys, "retrieve", "--index", files / "index", "--questions",
                  tmp_path / "none.jsonl", "--out", tmp_path / "a.jsonl")  # fmt: skip
@@ -118,7 +118,7 @@ def test_mistakes_become_one_line(files, tmp_path, capsys):
     assert "bad.tsv: expected the columns id, text, title" in line
     line = fails(retrieve, capsys, "index", "--passages", files / "psgs.tsv.gz", "--out",
                  tmp_path / "index", "--limit", 0)  # fmt: skip
-    assert "--limit: expected at least 1, found 0" in line
+    assert "limit: expected at least 1, found 0" in line
 
 
 def test_what_cannot_be_written_is_found_before_the_work(files, tmp_path, capsys):

@@ -505,7 +505,7 @@ def test_a_supervised_split_has_the_annotated_mention_only(root, capsys, tmp_pat
         ([], "prepare"),
     ],
 )
-def test_what_a_person_got_wrong_is_one_line(capsys, flags, culprit, monkeypatch, tmp_path):
+def test_what_a_person_got_wrong_is_told(capsys, flags, culprit, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert culprit in fails(triviaqa, capsys, *flags)
     assert not list(tmp_path.iterdir())
