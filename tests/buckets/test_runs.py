@@ -18,11 +18,12 @@ from hardem_jax.buckets.names import VARIABLE
 from hardem_jax.buckets.store import Folder
 from tests.commands import call, fails
 from tests.emulators import SECRET
-from tests.robustness.buckets import BEAT
 from tests.robustness.processes import Runner
 from tests.robustness.subjects import trained
 from tests.tiny import write_checkpoint, write_triviaqa
 
+#: Seconds between two signs of life, short for tests; three of them must pass before a takeover.
+BEAT = 0.5
 WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
 WINDOWS += ["--windows.max-question-tokens", "8"]
 

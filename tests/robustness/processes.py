@@ -36,10 +36,6 @@ class Ended:
     def traceback(self) -> bool:
         return len(self.lines) > 1 or any("Traceback" in line for line in self.lines)
 
-    @property
-    def warned(self) -> bool:
-        return any(line.startswith("warning: ") for line in self.lines)
-
 
 class Runner:
     """Runs commands in processes that have already imported the package."""
