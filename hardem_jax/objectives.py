@@ -22,23 +22,15 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from hardem_jax import posteriors
-from hardem_jax.lazy import LazyModule
 from hardem_jax.posteriors import AnyPosterior, Tempered
 
 if TYPE_CHECKING:
-    import jax
-    import jax.numpy as jnp
     from jax import Array
     from jax.typing import ArrayLike
-
-    from hardem_jax import loss_variants, losses
 
     _Posteriors = AnyPosterior | posteriors.Posterior | posteriors.Scheduled
 else:
     _Posteriors = AnyPosterior  # for the command line
-    jax, jnp = LazyModule("jax"), LazyModule("jax.numpy")
-    losses = LazyModule("hardem_jax.losses")
-    loss_variants = LazyModule("hardem_jax.loss_variants")
 
 
 class Objective(Protocol):
@@ -97,6 +89,10 @@ class HardEM:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
+        import jax.numpy as jnp
+
+        from hardem_jax import losses
+
         hard = losses.is_hard_step(step=step, key=key, **dataclasses.asdict(self))
         return losses.drawn_loss(log_probs, hard=hard, **rows), {"hard": hard.astype(jnp.float32)}
 
@@ -110,6 +106,8 @@ class MML:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
+        from hardem_jax import losses
+
         return losses.mml_loss(log_probs, **rows), {}
 
 
@@ -122,6 +120,8 @@ class FirstOnly:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
+        from hardem_jax import losses
+
         return losses.first_only_loss(log_probs, **rows), {}
 
 
@@ -146,6 +146,8 @@ class EM:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
+        from hardem_jax import losses
+
         posterior = posteriors.at(self.posterior, step, key)
         return losses.em_loss(log_probs, posterior, **rows), {}
 
@@ -183,6 +185,10 @@ class ThresholdedHardEM:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
+        import jax.numpy as jnp
+
+        from hardem_jax import loss_variants, losses
+
         epoch = jnp.asarray(step) // self.epoch
         rule = {
             "threshold": self.alpha * self.gamma ** epoch.astype(jnp.float32),
@@ -197,6 +203,8 @@ class ThresholdedHardEM:
 
 def _share(kept: Array, counted: Array, reduce_fn: Any) -> Array:
     """The share of the counted rows that are kept: of all devices if ``reduce_fn`` sees them."""
+    import jax.numpy as jnp
+
     all_rows = counted.astype(jnp.float32)
     if reduce_fn not in (None, jnp.mean):  # a mean of these rows may be that of none
         part, whole = reduce_fn(kept, where=counted), reduce_fn(all_rows, where=counted)
@@ -221,6 +229,8 @@ class CountWeightedMML:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
+        from hardem_jax import loss_variants
+
         return loss_variants.count_weighted_mml_loss(log_probs, power=self.power, **rows), {}
 
 
@@ -241,6 +251,8 @@ class EntropyRegularizedMML:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
+        from hardem_jax import loss_variants
+
         return loss_variants.entropy_regularized_loss(log_probs, weight=self.weight, **rows), {}
 
 
@@ -253,6 +265,8 @@ class ReleasedMML:
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
     ) -> tuple[Array, dict[str, Array]]:
+        from hardem_jax import loss_variants
+
         return loss_variants.released_mml_loss(log_probs, **rows), {}
 
 
@@ -293,10 +307,14 @@ def weights(
         float32, the shape of ``log_probs``.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> log_probs = jnp.log(jnp.array([[0.1, 0.3], [0.4, 0.2]]))
         >>> print(weights(HardEM(), log_probs).argmax(-1), weights(MML(), log_probs)[0].round(4))
         [1 0] [0.25 0.75]
     """
+    import jax
+    import jax.numpy as jnp
+
     key = jax.random.key(step) if key is None else key
 
     def loss(log_probs: Array) -> Array:

@@ -22,18 +22,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hardem_jax.lazy import LazyModule
-
 if TYPE_CHECKING:
-    import jax
-    import jax.numpy as jnp
     from jax import Array
     from jax.typing import ArrayLike
 
     from hardem_jax import masked
-else:
-    jax, jnp = LazyModule("jax"), LazyModule("jax.numpy")
-    masked = LazyModule("hardem_jax.masked")
 
 Posterior = Callable[..., "Array"]
 
@@ -59,9 +52,14 @@ def hard(log_probs: ArrayLike, **rows: Any) -> Array:
     """All weight on the most likely solution, the first among ties.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> print(hard(jnp.array([-2.0, -1.0, -1.0])))
         [0. 1. 0.]
     """
+    import jax.numpy as jnp
+
+    from hardem_jax import masked
+
     z = masked.Rows.of(log_probs, **rows)
     return (z.most_likely() & z.possible).astype(jnp.float32)
 
@@ -70,9 +68,14 @@ def first(log_probs: ArrayLike, **rows: Any) -> Array:
     """All weight on the first solution of the row, even if it is impossible.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> print(first(jnp.array([-2.0, -1.0]), where=jnp.array([False, True])))
         [0. 1.]
     """
+    import jax.numpy as jnp
+
+    from hardem_jax import masked
+
     z = masked.Rows.of(log_probs, **rows)
     return (z.first(z.where) & z.spread(z.any(z.possible))).astype(jnp.float32)
 
@@ -81,9 +84,12 @@ def soft(log_probs: ArrayLike, **rows: Any) -> Array:
     r"""The model's own posterior :math:`P(z \mid x, z \in Z)`: the gradient weights of MML.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> print(soft(jnp.log(jnp.array([0.1, 0.3]))).round(4))
         [0.25 0.75]
     """
+    from hardem_jax import masked
+
     return masked.Rows.of(log_probs, **rows).softmax()
 
 
@@ -91,6 +97,7 @@ def uniform(log_probs: ArrayLike, **rows: Any) -> Array:
     """Equal weight on every possible solution, whatever its probability.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> print(uniform(jnp.array([-2.0, -1.0, -jnp.inf])))
         [0.5 0.5 0. ]
     """
@@ -106,6 +113,7 @@ class Tempered:
     entropy-regularised E-step of unified EM (Samdani et al., 2012).
 
     Example:
+        >>> import jax.numpy as jnp
         >>> posterior = Tempered(inverse_temperature=2.0)
         >>> print([f"{weight:.2f}" for weight in posterior(jnp.log(jnp.array([0.1, 0.3])))])
         ['0.10', '0.90']
@@ -118,6 +126,8 @@ class Tempered:
         _check_inverse_temperature("inverse_temperature", self.inverse_temperature)
 
     def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
+        from hardem_jax import masked
+
         z = masked.Rows.of(log_probs, **rows)
         return z.with_scores(_scaled(z, self.inverse_temperature)).softmax()
 
@@ -132,6 +142,7 @@ class Annealed:
     solutions at first, one in the end, without the draws of `losses.annealed_loss`.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> log_probs, posterior = jnp.log(jnp.array([0.1, 0.3])), Annealed(tau=1000)
         >>> print([f"{posterior.at(step, None)(log_probs)[1]:.2f}" for step in (0, 500, 1000)])
         ['0.75', '0.99', '1.00']
@@ -153,6 +164,10 @@ class Annealed:
 
     def at(self, step: Array | int, key: Array | None) -> Posterior:
         """The posterior of a step; ``key`` is not used."""
+        import jax.numpy as jnp
+
+        from hardem_jax import masked
+
         del key
         progress = jnp.minimum(jnp.asarray(step, jnp.float32) / self.tau, 1.0)
         beta = self.start * (self.end / self.start) ** progress
@@ -172,6 +187,7 @@ class Sampled:
     average. The draws depend only on the key, so all devices draw the same.
 
     Example:
+        >>> import jax, jax.numpy as jnp
         >>> log_probs = jnp.log(jnp.full((1000, 2), jnp.array([0.1, 0.3])))
         >>> weights = Sampled().at(0, jax.random.key(0))(log_probs)
         >>> print(weights[:3, 1], f"{weights[:, 1].mean():.2f}")
@@ -186,6 +202,10 @@ class Sampled:
 
     def at(self, step: Array | int, key: Array) -> Posterior:
         """The posterior of a step, drawn with ``key``."""
+        import jax
+
+        from hardem_jax import masked
+
         del step
 
         def posterior(log_probs: ArrayLike, **rows: Any) -> Array:
@@ -204,6 +224,8 @@ def _check_inverse_temperature(name: str, value: float) -> None:
 
 def _most_likely(z: masked.Rows, scores: Array) -> Array:
     """All weight on the highest of these scores; NaN counts as the highest, so that it shows."""
+    import jax.numpy as jnp
+
     has_nan = z.spread(z.any(jnp.isnan(z.scores)))
     chosen = z.with_scores(jnp.where(has_nan, z.scores, scores))
     return (chosen.most_likely() & chosen.possible).astype(jnp.float32)
@@ -211,6 +233,8 @@ def _most_likely(z: masked.Rows, scores: Array) -> Array:
 
 def _scaled(z: masked.Rows, inverse_temperature: Array | float) -> Array:
     """beta log P(z) plus a constant of each row, -inf where impossible."""
+    import jax.numpy as jnp
+
     # Shift the maximum to 0 before scaling, so that no temperature overflows. Gaps are kept
     # finite because 0 * -inf is NaN; impossible solutions stay impossible.
     peak = z.max(z.scores)
@@ -224,6 +248,7 @@ class TopK:
     """`soft` over the ``k`` most likely solutions of a row; ties go to earlier ones.
 
     Example:
+        >>> import jax.numpy as jnp
         >>> print(TopK(k=2)(jnp.log(jnp.array([0.1, 0.3, 0.1]))).round(4))
         [0.25 0.75 0.  ]
     """
@@ -236,6 +261,10 @@ class TopK:
             raise ValueError(f"k must be 1 to 2**31 - 1, got {self.k}")
 
     def __call__(self, log_probs: ArrayLike, **rows: Any) -> Array:
+        import jax.numpy as jnp
+
+        from hardem_jax import masked
+
         z = masked.Rows.of(log_probs, **rows)
         return z.with_scores(jnp.where(z.rank() < self.k, z.scores, -jnp.inf)).softmax()
 

@@ -19,12 +19,12 @@ ROOT = Path(__file__).resolve().parents[1]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 EXPERIMENTS = "experiments"
 # The names that are light to import: with all of them, little more than jax is loaded.
-OBJECTIVE_MODULES = ("lazy", "loss_variants", "losses", "masked", "objectives", "posteriors")
+OBJECTIVE_MODULES = ("loss_variants", "losses", "masked", "objectives", "posteriors")
 OBJECTIVE_FILES = {
     "hardem_jax",  # hardem_jax/__init__.py, which re-exports the objectives
     *(f"hardem_jax.{name}" for name in OBJECTIVE_MODULES),
 }
-GROUND_FILES = {"hardem_jax.errors", "hardem_jax.lazy"}
+GROUND_FILES = {"hardem_jax.errors"}
 # Outside packages of the parts that are usable on their own.
 ONLY_FROM_OUTSIDE = {
     "hardem_jax.losses": {"jax"},

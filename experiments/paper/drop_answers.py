@@ -22,13 +22,10 @@ import numpy as np
 from hardem_jax.analysis.finished_runs import FinishedRun, read_runs, rows, table
 from hardem_jax.cli.command import run_command
 from hardem_jax.errors import InputError
-from hardem_jax.lazy import LazyModule
 from hardem_jax.training.fingerprint import flatten
 
 if TYPE_CHECKING:
     from hardem_jax.tasks import equation_models as tasks
-else:  # imports jax, which help does not need
-    tasks = LazyModule("hardem_jax.tasks.equation_models")
 
 KINDS = ("0 to 9", "other whole", "not whole")
 
@@ -50,6 +47,8 @@ class DropAnswers:
     against: str | None = None
 
     def run(self) -> None:
+        from hardem_jax.tasks import equation_models as tasks
+
         data = tasks.NumericQuestions.open(self.data, self.split)
         kinds = {question.id: kind_of(question.golds) for question in data.questions}
         found = rows(

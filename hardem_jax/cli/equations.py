@@ -24,20 +24,14 @@ from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.files import json_text
 from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError, printable, require
-from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.solutions.equations.enumeration import execute_equation, format_number
 from hardem_jax.tasks.config import EquationInference, NAQANetModelConfig, Normalize, TaggerConfig
 from hardem_jax.training.config import LoopConfig
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks import equation_models as models
     from hardem_jax.tasks import equations as tasks
     from hardem_jax.tasks import trained as runs
-else:  # imports jax, which help does not need
-    models = LazyModule("hardem_jax.tasks.equation_models")
-    runs = LazyModule("hardem_jax.tasks.trained")
-    tasks = LazyModule("hardem_jax.tasks.equations")
 
 _Tagger = Annotated[TaggerConfig, subcommand("tagger")]
 _NAQANet = Annotated[NAQANetModelConfig, subcommand("naqanet")]
@@ -60,9 +54,13 @@ class EquationSetting(BuildSetting):
     inference: EquationInference = EquationInference()
 
     def kind(self) -> type[tasks.EquationTask]:
+        from hardem_jax.tasks import equations as tasks
+
         return tasks.EquationTask
 
     def task(self, data: Any, dev: Any) -> tasks.EquationTask:
+        from hardem_jax.tasks import equations as tasks
+
         del dev
         return tasks.EquationTask(self.inference, data.rules, data.numbers)
 
@@ -121,6 +119,8 @@ class Evaluate(EvaluateOnBuild):
     normalize: Normalize | None = None
 
     def kind(self) -> type[tasks.EquationTask]:
+        from hardem_jax.tasks import equations as tasks
+
         return tasks.EquationTask
 
     def changes(self) -> dict[str, Any]:
@@ -167,6 +167,9 @@ class Predict:
         require(self, "top", at_least=1)
 
     def run(self) -> None:
+        from hardem_jax.tasks import equations as tasks
+        from hardem_jax.tasks import trained as runs
+
         if self.question is not None:
             asking.check_question(self.question)
         text = asking.read_document(self.document)
@@ -177,6 +180,8 @@ class Predict:
             self._answer(trained, question, text, console)
 
     def _answer(self, trained: runs.Trained, asked: str, text: str, console: Console) -> None:
+        from hardem_jax.tasks import equation_models as models
+
         task = trained.task
         example = NumericExample("question", str(self.document), text, asked, None, ())
         question = numeric_question(example, task.numbers, task.rules)

@@ -17,7 +17,6 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.files import json_text
 from hardem_jax.data.solve import program_question
-from hardem_jax.lazy import LazyModule
 from hardem_jax.metrics.wikitablequestions import official_lines, result_texts
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.search.objectives import AnySearchObjective
@@ -28,9 +27,6 @@ from hardem_jax.training.config import LoopConfig, OptimizerConfig
 if TYPE_CHECKING:
     from hardem_jax.tasks import trained as runs
     from hardem_jax.tasks.tables import programs as tasks
-else:  # imports jax, which help does not need
-    runs = LazyModule("hardem_jax.tasks.trained")
-    tasks = LazyModule("hardem_jax.tasks.tables.programs")
 
 #: New parameters learn ten times as fast as the encoder.
 OPTIMIZER = OptimizerConfig(learning_rate=1e-3, rate_multipliers=(("encoder", 0.1),))
@@ -49,13 +45,19 @@ class ProgramSetting(BuildSetting):
     inference: ProgramInference = ProgramInference()
 
     def kind(self) -> type[tasks.ProgramTask]:
+        from hardem_jax.tasks.tables import programs as tasks
+
         return tasks.ProgramTask
 
     def task(self, data: Any, dev: Any) -> tasks.ProgramTask:
+        from hardem_jax.tasks.tables import programs as tasks
+
         del dev
         return tasks.ProgramTask(self.inference, data.rules)
 
     def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
+        from hardem_jax.tasks.tables import programs as tasks
+
         del inputs
         question = data.questions[index]
         table = data.tables[question.table_id]
@@ -109,12 +111,16 @@ class Evaluate(EvaluateOnBuild):
     decoding: ProgramDecoding | None = None
 
     def kind(self) -> type[tasks.ProgramTask]:
+        from hardem_jax.tasks.tables import programs as tasks
+
         return tasks.ProgramTask
 
     def changes(self) -> dict[str, Any]:
         return {} if self.decoding is None else {"decoding": self.decoding}
 
     def predictions_text(self, data: Any, answers: Any) -> str:
+        from hardem_jax.tasks.tables import programs as tasks
+
         rows = [
             {
                 "id": question.id,
@@ -143,10 +149,15 @@ class Predict(PredictOnTable):
     """
 
     def trained(self) -> runs.Trained:
+        from hardem_jax.tasks import trained as runs
+        from hardem_jax.tasks.tables import programs as tasks
+
         options: dict[str, Any] = {"batch_size": 1, "top": self.top, "decoding": "program"}
         return runs.Trained(tasks.ProgramTask, self.run_dir, self.checkpoint, **options)
 
     def asked(self, task: Any, question: TableQuestion) -> tasks.ProgramQuestions:
+        from hardem_jax.tasks.tables import programs as tasks
+
         return tasks.ProgramQuestions(
             questions=[program_question(question, task.rules)],
             tables={question.table.id: question.table},

@@ -28,7 +28,6 @@ from hardem_jax.data.files import json_text, write_json, write_text
 from hardem_jax.data.json_config import to_json
 from hardem_jax.data.solve import query_question
 from hardem_jax.errors import InputError
-from hardem_jax.lazy import LazyModule
 from hardem_jax.metrics.wikitablequestions import official_lines
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.search.objectives import AnySearchObjective
@@ -40,9 +39,6 @@ from hardem_jax.training.fingerprint import may_change
 if TYPE_CHECKING:
     from hardem_jax.tasks import trained as runs
     from hardem_jax.tasks.tables import queries as tasks
-else:  # imports jax, which help does not need
-    runs = LazyModule("hardem_jax.tasks.trained")
-    tasks = LazyModule("hardem_jax.tasks.tables.queries")
 
 #: Adam as SQLova has it: 1e-3, and 1e-5 for the encoder; no decay, no warmup, no clipping.
 OPTIMIZER = OptimizerConfig(
@@ -81,6 +77,8 @@ class SqlSetting(BuildSetting):
     inference: QueryInference = QueryInference()
 
     def kind(self) -> type[tasks.QueryTask]:
+        from hardem_jax.tasks.tables import queries as tasks
+
         return tasks.QueryTask
 
     def open_data(self) -> tasks.TableQuestions:
@@ -96,14 +94,20 @@ class SqlSetting(BuildSetting):
         return data.with_scores(self.z_scores)
 
     def open_dev(self, count: int | None) -> tasks.TableQuestions:
+        from hardem_jax.tasks.tables import queries as tasks
+
         dev = tasks.TableQuestions.open(self.dev, self.dev_split).first(count)
         return dev.with_golds(self.gold, self.gold_split)
 
     def task(self, data: Any, dev: Any) -> tasks.QueryTask:
+        from hardem_jax.tasks.tables import queries as tasks
+
         del data
         return tasks.QueryTask(self.inference, dev.rules, self.conditions)
 
     def view(self, task: Any, data: Any, index: int, inputs: Any, reading: Any) -> View:
+        from hardem_jax.tasks.tables import queries as tasks
+
         question = data.questions[index]
         table = data.tables[question.table_id]
         # Those that the model reads in full and that its row has room for.
@@ -183,9 +187,13 @@ class Evaluate(EvaluateOnBuild):
         return (*super().outputs(), *page)
 
     def kind(self) -> type[tasks.QueryTask]:
+        from hardem_jax.tasks.tables import queries as tasks
+
         return tasks.QueryTask
 
     def open(self) -> tasks.TableQuestions:
+        from hardem_jax.tasks.tables import queries as tasks
+
         data = tasks.TableQuestions.open(self.data, self.split)
         return data.with_golds(self.gold, self.gold_split)
 
@@ -193,6 +201,8 @@ class Evaluate(EvaluateOnBuild):
         return {} if self.decoding is None else {"decoding": self.decoding}
 
     def predictions_text(self, data: Any, answers: Any) -> str:
+        from hardem_jax.tasks.tables import queries as tasks
+
         rows = [
             {
                 "id": question.id,
@@ -206,6 +216,8 @@ class Evaluate(EvaluateOnBuild):
 
     def official_text(self, data: Any, answers: Any) -> str:
         """WikiSQL: a JSON object per line, in the order of its file; otherwise as for programs."""
+        from hardem_jax.tasks.tables import queries as tasks
+
         pairs = list(zip(data.questions, answers, strict=True))
         if any(question.match != "execution" for question, _ in pairs):
             results = ((q.id, answer.result if answer else None) for q, answer in pairs)
@@ -235,10 +247,15 @@ class Predict(PredictOnTable):
     """
 
     def trained(self) -> runs.Trained:
+        from hardem_jax.tasks import trained as runs
+        from hardem_jax.tasks.tables import queries as tasks
+
         options: dict[str, Any] = {"batch_size": 1, "top": self.top}
         return runs.Trained(tasks.QueryTask, self.run_dir, self.checkpoint, **options)
 
     def asked(self, task: Any, question: TableQuestion) -> tasks.TableQuestions:
+        from hardem_jax.tasks.tables import queries as tasks
+
         del task
         return tasks.TableQuestions(
             questions=[query_question(question, SqlRules(max_conditions=0))],
@@ -249,6 +266,8 @@ class Predict(PredictOnTable):
         return inputs[0]
 
     def texts(self, task: Any, question: TableQuestion, answer: Any) -> tuple[str, str]:
+        from hardem_jax.tasks.tables import queries as tasks
+
         result = "no result"
         if answer.result is not None:
             result = tasks.cells_text(task.written(question.table, answer))
@@ -277,6 +296,7 @@ class Convert:
     inference: QueryInference = QueryInference()
 
     def run(self) -> None:
+        from hardem_jax.tasks.tables import queries as tasks
         from hardem_jax.training.checkpoints.run import RunCheckpoints
 
         if os.path.isdir(self.out) and os.listdir(self.out):
@@ -311,6 +331,8 @@ class Convert:
 def _correct_answers(
     data: tasks.TableQuestions, answers: list[tasks.QueryAnswer | None]
 ) -> Iterator[CorrectAnswer]:
+    from hardem_jax.tasks.tables import queries as tasks
+
     for question, answer in zip(data.questions, answers, strict=True):
         gold = (data.golds or {}).get(question.id)
         if gold is None or answer is None:

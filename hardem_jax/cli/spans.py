@@ -26,7 +26,6 @@ from hardem_jax.data.files import json_text, write_text
 from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import Window, WindowConfig
 from hardem_jax.errors import InputError, printable, require
-from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
 from hardem_jax.training.config import LoopConfig
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
     from hardem_jax.tasks.spans import questions
     from hardem_jax.tasks.spans import task as tasks
     from hardem_jax.tasks.spans.answers import Answer
-else:  # imports jax, which help does not need
-    answering = LazyModule("hardem_jax.tasks.answering")
-    questions = LazyModule("hardem_jax.tasks.spans.questions")
-    tasks = LazyModule("hardem_jax.tasks.spans.task")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,15 +63,21 @@ class SpanSetting(Setting):
             raise InputError("data: expected at least one prepared split, found none")
 
     def kind(self) -> type[tasks.SpanTask]:
+        from hardem_jax.tasks.spans import task as tasks
+
         return tasks.SpanTask
 
     def open_data(self) -> questions.ReadingQuestions:
+        from hardem_jax.tasks.spans import questions
+
         return questions.ReadingQuestions.open(*self.data)
 
     def open_dev(self, count: int | None) -> questions.ReadingQuestions:
         return self._read(self.dev, count)
 
     def task(self, data: Any, dev: Any) -> tasks.SpanTask:
+        from hardem_jax.tasks.spans import task as tasks
+
         del dev
         windows = WindowConfig(**data.window_sizes)
         return tasks.SpanTask(self.inference, self.latent, windows)
@@ -125,6 +126,8 @@ class SpanSetting(Setting):
         )
 
     def _read(self, folder: Path, count: int | None) -> questions.ReadingQuestions:
+        from hardem_jax.tasks.spans import questions
+
         data = questions.ReadingQuestions.open(folder).first(count)
         return data.from_documents(self.inference.num_documents)
 
@@ -240,9 +243,13 @@ class Evaluate(EvaluateCommand):
         return (*super().outputs(), *(path for path in own if path is not None))
 
     def kind(self) -> type[tasks.SpanTask]:
+        from hardem_jax.tasks.spans import task as tasks
+
         return tasks.SpanTask
 
     def open(self) -> questions.ReadingQuestions:
+        from hardem_jax.tasks.spans import questions
+
         data = questions.ReadingQuestions.open(self.data).from_documents(self.num_documents)
         if self.na_prob_file is not None or self.no_answer_threshold is not None:
             _check_offers_unknown(questions.choices(data.window_sizes), str(self.data))
@@ -341,6 +348,8 @@ class Predict:
                 self._print(answer, console)
 
     def _reader(self) -> answering.Reader:
+        from hardem_jax.tasks import answering
+
         changes: dict[str, Any] = {"keep": self.top}
         if self.no_answer_threshold is not None:
             changes["no_answer_threshold"] = self.no_answer_threshold

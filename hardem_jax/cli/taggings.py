@@ -23,20 +23,13 @@ from hardem_jax.data.inputs.taggings import marked_text, marked_tokens, window_w
 from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
 from hardem_jax.errors import InputError, printable, require
-from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.tasks.config import TaggedReaderConfig, TaggingInference
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
-    from hardem_jax.tasks import trained as runs
     from hardem_jax.tasks.spans import taggings as tasks
-    from hardem_jax.tasks.spans import task as span_tasks
-else:  # imports jax, which help does not need
-    runs = LazyModule("hardem_jax.tasks.trained")
-    tasks = LazyModule("hardem_jax.tasks.spans.taggings")
-    span_tasks = LazyModule("hardem_jax.tasks.spans.task")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,15 +53,23 @@ class TaggingSetting(Setting):
             raise InputError("data: expected at least one prepared split, found none")
 
     def kind(self) -> type[tasks.TaggingTask]:
+        from hardem_jax.tasks.spans import taggings as tasks
+
         return tasks.TaggingTask
 
     def open_data(self) -> tasks.TaggingQuestions:
+        from hardem_jax.tasks.spans import taggings as tasks
+
         return tasks.TaggingQuestions.open(*self.data)
 
     def open_dev(self, count: int | None) -> tasks.TaggingQuestions:
+        from hardem_jax.tasks.spans import taggings as tasks
+
         return tasks.TaggingQuestions.open(self.dev).first(count)
 
     def task(self, data: Any, dev: Any) -> tasks.TaggingTask:
+        from hardem_jax.tasks.spans import taggings as tasks
+
         del dev
         return tasks.TaggingTask(self.inference, WindowConfig(**data.window_sizes))
 
@@ -150,9 +151,13 @@ class Evaluate(EvaluateCommand):
     predictions: Path | None = None
 
     def kind(self) -> type[tasks.TaggingTask]:
+        from hardem_jax.tasks.spans import taggings as tasks
+
         return tasks.TaggingTask
 
     def open(self) -> tasks.TaggingQuestions:
+        from hardem_jax.tasks.spans import taggings as tasks
+
         return tasks.TaggingQuestions.open(self.data)
 
     def predictions_text(self, data: Any, answers: Any) -> str:
@@ -187,6 +192,10 @@ class Predict:
             raise InputError("document: expected at least one file, found none")
 
     def run(self) -> None:
+        from hardem_jax.tasks import trained as runs
+        from hardem_jax.tasks.spans import taggings as tasks
+        from hardem_jax.tasks.spans import task as span_tasks
+
         texts = [asking.read_document(path) for path in self.document]
         trained = runs.Trained(tasks.TaggingTask, self.run_dir, self.checkpoint)
         documents = tuple(

@@ -5,23 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardem_jax.lazy import LazyModule
+import numpy as np
+
 from hardem_jax.search.protocol import Memory, Metrics, check, measure, nothing
 
 if TYPE_CHECKING:
-    import jax
-    import jax.numpy as jnp
-    import numpy as np
     from jax import Array
 
-    from hardem_jax import posteriors, sampled
-    from hardem_jax.search import candidates
     from hardem_jax.search.candidates import Space
-else:
-    jax, jnp, np = LazyModule("jax"), LazyModule("jax.numpy"), LazyModule("numpy")
-    posteriors = LazyModule("hardem_jax.posteriors")
-    sampled = LazyModule("hardem_jax.sampled")
-    candidates = LazyModule("hardem_jax.search.candidates")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +52,11 @@ class Reinforce:
     def __call__(
         self, space: Space, memory: Memory, *, step: Array | int, key: Array, rows: Array
     ) -> tuple[Array, Metrics, Memory]:
+        import jax.numpy as jnp
+
+        from hardem_jax import sampled
+        from hardem_jax.search import candidates
+
         del step
         drawn = space.sample(key, self.samples)
         rewards = space.reward(drawn, rows[:, None] & candidates.exist(drawn))
@@ -128,6 +124,11 @@ class MAPO:
     def __call__(
         self, space: Space, memory: Memory, *, step: Array | int, key: Array, rows: Array
     ) -> tuple[Array, Metrics, Memory]:
+        import jax
+        import jax.numpy as jnp
+
+        from hardem_jax.search import candidates
+
         known, seen = memory["solutions"], memory["seen"]
         draw, explore = jax.random.split(key)
         drawn = space.sample(draw, self.samples)
@@ -149,6 +150,8 @@ class MAPO:
 
     def _new(self, space: Space, known: Array, seen: Array, key: Array) -> Array:
         """Samples that were not tried, ``[B, explore, W]``."""
+        from hardem_jax.search import candidates
+
         drawn = space.sample(key, 4 * self.explore)
         # What is remembered was tried, even if it was so long ago that it is no longer among those
         # seen.
@@ -157,6 +160,11 @@ class MAPO:
         return candidates.first(drawn, unseen, self.explore)
 
     def _remember(self, space: Space, known: Array, tried: Array, correct: Array) -> Array:
+        import jax
+        import jax.numpy as jnp
+
+        from hardem_jax.search import candidates
+
         solutions = jnp.concatenate([known, tried], axis=1)
         correct = jnp.concatenate([candidates.exist(known), correct], axis=1)
         log_probs = jax.lax.stop_gradient(space.log_prob(solutions))
@@ -174,6 +182,11 @@ class MAPO:
         rows: Array,
     ) -> Array:
         """``[B]``, the cost of each question."""
+        import jax
+        import jax.numpy as jnp
+
+        from hardem_jax import posteriors
+
         del step
         log_probs, where = _log_policy(space, known, rows)
         fixed = jax.lax.stop_gradient(log_probs)
@@ -220,6 +233,10 @@ class MAPOX(MAPO):
         rewards: Array,
         rows: Array,
     ) -> Array:
+        import jax.numpy as jnp
+
+        from hardem_jax.search import candidates
+
         mapo = super()._loss(step, space, known, drawn, outside, rewards, rows)
         solutions = jnp.concatenate([known, drawn], axis=1)
         correct = jnp.concatenate([candidates.exist(known), outside & (rewards > 0)], axis=1)
@@ -232,6 +249,10 @@ class MAPOX(MAPO):
 
 def _log_policy(space: Space, solutions: Array, rows: Array) -> tuple[Array, Array]:
     """log P' of solutions and where they have one; 0 elsewhere, so that 0 times it is 0."""
+    import jax.numpy as jnp
+
+    from hardem_jax.search import candidates
+
     log_probs, mass = space.log_prob(solutions), space.log_mass()[:, None]
     # Not `isfinite`: NaN in a real row has to show.
     possible = (log_probs != -jnp.inf) & (mass != -jnp.inf)
@@ -240,4 +261,6 @@ def _log_policy(space: Space, solutions: Array, rows: Array) -> tuple[Array, Arr
 
 
 def _mean(values: Array, rows: Array) -> Array:
+    import jax.numpy as jnp
+
     return jnp.sum(values, where=rows) / jnp.maximum(jnp.sum(rows, dtype=jnp.float32), 1)

@@ -21,19 +21,13 @@ making it more likely helps on the held-out questions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hardem_jax.lazy import LazyModule
+import jax
+import jax.numpy as jnp
+from jax import Array
 
-if TYPE_CHECKING:
-    import jax
-    import jax.numpy as jnp
-    from jax import Array
-
-    from hardem_jax import posteriors
-else:
-    jax, jnp = LazyModule("jax"), LazyModule("jax.numpy")
-    posteriors = LazyModule("hardem_jax.posteriors")
+from hardem_jax import posteriors
 
 
 def learned_reward_loss(

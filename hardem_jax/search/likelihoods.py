@@ -6,22 +6,14 @@ import abc
 import dataclasses
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from hardem_jax.lazy import LazyModule
+import numpy as np
+
 from hardem_jax.search.protocol import Memory, Metrics, check, measure, nothing
 
 if TYPE_CHECKING:
-    import jax.numpy as jnp
-    import numpy as np
     from jax import Array
 
-    from hardem_jax import losses, posteriors
-    from hardem_jax.search import candidates
     from hardem_jax.search.candidates import Space
-else:
-    jnp = LazyModule("jax.numpy")
-    losses = LazyModule("hardem_jax.losses")
-    posteriors = LazyModule("hardem_jax.posteriors")
-    candidates = LazyModule("hardem_jax.search.candidates")
 
 
 class Found(NamedTuple):
@@ -75,6 +67,10 @@ class _OverFound(abc.ABC):
 
     def look(self, space: Space, memory: Memory, *, key: Array, rows: Array) -> Found:
         """Tries candidates; for the arguments see `SearchObjective`."""
+        import jax.numpy as jnp
+
+        from hardem_jax.search import candidates
+
         tried = [space.beam(self.beam)] if self.beam else []
         tried += [space.sample(key, self.samples)] if self.samples else []
         tried = jnp.concatenate(tried, axis=1)
@@ -113,6 +109,8 @@ class BeamMML(_OverFound):
     title: ClassVar[str] = "Beam MML"
 
     def _loss(self, log_probs: Array, where: Array) -> Array:
+        from hardem_jax import losses
+
         return losses.mml_loss(log_probs, where=where)
 
 
@@ -130,6 +128,8 @@ class BeamHardEM(_OverFound):
     title: ClassVar[str] = "Beam hard EM"
 
     def _loss(self, log_probs: Array, where: Array) -> Array:
+        from hardem_jax import losses
+
         return losses.hard_em_loss(log_probs, where=where)
 
 
@@ -156,6 +156,8 @@ class IterativeML(_OverFound):
             raise ValueError(f"{type(self).__name__}: memory must be at least 1, got 0")
 
     def _loss(self, log_probs: Array, where: Array) -> Array:
+        from hardem_jax import losses, posteriors
+
         return losses.em_loss(log_probs, posteriors.uniform, where=where)
 
 

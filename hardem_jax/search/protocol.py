@@ -6,18 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hardem_jax.lazy import LazyModule
+import numpy as np
 
 if TYPE_CHECKING:
-    import jax.numpy as jnp
-    import numpy as np
     from jax import Array
 
-    from hardem_jax.search import candidates
     from hardem_jax.search.candidates import Space
-else:
-    jnp, np = LazyModule("jax.numpy"), LazyModule("numpy")
-    candidates = LazyModule("hardem_jax.search.candidates")
 
 #: What is remembered of the questions of a batch, by name: ``[B, ...]``.
 Memory = Mapping[str, "Array"]
@@ -76,6 +70,10 @@ def nothing(count: int, width: int) -> np.ndarray:
 
 
 def measure(rows: Array, found: Array, tried: Array, rewards: Array, memory: Memory) -> Metrics:
+    import jax.numpy as jnp
+
+    from hardem_jax.search import candidates
+
     where, count = rows[:, None] & candidates.exist(tried), jnp.sum(rows)
     metrics = {
         "averaged": (count, jnp.ones(())),

@@ -16,15 +16,12 @@ from hardem_jax.cli.evaluate import EvaluateCommand
 from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text
-from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
     from docs.examples.sentences import task
-else:  # imports jax, which help does not need
-    task = LazyModule("docs.examples.sentences.task")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,15 +35,23 @@ class SentenceSetting(Setting):
     inference: SentenceInference = SentenceInference()
 
     def kind(self) -> type[task.SentenceTask]:
+        from docs.examples.sentences import task
+
         return task.SentenceTask
 
     def task(self, data: Any, dev: Any) -> task.SentenceTask:
+        from docs.examples.sentences import task
+
         return task.SentenceTask(self.inference)
 
     def open_data(self) -> task.SentenceQuestions:
+        from docs.examples.sentences import task
+
         return task.SentenceQuestions.open(self.data)
 
     def open_dev(self, count: int | None) -> task.SentenceQuestions:
+        from docs.examples.sentences import task
+
         return task.SentenceQuestions.open(self.dev).first(count)
 
     def views(
@@ -99,9 +104,13 @@ class Evaluate(EvaluateCommand):
     """Score a trained model."""
 
     def kind(self) -> type[task.SentenceTask]:
+        from docs.examples.sentences import task
+
         return task.SentenceTask
 
     def open(self) -> task.SentenceQuestions:
+        from docs.examples.sentences import task
+
         return task.SentenceQuestions.open(self.data)
 
     def predictions_text(self, data: Any, answers: Any) -> str:

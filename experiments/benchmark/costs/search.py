@@ -11,7 +11,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from experiments.benchmark.measure import by_measure, interleave, median_ratio, quartiles, timed
 from experiments.report import Report, table
@@ -20,7 +20,6 @@ from hardem_jax.cli import queries as query_cli
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.errors import require
-from hardem_jax.lazy import LazyModule
 from hardem_jax.objectives import HardEM
 from hardem_jax.search.objectives import MAPO, MAPOX, MERL, BeamHardEM, IterativeML
 from hardem_jax.tasks.config import (
@@ -29,18 +28,6 @@ from hardem_jax.tasks.config import (
     QueryInference,
     SQLovaConfig,
 )
-
-if TYPE_CHECKING:
-    import jax
-
-    from hardem_jax.tasks import start as starting
-    from hardem_jax.tasks.tables import program_search, programs, queries, query_search
-else:
-    jax, starting = LazyModule("jax"), LazyModule("hardem_jax.tasks.start")
-    queries = LazyModule("hardem_jax.tasks.tables.queries")
-    query_search = LazyModule("hardem_jax.tasks.tables.query_search")
-    programs = LazyModule("hardem_jax.tasks.tables.programs")
-    program_search = LazyModule("hardem_jax.tasks.tables.program_search")
 
 GIVEN = "hard EM over Z"
 OBJECTIVES = {
@@ -82,6 +69,8 @@ class SearchCost:
         require(self, "rows", "tokens", "rounds", "steps", at_least=1)
 
     def run(self) -> None:
+        from hardem_jax.tasks.tables import programs, queries
+
         report = Report(self, self.out)
         kind = queries.TableQuestions if self.task == "queries" else programs.ProgramQuestions
         data = kind.open(self.data, "train")
@@ -121,6 +110,8 @@ class SearchCost:
 
     def _task(self, rules: Any) -> tuple[Any, Any]:
         """The task and the configuration of its model."""
+        from hardem_jax.tasks.tables import programs, queries
+
         model = {"encoder": self.encoder, "max_tokens": self.tokens}
         if self.task == "queries":
             return queries.QueryTask(QueryInference(), rules), SQLovaConfig(**model)
@@ -130,6 +121,9 @@ class SearchCost:
         self, data: Any, rows: int, name: str, clocks: "_Clocks"
     ) -> Callable[[int], Mapping[str, float]]:
         """Compiles the step of an objective; each turn then takes ``steps`` further ones."""
+        import jax
+
+        from hardem_jax.tasks import start as starting
         from hardem_jax.training.devices.mesh import data_mesh, place_batch
         from hardem_jax.training.optimizer import make_optimizer
         from hardem_jax.training.state import current_shardings, init_state
@@ -184,6 +178,8 @@ class _Clocks:
     METHODS = {"reward": "rewards", "support": "support"}
 
     def __init__(self, task: str):
+        from hardem_jax.tasks.tables import program_search, query_search
+
         self._executor: Any = (
             query_search.QueryExecutor if task == "queries" else program_search.ProgramExecutor
         )
@@ -218,6 +214,8 @@ class _Clocks:
 
 def _query_beam() -> Callable[[Any], Any]:
     """The ten best queries of 64 questions, of random logits."""
+    import jax
+
     from hardem_jax.distributions.sql import QueryDistribution
 
     shapes = {
@@ -235,10 +233,13 @@ def _query_beam() -> Callable[[Any], Any]:
 
 def _program_beam() -> Callable[[Any], Any]:
     """The ten best programs of 64 questions with 64 links, of random logits."""
+    import jax
+
     from hardem_jax.distributions.program import ProgramDistribution
     from hardem_jax.models.program_parser import KINDS, NUM_KINDS
     from hardem_jax.solutions.programs.rules import ProgramRules
     from hardem_jax.solutions.programs.types import PARTS, SHAPES
+    from hardem_jax.tasks.tables import program_search
 
     num_fields = 16 * len(PARTS)
     shapes: dict[str, tuple[int, ...]] = {"shape": (64, len(SHAPES))}
@@ -258,12 +259,16 @@ def _program_beam() -> Callable[[Any], Any]:
 
 
 def _random(key: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+    import jax
+
     keys = dict(zip(shapes, jax.random.split(key, len(shapes)), strict=True))
     return {name: jax.random.normal(keys[name], shape) for name, shape in shapes.items()}
 
 
 def _repeated(function: Callable[[Any], Any]) -> Callable[[int], None]:
     """A compiled call, to be repeated."""
+    import jax
+
     compiled = jax.jit(function)
 
     def repeat(count: int) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from hardem_jax import __version__
 from hardem_jax.cli.command import path_name, words_of
@@ -20,16 +20,8 @@ from hardem_jax.data.files import read_json, work_folder, write_text
 from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError
 from hardem_jax.hub import upload
-from hardem_jax.lazy import LazyModule
 from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.metrics_file import read_metrics
-
-if TYPE_CHECKING:
-    from hardem_jax.tasks import trained as runs
-    from hardem_jax.tasks.spans import task as tasks
-else:  # imports jax, which help does not need
-    runs = LazyModule("hardem_jax.tasks.trained")
-    tasks = LazyModule("hardem_jax.tasks.spans.task")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +52,9 @@ class Export:
 
     def run(self) -> None:
         # With "." or a link, the folder itself is replaced.
+        from hardem_jax.tasks import trained as runs
+        from hardem_jax.tasks.spans import task as tasks
+
         out = self.out.resolve()
         empty = os.path.isdir(out) and not os.listdir(out)
         if os.path.lexists(out) and not empty:
