@@ -11,8 +11,7 @@ In it, XLA computes attention without kernels, which are programs for one kind o
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -21,15 +20,10 @@ from flax import nnx
 from jax import export
 from jax.typing import DTypeLike
 
-from hardem_jax.distributions.program import SLOTS
 from hardem_jax.extras import require_packages
 from hardem_jax.models.equation_tagger import EquationTagger
-from hardem_jax.models.naqanet import NAQANet
 from hardem_jax.models.ops.attention import only_xla
-from hardem_jax.models.program_parser import FIELD_FACTS, LINK_FACTS, ProgramParser
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.models.sqlova import SQLova
-from hardem_jax.solutions.programs.types import PARTS, SHAPES
 
 #: Devices that programs are compiled for where they are loaded.
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -48,7 +42,6 @@ def export_model(
     outputs: Callable[[Any], Any],
     *,
     max_tokens: int | None = None,
-    constraints: Sequence[str] = (),
 ) -> bytes:
     """A model as a program of one argument, the batch.
 
@@ -60,7 +53,6 @@ def export_model(
         outputs: what the model returns -> arrays in dicts, lists and tuples, which need no code to
             be read back.
         max_tokens: of the longest input; None for any length.
-        constraints: on other dimensions, such as "characters >= 5".
 
     Returns:
         What `jax.export.deserialize` reads. The program runs on `PLATFORMS`.
@@ -76,7 +68,7 @@ def export_model(
     """
     require_packages("models", "flatbuffers")
     limits = [] if max_tokens is None else [f"tokens <= {max_tokens}"]
-    scope = export.SymbolicScope([*limits, *constraints])
+    scope = export.SymbolicScope(limits)
     batch = {
         name: jax.ShapeDtypeStruct(export.symbolic_shape(shape, scope=scope), dtype)
         for name, (shape, dtype) in inputs.items()
@@ -139,93 +131,4 @@ def export_tagger(tagger: EquationTagger) -> bytes:
         {**_TEXT, **numbers},
         lambda distribution: {"tags": distribution.tags},
         max_tokens=tagger.encoder.config.max_tokens,
-    )
-
-
-def export_parser(parser: SQLova) -> bytes:
-    """A parser of queries as a program, see `export_model`.
-
-    Its batch has ``token_ids`` and ``token_type_ids`` int32 [B, T], ``where`` bool [B, T]; of the
-    question ``question_tokens`` int32 and ``question_where`` bool [B, Q], the places of its tokens,
-    ``words_first`` int32 and ``words_where`` bool [B, W], which of them begin words; of the columns
-    ``header_tokens`` int32 and ``header_where`` bool [B, C, H], and ``columns_where`` bool [B, C].
-    It returns the log-probabilities of `QueryDistribution` by the names of its attributes. The most
-    likely query, which depends on the table, is searched for outside.
-    """
-    table: Inputs = {
-        "question_tokens": ("batch, question", jnp.int32),
-        "question_where": ("batch, question", jnp.bool_),
-        "words_first": ("batch, words", jnp.int32),
-        "words_where": ("batch, words", jnp.bool_),
-        "header_tokens": ("batch, columns, header", jnp.int32),
-        "header_where": ("batch, columns, header", jnp.bool_),
-        "columns_where": ("batch, columns", jnp.bool_),
-    }
-    return export_model(
-        parser,
-        {**_TEXT, **table},
-        lambda queries: {f.name: getattr(queries, f.name) for f in dataclasses.fields(queries)},
-        max_tokens=parser.encoder.config.max_tokens,
-    )
-
-
-def export_program_parser(parser: ProgramParser) -> bytes:
-    """A parser of programs as a program for jax, see `export_model`.
-
-    Its batch is what `hardem_jax.data.inputs.programs` describes, without the rows on solutions.
-    With R questions, S shapes, F fields and M links, and a K for each of the four slots, it returns
-    ``shape`` float32 [R, S], ``select`` and ``modify`` [R, K, F], ``link1`` and ``link2``
-    [R, K, M]: the log-probabilities of `ProgramDistribution`. Which kind of a slot a shape has is
-    `hardem_jax.models.program_parser.KINDS`. The most likely program with a result, which depends
-    on the table, is searched for outside.
-    """
-    fields = f"batch, {len(PARTS)}*columns"
-    table: Inputs = {
-        "words_first": ("batch, words", jnp.int32),
-        "headers": ("batch, columns, 2", jnp.int32),
-        "row_number": ("batch", jnp.int32),
-        "fields_where": (fields, jnp.bool_),
-        "field_facts": (f"{fields}, {FIELD_FACTS}", jnp.float32),
-        "links": ("batch, links, 4", jnp.int32),
-        "links_where": ("batch, links", jnp.bool_),
-        "link_facts": (f"batch, links, {LINK_FACTS}", jnp.float32),
-        "shapes_where": (f"batch, {len(SHAPES)}", jnp.bool_),
-    }
-    return export_model(
-        parser,
-        {**_TEXT, **table},
-        lambda programs: {name: getattr(programs, name) for name in ("shape", *SLOTS)},
-        max_tokens=parser.encoder.config.max_tokens,
-    )
-
-
-def export_naqanet(model: NAQANet) -> bytes:
-    """A NAQANet as a program, see `export_model`.
-
-    Its batch has, for ``x`` in ``passage`` and ``question``, ``x_words`` int32 and ``x_where`` bool
-    [B, T], and ``x_chars`` int32 [B, T, C], with T and C of its own, C at least the width of the
-    character filters; ``number_tokens`` int32 and ``numbers_where`` bool [B, M]. Ids are those of
-    the run's vocabulary. It returns the log-probabilities ``ability`` float32 [B, 2] of adding up
-    and counting, ``signs`` of the tags of the special numbers and then of those of the passage, and
-    ``counts``; see `AbilityDistribution`. The equation that they make most likely is searched for
-    outside, as for `export_tagger`.
-    """
-    inputs: dict[str, tuple[str, DTypeLike]] = {
-        "number_tokens": ("batch, numbers", jnp.int32),
-        "numbers_where": ("batch, numbers", jnp.bool_),
-    }
-    for text in ("passage", "question"):
-        inputs |= {
-            f"{text}_words": (f"batch, {text}", jnp.int32),
-            f"{text}_chars": (f"batch, {text}, {text}_characters", jnp.int32),
-            f"{text}_where": (f"batch, {text}", jnp.bool_),
-        }
-    plain = nnx.merge(*nnx.split(model))
-    plain.rules = None
-    width = model.config.filter_width
-    return export_model(
-        plain,
-        inputs,
-        lambda found: {"ability": found.ability, "signs": found.signs.tags, "counts": found.counts},
-        constraints=[f"{text}_characters >= {width}" for text in ("passage", "question")],
     )

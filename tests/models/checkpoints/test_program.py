@@ -1,6 +1,5 @@
 """Programs of models run in a process that knows jax only, at several shapes."""
 
-import dataclasses
 import os
 import subprocess
 import sys
@@ -11,26 +10,15 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from hardem_jax.models.checkpoints.program import (
-    export_naqanet,
-    export_parser,
-    export_program_parser,
-    export_reader,
-    export_tagger,
-)
+from hardem_jax.models.checkpoints.program import export_reader, export_tagger
 from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.encoders.distilbert import DistilBert, DistilBertConfig
 from hardem_jax.models.encoders.electra import Electra, ElectraConfig
 from hardem_jax.models.encoders.modernbert import ModernBert, ModernBertConfig
 from hardem_jax.models.encoders.roberta import Roberta, RobertaConfig
 from hardem_jax.models.equation_tagger import EquationTagger
-from hardem_jax.models.naqanet import NAQANet
-from hardem_jax.models.program_parser import ProgramParser
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.models.sqlova import SQLova
-from hardem_jax.solutions.equations.rules import EquationRules
 from tests.marks import slow
-from tests.models import test_naqanet, test_program_parser
 from tests.models.modules import drawn, run
 
 SIZES = (40, 16, 2, 2, 12)
@@ -91,7 +79,7 @@ def outputs_elsewhere(program, batches, folder):
     return [dict(np.load(f"{file}.out.npz")) for file in files]
 
 
-# The tagger and the parser below have BERT's unrolled layers.
+# The tagger below has BERT's unrolled layers.
 OTHERS = [name for name in ENCODERS if name not in ("bert", "modernbert")]
 
 
@@ -131,80 +119,3 @@ def test_a_tagger_runs_without_its_code(tmp_path):
     for batch, outputs in zip(batches, found, strict=True):
         expected = tagger({name: jnp.asarray(value) for name, value in batch.items()}).tags
         np.testing.assert_allclose(outputs["tags"], expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("value_units", ["words", *slow("wordpieces")])
-def test_a_parser_runs_without_its_code(tmp_path, value_units):
-    parser = drawn(
-        lambda: SQLova(ENCODERS["bert"](), hidden_size=4, value_units=value_units, rngs=nnx.Rngs(1))
-    )
-    batches = []
-    for batch_size, length, words, columns in ((2, 12, 3, 2), (1, 16, 5, 4)):
-        batch = text_batch(batch_size, length)
-        question = np.tile(np.arange(1, words + 1, dtype=np.int32), (batch_size, 1))
-        headers = np.arange(words + 2, words + 2 + columns, dtype=np.int32)
-        batch |= {
-            "question_tokens": question,
-            "question_where": question <= words - np.arange(batch_size)[:, None],
-            "words_first": question[:, :-1] - 1,
-            "words_where": question[:, :-1] < words - np.arange(batch_size)[:, None],
-            "header_tokens": np.tile(headers[None, :, None], (batch_size, 1, 2)),
-            "header_where": np.tile(np.array([True, False]), (batch_size, columns, 1)),
-            "columns_where": np.ones((batch_size, columns), bool),
-        }
-        batches.append(batch)
-    found = outputs_elsewhere(export_parser(parser), batches, tmp_path)
-    for batch, outputs in zip(batches, found, strict=True):
-        queries = run(parser, batch)
-        assert outputs.keys() == vars(queries).keys()
-        for name, values in outputs.items():
-            expected = getattr(queries, name)
-            np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5, err_msg=name)
-
-
-def test_a_parser_of_programs_runs_without_its_code(tmp_path):
-    parser = drawn(
-        lambda: ProgramParser(
-            Bert(test_program_parser.CONFIG, rngs=nnx.Rngs(0)), hidden_size=6, rngs=nnx.Rngs(1)
-        )
-    )
-    make = test_program_parser.make_batch
-    batches = [make([0, 1]), make([1], tokens=26, words=7, columns=5, links=6)]
-    batches = [{name: as_exported(x) for name, x in batch.items()} for batch in batches]
-    found = outputs_elsewhere(export_program_parser(parser), batches, tmp_path)
-    for batch, outputs in zip(batches, found, strict=True):
-        programs = run(parser, batch)
-        assert outputs.keys() == {"shape", "select", "modify", "link1", "link2"}
-        for name, values in outputs.items():
-            expected = getattr(programs, name)
-            np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5, err_msg=name)
-
-
-@pytest.mark.slow
-def test_naqanet_runs_without_its_code(tmp_path):
-    config = dataclasses.replace(test_naqanet.CONFIG, num_special=2)
-    model = drawn(lambda: NAQANet(config, rngs=nnx.Rngs(0), rules=EquationRules()))
-    full = {name: as_exported(x) for name, x in test_naqanet.make_batch().items()}
-    two = test_naqanet.pad({name: x[1:] for name, x in full.items()}, words=3, chars=2, numbers=1)
-    program = export_naqanet(model)
-    model.rules = None
-    for batch, outputs in zip(
-        (full, two), outputs_elsewhere(program, (full, two), tmp_path), strict=True
-    ):
-        expected = run(model, batch)
-        expected = {
-            **{"ability": expected.ability, "counts": expected.counts},
-            "signs": expected.signs.tags,
-        }
-        assert outputs.keys() == expected.keys()
-        for name, values in expected.items():
-            np.testing.assert_allclose(outputs[name], values, rtol=1e-5, atol=1e-5, err_msg=name)
-    short = {name: x[..., :2] if name.endswith("chars") else x for name, x in full.items()}
-    with pytest.raises(ValueError, match="refining shapes"):
-        jax.export.deserialize(bytearray(program)).call(short)
-
-
-def as_exported(values):
-    """With the types of 32 bits that programs take."""
-    values = np.asarray(values)
-    return values.astype(np.int32) if values.dtype == np.int64 else values
