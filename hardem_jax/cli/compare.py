@@ -351,7 +351,7 @@ def _recorded(file: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
     try:
         content = json.loads(file.read_text("utf-8"))
         return dict(content["scores"]) if content["settings"] == settings else None
-    except (OSError, ValueError, KeyError):  # killed while it was written, or of an older version
+    except (OSError, ValueError, KeyError):  # killed while it was written
         return None
 
 

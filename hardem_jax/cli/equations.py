@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from rich.console import Console
-from tyro.conf import arg, subcommand
+from tyro.conf import subcommand
 
 from hardem_jax.analysis.equation_text import describe, left_out, mentions
 from hardem_jax.analysis.views import View
@@ -158,7 +158,7 @@ class Predict:
     """
 
     run_dir: Path
-    document: Annotated[Path, arg(aliases=["--passage"])]
+    document: Path
     question: str | None = None
     checkpoint: Literal["best", "last"] = "best"
     top: int = 5

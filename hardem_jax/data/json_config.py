@@ -32,9 +32,7 @@ def to_json(config: Any) -> Any:
 def from_json(hint: Any, content: Any, place: str) -> Any:
     """The configuration that `to_json` has turned into plain values.
 
-    Fields that the content lacks get their defaults, for an older version may have written it. A
-    class can bring such content up to date in a class method ``of_earlier_version``, which takes
-    and returns the fields.
+    Fields that the content lacks get their defaults, for an older version may have written it.
 
     Args:
         hint: the type of the configuration, or the annotation of a field.
@@ -67,8 +65,6 @@ def _of_class(classes: list[Any], content: Mapping[str, Any], place: str) -> Any
     if not isinstance(name, str) or name not in named:
         raise InputError(f"{place}: expected one of {', '.join(named)}, found {name!r}")
     kind, given = named[name], {key: value for key, value in content.items() if key != "type"}
-    if (update := getattr(kind, "of_earlier_version", None)) is not None:
-        given = update(given)
     hints = get_type_hints(kind)
     known = {field.name: field for field in dataclasses.fields(kind)}
     for key in given:

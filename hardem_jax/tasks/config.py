@@ -1,9 +1,8 @@
 """Configurations of tasks and their models. Importing them is cheap: no jax."""
 
 import dataclasses
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from hardem_jax.data.batching.grouped import Scope
 from hardem_jax.data.inputs.naqanet import WordConfig
@@ -54,13 +53,6 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         require(self, "num_layers", at_least=1)
         require(self, "attention_dropout", at_least=0, below=1)
-
-    @classmethod
-    def of_earlier_version(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """In version 0.1 layers were recomputed, or nothing was."""
-        if isinstance(whole := fields.get("remat"), bool):
-            return {**fields, "remat": "layer" if whole else "none"}
-        return fields
 
 
 @dataclasses.dataclass(frozen=True)

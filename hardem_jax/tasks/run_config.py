@@ -1,5 +1,6 @@
 """What a run folder says about itself: ``config.json`` and the checksums of its files."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +14,6 @@ from hardem_jax.errors import InputError, similar_path
 
 T = TypeVar("T")
 
-# What version 0.1 stored instead of "task" and "model", by the name of the task.
-_VERSION_0_1 = {"windows": "spans", "equation_model": "equations", "parser": "queries"}
-
 
 def check_run(run_dir: Path) -> None:
     """Checks that a folder holds a run whose configuration and vocabulary are intact.
@@ -26,7 +24,7 @@ def check_run(run_dir: Path) -> None:
     if not os.path.isfile(run_dir / "config.json"):
         found = f"no config.json in it{similar_path(run_dir)}"
         raise InputError(f"{run_dir}: expected the folder of a run, found {found}")
-    if has_checksums(run_dir):  # runs of version 0.1.0 have none
+    if has_checksums(run_dir):  # none if it was killed before it wrote them
         verify_checksums(run_dir)
 
 
@@ -50,13 +48,13 @@ class RunConfig:
     def __init__(self, folder: Path, task: str):
         check_run(folder)
         file = folder / "config.json"
-        self._content = _of_this_version(read_json_object(file))
+        self._content = read_json_object(file)
+        version = self._content.get("version")
+        self.place = f"{file} (of version {version})" if version else str(file)
         found = self._content.get("task")
         if found != task:
             found = f"a run of {found}" if isinstance(found, str) else "a run of no task"
-            raise InputError(f"{file}: expected a run of {task}, found {found}")
-        version = self._content.get("version")
-        self.place = f"{file} (of version {version})" if version else str(file)
+            raise InputError(f"{self.place}: expected a run of {task}, found {found}")
         self.folder = folder
         self.model = self._object(self._content, "model")
         settings = self._object({"settings": {}, **self._content}, "settings")
@@ -65,9 +63,6 @@ class RunConfig:
     def flags(self, name: str, *kinds: type[Any]) -> Any:
         """A configuration among the flags, of one of these classes."""
         content = self._object(self._object(self._content, "flags"), name)
-        # What an earlier version wrote may not name a class, or name one by another name.
-        if content.get("type") not in [kind.__name__ for kind in kinds]:
-            content = {**content, "type": kinds[0].__name__}
         return from_json(Union[kinds], content, f"{self.place}: flags.{name}")  # noqa: UP007
 
     def part(self, name: str) -> dict[str, Any]:
@@ -75,8 +70,12 @@ class RunConfig:
         return dict(self._object(self.model, name))
 
     def section(self, name: str, kind: type[T]) -> T:
-        """A configuration that is not among the flags."""
-        return self.restore(kind, self._object(self._content, name), name)
+        """A configuration that is not among the flags; a run has all of its fields."""
+        content = self._object(self._content, name)
+        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+            if field.name not in content:
+                raise InputError(f"{self.place}: {name}.{field.name}: expected a value, found none")
+        return self.restore(kind, content, name)
 
     def restore(self, kind: type[T], fields: Mapping[str, Any], name: str) -> T:
         """A configuration with these fields.
@@ -91,16 +90,3 @@ class RunConfig:
             found = json_type(value) if name in content else "nothing"
             raise InputError(f"{self.place}: expected an object under {name!r}, found {found}")
         return value
-
-
-def _of_this_version(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The content, with what earlier versions stored elsewhere in its place."""
-    for key, task in _VERSION_0_1.items():
-        if "task" not in content and key in content:
-            model = content if key == "windows" else content[key]
-            if isinstance(model, dict) and "bert" in model:
-                bert = model["bert"]
-                bert = {"model_type": "bert", **bert} if isinstance(bert, dict) else bert
-                model = {**model, "encoder": bert}
-            return {**content, "task": task, "model": model}
-    return content

@@ -15,8 +15,6 @@ from hardem_jax.errors import InputError
 
 _MAY_CHANGE = "may change on resumption"
 _MOST_SHOWN, _LONGEST = 12, 120
-# Compared by version 0.1 and 0.2, whose runs may go on.
-_NO_LONGER_COMPARED = "model.remat"
 # The digest of the contents says whether data are the same, in whichever format they are stored.
 _OF_ONE_SEED = re.compile(r"loop\.seed|contents of (init_from\.content|.*\.format)")
 
@@ -119,8 +117,6 @@ def flatten(settings: Mapping[str, str]) -> dict[str, str]:
 
     flat = {}
     for name, text in settings.items():
-        if name == _NO_LONGER_COMPARED:
-            continue
         if text.startswith(("{", "[")):
             flat |= fields(name, _parsed(text))
         else:

@@ -92,8 +92,8 @@ def test_tables_figure_and_predictions_hold_every_objective(flags, capsys):
 
     assert (out / "by_set_size-data.png").is_file()  # the training split has a figure of its own
 
-    # Again, only two of them: runs that have ended are not repeated, and one of an earlier version
-    # is only asked again what it answers.
+    # Again, only two of them: runs that have ended are not repeated, and one that was
+    # killed before it answered is only asked again.
     folders = [out / folder for folder in ("mml-0", "hard-em-tau-2-0")]
     files = [folder / "metrics.jsonl" for folder in folders]
     files.append(folders[0] / "by_question.json")

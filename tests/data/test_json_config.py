@@ -24,10 +24,6 @@ class Hard:
     tau: float | None = None
     schedule: Literal["linear", "cosine"] = "linear"
 
-    @classmethod
-    def of_earlier_version(cls, fields):
-        return {"schedule": "cosine", **fields}
-
 
 @dataclasses.dataclass(frozen=True)
 class Train:
@@ -55,11 +51,6 @@ def test_an_integer_is_a_number_and_a_path_a_path():
     found = from_json(Train, {"data": ["a"], "objective": {"type": "Soft", "beta": 2}}, "x")
     assert found == Train((Path("a"),), Soft(2.0))
     assert type(found.objective.beta) is float and isinstance(found.data[0], Path)
-
-
-def test_a_class_brings_the_fields_of_earlier_versions_up_to_date():
-    assert from_json(Hard, {"tau": 1.0}, "x") == Hard(1.0, "cosine")
-    assert from_json(Hard, {"schedule": "linear"}, "x") == Hard(None, "linear")
 
 
 @pytest.mark.parametrize(

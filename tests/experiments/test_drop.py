@@ -249,7 +249,7 @@ def test_predict_shows_the_answer_and_where_it_comes_from(ask):
 def test_piped_questions_are_answered_one_by_one(root, tmp_path, capsys, monkeypatch):
     file, questions = tmp_path / "mine.txt", ["How many more than Bo?", "How far?"]
     file.write_text(PASSAGE)
-    command = ("predict", "--run-dir", root / "run", "--passage", file, "--top", 2)  # earlier name
+    command = ("predict", "--run-dir", root / "run", "--document", file, "--top", 2)
     alone = []
     for question in questions:
         capsys.readouterr()

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import pytest
 from flax import nnx
 
-from hardem_jax.data.json_config import from_json
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.models.checkpoints.span_reader import save_reader
@@ -41,12 +40,6 @@ from tests.tiny import write_checkpoint, write_roberta
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     return str(write_checkpoint(tmp_path_factory.mktemp("reader") / "bert"))
-
-
-def test_runs_from_before_rematerialisation_had_names_can_be_evaluated():
-    """Version 0.1 stored it as on or off."""
-    assert from_json(ReaderConfig, {"remat": True}, "x") == ReaderConfig(remat="layer")
-    assert from_json(ReaderConfig, {"remat": False}, "x") == ReaderConfig()
 
 
 def test_attention_is_chosen_with_its_dropout(checkpoint):
@@ -134,21 +127,17 @@ def test_an_encoder_without_a_tokenizer_needs_a_large_enough_vocabulary(checkpoi
         SpanModel.start(config, questions_with(large), seed=0)
 
 
-def test_the_encoder_of_a_run_is_restored_whatever_wrote_it(tmp_path):
-    """Version 0.1 named it "bert", in three places."""
+def test_the_encoder_of_a_run_is_restored(tmp_path):
     bert = BertConfig(100, 8, 2, 2, 16)
     fields = dataclasses.asdict(bert)
     saved = save_sizes(bert)
     assert saved == {"encoder": {"model_type": "bert", **fields}}
 
-    def restored(content, task="queries"):
+    def restored(content):
         (tmp_path / "config.json").write_text(json.dumps(content))
-        return restore_sizes(RunConfig(tmp_path, task))
+        return restore_sizes(RunConfig(tmp_path, "queries"))
 
     assert restored({"task": "queries", "model": saved}) == bert
-    assert restored({"parser": {"bert": fields}}) == bert
-    assert restored({"bert": fields, "windows": {}}, "spans") == bert
-    assert restored({"equation_model": {"bert": fields, "num_special": 9}}, "equations") == bert
     for wrong, message in (
         ({}, "expected an object under 'encoder', found nothing"),
         ({"encoder": fields}, "model.encoder.model_type: expected one of bert, .*, found None"),

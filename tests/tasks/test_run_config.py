@@ -1,5 +1,6 @@
 """What a run folder has to hold before anything is loaded."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -17,11 +18,11 @@ SPAN = {
     "task": "spans",
     "model": {},
     "flags": {
-        "model": {"type": "ReaderConfig", "encoder": "e", "num_layers": None, "remat": False},
+        "model": {"type": "ReaderConfig", "encoder": "e", "num_layers": None, "remat": "layer"},
         "inference": {"type": "SpanInference", "top": 3, "sweep": [1, 2]},
         "batches": {"type": "BatchConfig", "buckets": [8, 16]},
     },
-    "windows": {"max_tokens": 250},
+    "windows": dataclasses.asdict(WindowConfig(max_tokens=250)),
 }
 
 
@@ -36,30 +37,24 @@ def config(tmp_path):
 
 def test_configurations_come_back(config):
     found = config(SPAN)
-    assert found.flags("model", ReaderConfig) == ReaderConfig("e", remat="none")
+    assert found.flags("model", ReaderConfig) == ReaderConfig("e", remat="layer")
     assert found.flags("inference", SpanInference) == SpanInference(top=3, sweep=(1, 2))
     assert found.flags("batches", BatchConfig) == BatchConfig(buckets=(8, 16))
     assert found.section("windows", WindowConfig) == WindowConfig(max_tokens=250)
 
 
-@pytest.mark.parametrize(
-    ("stored", "expected"),
-    [
-        ({}, True),
-        ({"aggregates_on_text": False}, False),
-        ({"aggregates_on_text": False, "semantics": "official"}, False),
-    ],
-)
-def test_a_parser_of_before_keeps_its_rules(config, stored, expected):
-    """Its Z had aggregates of text, which the rules did not say, and the engine's semantics."""
-    rules = {"aggregates_of_one_row": False, **stored}
-    found = config({"task": "queries", "model": {}, "flags": {}, "rules": rules}, "queries")
-    expected = SqlRules(aggregates_of_one_row=False, aggregates_on_text=expected)
-    assert found.section("rules", SqlRules) == expected
+def test_rules_have_all_of_their_fields(config):
+    """A run of version 0.2 had aggregates of text in Z, and no field said so."""
+    rules = dataclasses.asdict(SqlRules(aggregates_on_text=True))
+    saved = {"task": "queries", "model": {}, "version": "0.2.0", "rules": rules}
+    assert config(saved, "queries").section("rules", SqlRules) == SqlRules(aggregates_on_text=True)
+    del rules["aggregates_on_text"]
+    with pytest.raises(InputError, match="version 0.2.0.: rules.aggregates_on_text: expected a"):
+        config(saved, "queries").section("rules", SqlRules)
 
 
-def test_a_parser_by_other_semantics_is_refused(config):
-    rules = {"aggregates_on_text": False, "semantics": "sane"}
+def test_rules_that_no_longer_are_one_are_refused(config):
+    rules = {**dataclasses.asdict(SqlRules()), "semantics": "official"}
     found = config({"task": "queries", "model": {}, "flags": {}, "rules": rules}, "queries")
     with pytest.raises(InputError, match="rules.semantics: expected a field of SqlRules, found"):
         found.section("rules", SqlRules)
@@ -78,10 +73,13 @@ def test_a_model_goes_by_its_type(config):
         ([], "spans", "config.json: expected an object, found a list"),
         ({"flags": {}}, "spans", "config.json: expected a run of spans, found a run of no task"),
         ({"task": 3}, "spans", "config.json: expected a run of spans, found a run of no task"),
-        ({"equation_model": {}}, "spans", "expected a run of spans, found a run of equations"),
+        (
+            {"version": "0.1.0", "parser": {}},
+            "queries",
+            "version 0.1.0.: expected a run of queries",
+        ),
         (SPAN, "queries", "expected a run of queries, found a run of spans"),
         ({"task": "spans", "model": 3}, "spans", "expected an object under 'model', found"),
-        ({"parser": 3}, "queries", "expected an object under 'model', found"),
     ],
 )
 def test_a_run_of_another_task_is_named(config, content, task, message):

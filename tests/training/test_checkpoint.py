@@ -145,22 +145,6 @@ def test_a_save_that_fails_leaves_the_one_of_the_same_step(tmp_path, monkeypatch
     assert found is not None and int(found[0].step) == 5
 
 
-@pytest.mark.parametrize(("folder", "expected"), [("best", 3), ("last", 4)])
-def test_the_step_of_a_checkpoint_that_does_not_store_it(tmp_path, monkeypatch, folder, expected):
-    """As earlier versions wrote them: the best of step 3 may have the number 4."""
-    stored = RunCheckpoints._metadata
-
-    def without_step(self, step, progress):
-        return {k: v for k, v in stored(self, step, progress).items() if k != "step"}
-
-    assert newest_step(tmp_path / folder) is None
-    monkeypatch.setattr(RunCheckpoints, "_metadata", without_step)
-    with RunCheckpoints(tmp_path, SETTINGS) as checkpoints:
-        checkpoints.save_last(at_step(4), toy.batches(), {"best_step": 3})
-        checkpoints.save_best(toy.init_params(), 4, {"best_step": 3})
-    assert newest_step(tmp_path / folder) == expected
-
-
 def test_one_save_is_complete_before_the_next_begins(tmp_path, monkeypatch):
     # Saves that overlap hang a run of several processes, one time in twenty.
     pending = []

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from hardem_jax.errors import require
 from hardem_jax.solutions.arguments import check_choice
@@ -65,14 +64,3 @@ class SqlRules:
         check_choice(self.numbers, Numbers, "numbers")
         require(self, "max_conditions", at_least=0, at_most=MAX_CONDITIONS)
         require(self, "cap", "max_combinations", at_least=1)
-
-    @classmethod
-    def of_earlier_version(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Up to version 0.2.0 Z always had aggregates of text, and no field said so.
-
-        Rules from before 0.3.0 name the engine's semantics; others than the official are unknown.
-        """
-        known = {"aggregates_on_text": True, **fields}
-        if known.get("semantics") == "official":
-            del known["semantics"]
-        return known

@@ -100,8 +100,8 @@ def _newest_usable(folder: Path) -> _Usable:
                 damaged[path] = str(error)
                 continue
             return _Usable(path, damaged)
-        # Without checksums: written by version 0.1.0, or by a process killed before writing
-        # them. An older one could also be a partially deleted checkpoint.
+        # Without checksums: its process was killed before writing them. An older one could also be
+        # a partially deleted checkpoint.
         if age == 0 and (path / COMPLETE).is_file():
             return _Usable(path, damaged, unchecked=True)
     return _Usable(None, damaged)
@@ -263,8 +263,6 @@ def newest_step(folder: Path) -> int | None:
         stored: Any = ocp.metadata(str((folder / str(number)).absolute())).custom_metadata or {}
     except (OSError, ValueError):
         return number
-    if folder.name == "best":  # earlier versions have no "step"; the best of a run knows its own
-        return stored.get("step", stored.get("progress", {}).get("best_step", number))
     return stored.get("step", number)
 
 
