@@ -34,7 +34,11 @@ else:
 
 
 class Objective(Protocol):
-    """The call that a training step makes; any callable with this signature is an objective."""
+    """The call that a training step makes; any callable with this signature is an objective.
+
+    How a batch may be split is said by two class attributes, which it need not have: see
+    `draws_rows` and `whole_batch`.
+    """
 
     def __call__(
         self, log_probs: ArrayLike, *, step: Array | int, key: Array, **rows: Any
@@ -136,7 +140,7 @@ class EM:
     """
 
     title: ClassVar[str] = "EM"
-    #: A posterior may draw for each row, see `hardem_jax.tasks.base.keys_of_part`.
+    #: Some posteriors draw for each row.
     draws_rows: ClassVar[bool] = True
 
     posterior: _Posteriors = Tempered(1.0)
@@ -166,6 +170,7 @@ class ThresholdedHardEM:
     """
 
     title: ClassVar[str] = "Thresholded hard EM"
+    whole_batch: ClassVar[str] = "whose loss is the mean over the questions of the batch it keeps"
 
     epoch: int = 1000
     """Steps of an epoch, after which the threshold is multiplied by ``gamma``."""
@@ -321,6 +326,31 @@ def weights(
         return objective(log_probs, step=step, key=key, reduce_fn=jnp.sum, **rows)[0]
 
     return -jax.grad(loss)(jnp.asarray(log_probs, jnp.float32))
+
+
+def draws_rows(objective: Objective) -> bool:
+    """Whether an objective draws for each row, so that each micro-batch needs a key of its own.
+
+    Objectives draw once for the whole batch, if at all, unless their class says
+    ``draws_rows = True``.
+
+    Example:
+        >>> draws_rows(HardEM(tau=8.0)), draws_rows(EM())
+        (False, True)
+    """
+    return getattr(objective, "draws_rows", False)
+
+
+def whole_batch(objective: Objective) -> str:
+    """Why an objective cannot sum the losses of micro-batches; empty if it can.
+
+    Objectives can, unless their class gives the reason as ``whole_batch``.
+
+    Example:
+        >>> whole_batch(MML()), whole_batch(ThresholdedHardEM())
+        ('', 'whose loss is the mean over the questions of the batch it keeps')
+    """
+    return getattr(objective, "whole_batch", "")
 
 
 def label(objective: Objective) -> str:

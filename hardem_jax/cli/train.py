@@ -24,7 +24,7 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import read_json, write_json
 from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
-from hardem_jax.objectives import Objective, ThresholdedHardEM
+from hardem_jax.objectives import Objective, label, whole_batch
 from hardem_jax.training.config import METRICS_FILE, LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change, named_settings
 
@@ -132,10 +132,10 @@ class TrainCommand(Setting):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batches.accumulate > 1 and isinstance(self.objective, ThresholdedHardEM):
+        if self.batches.accumulate > 1 and (why := whole_batch(self.objective)):
             raise InputError(
-                "--batches.accumulate: expected 1 for thresholded hard EM, whose loss is the mean "
-                f"over the questions of the batch that it keeps, found {self.batches.accumulate}"
+                f"--batches.accumulate: expected 1 for {label(self.objective)}, {why}, found "
+                f"{self.batches.accumulate}"
             )
 
     def settings(self, data: Mapping[str, str]) -> dict[str, str]:

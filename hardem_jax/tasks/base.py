@@ -27,7 +27,7 @@ from hardem_jax.data.batching.padding import (
 from hardem_jax.data.batching.plans import Plan, TrainingPlan
 from hardem_jax.errors import InputError
 from hardem_jax.models.encoders.packing import token_metrics
-from hardem_jax.objectives import Objective
+from hardem_jax.objectives import Objective, draws_rows
 from hardem_jax.search.objectives import AnySearchObjective
 from hardem_jax.tasks.run_config import RunConfig
 from hardem_jax.tasks.z_visits import first_memory, visit_metrics
@@ -375,7 +375,7 @@ def keys_of_part(objective: Objective, key: Array, dropout_key: Array) -> tuple[
         >>> bool(keys_of_part(EM(), key, dropout_key)[0] == key)
         False
     """
-    if not getattr(objective, "draws_rows", False):
+    if not draws_rows(objective):
         return key, dropout_key
     key, dropout_key = jax.random.split(dropout_key)
     return key, dropout_key

@@ -191,7 +191,7 @@ def test_two_workers_share_the_runs_and_one_takes_those_of_the_other_when_killed
         (("--loop.monitor", "F1"), "loop.monitor: expected one of em,"),
         (
             ("--objectives", "mml", "thresholded-hard-em", "--batches.accumulate", 2),
-            "--batches.accumulate: expected 1 for thresholded hard EM",
+            "--batches.accumulate: expected 1 for Thresholded hard EM, whose loss is the mean",
         ),
     ],
 )
