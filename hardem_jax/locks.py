@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import socket
@@ -10,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from hardem_jax.errors import InputError, check_unicode
 
@@ -28,7 +29,7 @@ def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterat
 
     The kernel (`flock`) releases the lock however the process ends. A file in the folder names
     the owner; a killed process leaves the file, but no lock on it. On a file system without
-    locks, a warning goes to stderr.
+    locks, a warning goes to stderr, and nothing keeps others out.
 
     Args:
         folder: an existing folder.
@@ -51,68 +52,38 @@ def locked(folder: Path, name: str = LOCK_FILE, *, wait: bool = False) -> Iterat
     """
     check_unicode(str(folder), "folder")
     file = folder / name
-    handle = _hold(file, wait)
-    try:
-        with _writing(folder):
-            owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
-            os.ftruncate(handle, 0)
-            os.write(handle, json.dumps(owner).encode() + b"\n")
-        yield
-    finally:
-        if _is_lock_file(file, handle):
-            file.unlink()
-        os.close(handle)
-
-
-def _hold(file: Path, wait: bool) -> int:
-    """Returns the descriptor of the open, locked lock file."""
-    while True:
-        with _writing(file.parent):
-            handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            _lock(file, handle, wait)
-        except BaseException:
-            os.close(handle)
-            raise
-        if _is_lock_file(file, handle):
-            return handle
-        os.close(handle)  # the previous owner removed the file after it was opened here
-
-
-def _lock(file: Path, handle: int, wait: bool) -> None:
     # Messages name what users know: the folder, or the thing in it that the lock is named after.
-    locked_thing = file.parent if file.name == LOCK_FILE else file
+    locked_thing = folder if name == LOCK_FILE else file
+    lock = FileLock(file, timeout=-1 if wait else 0, fallback_to_soft=False)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise InUse(f"{locked_thing}: in use by {_owner(os.read(handle, 1000))}") from None
+        lock.acquire()
+    except Timeout:
+        raise InUse(f"{locked_thing}: in use by {_owner(file)}") from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
-            raise InputError(f"{locked_thing}: cannot be locked ({error.strerror})") from error
+            raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
         print(f"warning: {locked_thing}: cannot be locked ({error.strerror})", file=sys.stderr)
-
-
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+    ours = os.stat(file)
     try:
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
+        try:
+            file.write_text(json.dumps(owner) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
         yield
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be written ({error.strerror})") from error
+    finally:
+        # The folder may have been deleted, and even recreated by another process.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(ours, os.stat(file)):
+                file.unlink()  # filelock sees that a file it has locked is gone, and tries again
+        lock.release()
 
 
-def _is_lock_file(file: Path, handle: int) -> bool:
-    # The folder may have been deleted, and even recreated by another process.
+def _owner(file: Path) -> str:
     try:
-        return os.path.samestat(os.fstat(handle), os.stat(file))
-    except FileNotFoundError:
-        return False
-
-
-def _owner(text: bytes) -> str:
-    try:
-        owner = json.loads(text)
+        owner = json.loads(file.read_bytes())
         return f"process {owner['pid']} on {owner['host']}, since {owner['since']}"
-    except (ValueError, KeyError, TypeError):  # read before the owner wrote it
+    except (OSError, ValueError, KeyError, TypeError):  # it has just ended, or not written it yet
         return "another process"
 
 

@@ -37,7 +37,7 @@ ONLY_FROM_OUTSIDE = {
     "hardem_jax.words": {"numpy"},
     "hardem_jax.extras": set(),
     "hardem_jax.checksums": set(),
-    "hardem_jax.locks": set(),
+    "hardem_jax.locks": {"filelock"},
     "hardem_jax.solutions": {"numpy"},
     "hardem_jax.distributions": {"jax", "numpy"},
 }

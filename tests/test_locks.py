@@ -1,5 +1,7 @@
 """One process at a time in a folder, and the next one when it ends, however it ends."""
 
+import errno
+import fcntl
 import os
 import resource
 import signal
@@ -79,6 +81,18 @@ def test_what_is_being_written_names_its_owner(tmp_path, write):
         ):
             write(out).__enter__()
         raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, capsys):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with locked(tmp_path):
+        assert (tmp_path / LOCK_FILE).exists()
+    expected = f"warning: {tmp_path}: cannot be locked (No locks available)\n"
+    assert capsys.readouterr().err == expected
     assert not list(tmp_path.iterdir())
 
 

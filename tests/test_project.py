@@ -106,6 +106,7 @@ EXTRAS_OF = {
     "hardem_jax/metrics": ["data"],
     "hardem_jax/progress.py": ["train"],
     "hardem_jax/hub.py": ["data"],
+    "hardem_jax/locks.py": ["train"],
     "hardem_jax/buckets": ["buckets"],
     "experiments": ["all", "parity"],
     "tests": ["beam", "dev", "parity"],
