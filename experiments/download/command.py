@@ -5,39 +5,30 @@ Each data set has a folder below ``out``, laid out as ``prepare`` expects it::
     python -m experiments.download wikisql squad --out data
     python -m experiments.wikisql prepare --folder data/wikisql --out built/wikisql
 
-A download that was stopped, by Ctrl-C or by the network, is continued by the same command. The
-SHA-256 of every file is kept in ``downloads.json`` of its folder; a file that later has another,
-or another one than TensorFlow Datasets records, is refused. Archives are deleted once they are
+Pooch downloads; a lost connection is tried again, from the beginning of the file. The SHA-256 of
+every file is kept in ``downloads.json`` of its folder; one that the server later has with another,
+or with another than TensorFlow Datasets records, is refused. Archives are deleted once they are
 unpacked, unless ``--keep-archives``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+import pooch
 import tyro
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 
 from experiments.download.archives import unpack
-from experiments.download.catalog import DATASETS, Dataset, Source
-from experiments.download.transfer import fetch
+from experiments.download.catalog import DATASETS, Dataset
 from hardem_jax.data.files import make_out, read_json, write_json
 from hardem_jax.errors import InputError
 from hardem_jax.locks import locked
 
 RECORD = "downloads.json"
+#: New attempts after a failure, after pauses of one second, two and so on.
+RETRIES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,17 +63,23 @@ class Download:
         print(f"{dataset.title}\nlicence: {dataset.licence}\nread more: {dataset.home}")
         record = folder / RECORD
         done: dict[str, Any] = read_json(record) if record.exists() else {}
+        urls = {source.name: source.url for source in dataset.sources}
+        known = {name: done.get(name, {}).get("sha256") for name in urls}
+        known |= {source.name: source.sha256 for source in dataset.sources if source.sha256}
+        files = pooch.create(
+            folder,
+            base_url=self.mirror or "",
+            registry=known,
+            urls=None if self.mirror else urls,
+            retry_if_failed=RETRIES,
+        )
         for source in dataset.sources:
-            file, before = folder / source.name, done.get(source.name, {})
-            if before.get("unpacked"):
+            if done.get(source.name, {}).get("unpacked"):
                 print(f"{source.name}: already unpacked")
                 continue
-            if file.exists():
-                print(f"{source.name}: already there")
-            else:
-                self._fetch(source, file)
-            found = {"url": source.url, "bytes": file.stat().st_size, "sha256": _sha256(file)}
-            _check(source, file, found["sha256"], before)
+            file = _fetch(files, source.name)
+            found: dict[str, Any] = {"url": source.url, "bytes": file.stat().st_size}
+            found["sha256"] = pooch.file_hash(str(file))
             # Before it is unpacked, so that the next call checks what this one downloaded.
             write_json(record, done | {source.name: found})
             if source.unpack:
@@ -101,30 +98,13 @@ class Download:
             write_json(record, done)
         print(f"then: python -m {dataset.then.format(out=folder)} ...\n")
 
-    def _fetch(self, source: Source, file: Path) -> None:
-        url = source.url if self.mirror is None else f"{self.mirror.rstrip('/')}/{source.name}"
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-        columns = (*columns, TransferSpeedColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task(source.name, total=source.size)
 
-            def progress(arrived: int, total: int | None) -> None:
-                bar.update(task, completed=arrived, total=total or source.size)
-
-            fetch(url, file, progress=progress)
-
-
-def _check(source: Source, file: Path, sha256: str, before: Mapping[str, Any]) -> None:
-    """Refuses a file that is not the one that is known, and sets it aside."""
-    for known in (source.sha256, before.get("sha256")):
-        if known not in (None, sha256):
-            aside = file.replace(file.with_name(file.name + ".refused"))
-            raise InputError(
-                f"{aside}: expected the SHA-256 {known}, found {sha256}: damaged, or of another "
-                f"version; without {RECORD} the next call takes what it finds"
-            )
-
-
-def _sha256(file: Path) -> str:
-    with open(file, "rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+def _fetch(files: pooch.Pooch, name: str) -> Path:
+    """The file, downloaded unless it is there with the digest that is known."""
+    try:
+        return Path(files.fetch(name, progressbar=True))
+    except ValueError as error:  # another digest
+        hint = f"without {RECORD} the next call takes what it finds, unless it is published"
+        raise InputError(f"{files.get_url(name)}: {error} {hint}") from error
+    except OSError as error:  # no such file, no answer, no room
+        raise InputError(f"{files.get_url(name)}: cannot be downloaded: {error}") from error

@@ -11,114 +11,41 @@ import zipfile
 import numpy as np
 import pytest
 
-from experiments.download import catalog, transfer
+from experiments.download import catalog
 from experiments.download.archives import unpack
 from experiments.download.catalog import DATASETS, Dataset, Source
-from experiments.download.command import Download
-from experiments.download.transfer import fetch
+from experiments.download.command import RETRIES, Download
 from hardem_jax.errors import InputError
-
-CONTENT = bytes(range(256)) * 2_000
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     """Serves ``server.files``; ``server.plan`` has "all", "busy" or bytes until it hangs up."""
 
     def do_GET(self):
-        self.server.requests.append(dict(self.headers))
+        self.server.requests.append(self.path)
         plan = self.server.plan.pop(0) if self.server.plan else "all"
         content = self.server.files.get(self.path)
         if content is None or plan == "busy":
             self.send_error(404 if content is None else 503)
             return
-        etag = f'"{hashlib.md5(content).hexdigest()}"'
-        start = 0
-        wanted = self.headers.get("Range")
-        if wanted and self.headers.get("If-Range") == etag:
-            start = int(wanted.removeprefix("bytes=").rstrip("-"))
-            if start >= len(content):
-                self.send_error(416)
-                return
-        self.send_response(206 if start else 200)
-        self.send_header("ETag", etag)
-        self.send_header("Content-Length", str(len(content) - start))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        end = len(content) if plan == "all" else min(start + plan, len(content))
-        self.wfile.write(content[start:end])
+        self.wfile.write(content if plan == "all" else content[:plan])
 
     def log_message(self, format, *args):
         del format, args
 
 
 @pytest.fixture
-def server():
+def server(monkeypatch):
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.files, server.plan, server.requests = {"/data.bin": CONTENT}, [], []
+        server.files, server.plan, server.requests = {}, [], []
         server.url = f"http://127.0.0.1:{server.server_address[1]}"
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
-
-
-def get(server, tmp_path, name="data.bin"):
-    seen = []
-    fetch(f"{server.url}/{name}", tmp_path / name, progress=lambda *x: seen.append(x), pause=0)
-    return seen
-
-
-def test_a_download_goes_on_where_connections_were_lost(server, tmp_path):
-    server.plan = [100_000, "busy", 200_000, "all"]
-    seen = get(server, tmp_path)
-    assert (tmp_path / "data.bin").read_bytes() == CONTENT
-    ranges = [request.get("Range") for request in server.requests]
-    whole = [f"bytes={count * transfer.CHUNK}-" for count in (1, 1, 4)]
-    assert ranges == [None, *whole]
-    assert seen[-1] == (len(CONTENT), len(CONTENT))
-    assert [file.name for file in tmp_path.iterdir()] == ["data.bin"]
-
-
-def test_a_download_goes_on_in_the_next_call(server, tmp_path):
-    server.plan = [100_000] + [0] * transfer.ATTEMPTS
-    with pytest.raises(InputError, match="6 attempts.*; the same command continues"):
-        get(server, tmp_path)
-    assert not (tmp_path / "data.bin").exists()
-    server.plan, server.requests[:] = [], []
-    get(server, tmp_path)
-    assert [request.get("Range") for request in server.requests] == [f"bytes={transfer.CHUNK}-"]
-    assert (tmp_path / "data.bin").read_bytes() == CONTENT
-
-
-def test_a_download_whose_record_was_never_completed_begins_again(server, tmp_path):
-    (tmp_path / "data.bin.part").write_bytes(CONTENT[:100])
-    (tmp_path / "data.bin.part.json").write_text("")
-    get(server, tmp_path)
-    assert (tmp_path / "data.bin").read_bytes() == CONTENT
-
-
-def test_another_version_of_the_file_is_not_appended_to_the_first(server, tmp_path):
-    server.plan = [100_000] + [0] * transfer.ATTEMPTS
-    with pytest.raises(InputError):
-        get(server, tmp_path)
-    server.files["/data.bin"], server.plan = CONTENT[::-1], []
-    get(server, tmp_path)
-    assert (tmp_path / "data.bin").read_bytes() == CONTENT[::-1]
-
-
-def test_a_partial_file_that_is_too_long_is_begun_again(server, tmp_path):
-    server.plan = [100_000] + [0] * transfer.ATTEMPTS
-    with pytest.raises(InputError):
-        get(server, tmp_path)
-    with open(tmp_path / "data.bin.part", "ab") as partial:
-        partial.write(CONTENT)
-    server.plan = []
-    get(server, tmp_path)
-    assert (tmp_path / "data.bin").read_bytes() == CONTENT
-
-
-def test_what_a_server_refuses_is_not_tried_again(server, tmp_path):
-    with pytest.raises(InputError, match="expected a file, found 404 Not Found"):
-        get(server, tmp_path, "absent.bin")
-    assert len(server.requests) == 1
 
 
 def zipped(members):
@@ -264,22 +191,49 @@ def test_the_command_downloads_unpacks_and_records(toy, tmp_path, capsys):
     assert not toy.requests
 
 
-def test_a_file_that_differs_from_what_was_recorded_is_refused(toy, tmp_path):
-    command = Download(("toy",), tmp_path, mirror=toy.url)
+def test_lost_connections_are_tried_again(toy, tmp_path):
+    toy.plan = [50, "busy", 100, "all"]
+    Download(("toy",), tmp_path, mirror=toy.url).run()
+    assert toy.requests == ["/toy.zip"] * 4 + ["/extra.json"]
+    found = {file.name for file in (tmp_path / "toy").iterdir()}
+    assert found == {"train.json", "extra.json", "downloads.json"}
+
+
+@pytest.mark.parametrize(
+    ("name", "plan", "found"),
+    [("toy.zip", [0] * 9, "IncompleteRead"), ("absent.zip", [], "404 Client Error: Not Found")],
+)
+def test_what_does_not_arrive_is_one_line_and_leaves_nothing(
+    toy, tmp_path, monkeypatch, name, plan, found
+):
+    sources = (Source(f"{toy.url}/{name}", unpack=True),)
+    monkeypatch.setitem(catalog.DATASETS, "toy", Dataset("Toy", "CC0", "x", sources, "toy"))
+    toy.plan = plan
+    with pytest.raises(InputError, match=f"^{toy.url}/{name}: cannot be downloaded: .*{found}"):
+        Download(("toy",), tmp_path).run()
+    assert toy.requests == [f"/{name}"] * (1 + RETRIES)
+    assert not list((tmp_path / "toy").iterdir())
+
+
+def test_a_file_that_differs_from_what_was_recorded_is_downloaded_again(toy, tmp_path):
+    command, file = Download(("toy",), tmp_path, mirror=toy.url), tmp_path / "toy" / "extra.json"
     command.run()
-    (tmp_path / "toy" / "extra.json").write_text("[1]")
-    with pytest.raises(InputError, match=r"extra.json.refused: expected the SHA-256 4f53.*, found"):
+    file.write_text("[1]")
+    command.run()
+    assert file.read_text() == "[]"
+    file.write_text("[1]")
+    toy.files["/extra.json"] = b"[2]"
+    with pytest.raises(InputError, match="expected 4f53.* but got .* without downloads.json"):
         command.run()
-    command.run()  # downloads it again
-    assert (tmp_path / "toy" / "extra.json").read_text() == "[]"
+    assert file.read_text() == "[1]"
 
 
 def test_a_file_that_differs_from_the_published_one_is_refused(toy, tmp_path, monkeypatch):
     sources = (Source("https://x/extra.json", sha256="0" * 64),)
     monkeypatch.setitem(catalog.DATASETS, "toy", Dataset("Toy", "CC0", "x", sources, "toy"))
-    with pytest.raises(InputError, match="expected the SHA-256 000"):
+    with pytest.raises(InputError, match="expected 000.* but got 4f53"):
         Download(("toy",), tmp_path, mirror=toy.url).run()
-    assert not (tmp_path / "toy" / "extra.json").exists()
+    assert not list((tmp_path / "toy").iterdir())
 
 
 def test_an_unknown_data_set_is_refused_before_anything_is_written(tmp_path):
