@@ -1,8 +1,7 @@
 """Streaming readers for JSON files, with actionable errors.
 
 Functions take a path (`.gz` is decompressed on the fly), hold one item in memory at a time, and
-raise a one-line `InputError` that names the file and the location. Bytes that are not UTF-8 are an
-error with their offset; replacing them would hide the damage.
+raise a one-line `InputError` that names the file and the location.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import io
 import json
 import os
 import re
@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import ijson
 
@@ -25,150 +25,72 @@ from hardem_jax.data.json_fields import json_type
 from hardem_jax.errors import LARGEST, InputError, found_by
 
 PathLike = str | os.PathLike[str]
+#: What `open_bytes` opens.
+ByteStream = io.BufferedReader | gzip.GzipFile
 
 # Real layouts have at most a dozen levels, and the parser's memory grows quadratically.
 MAX_DEPTH = 200
-_BOM = "\ufeff"
 HALF_A_PAIR = "half a surrogate pair (a damaged \\uXXXX escape)"
-_FIRST_HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}")
-_SECOND_HALF = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_HALF_A_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 _PAIR = 12  # bytes of both
-_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+#: Bytes that are parsed before the depth of what they hold is looked at.
+_CHUNK = 1 << 12
 
 _EVENTS = {"start_map": "an object", "start_array": "a list", "string": "a string"}
 _EVENTS |= {"number": "a number", "boolean": "true or false", "null": "null"}
+_DEEPER = {"start_map": 1, "start_array": 1, "end_map": -1, "end_array": -1}
 
 
-class ByteStream(Protocol):
-    """The part of a binary file that the JSON parser needs."""
+def json_events(path: PathLike) -> Iterator[tuple[str, str, Any]]:
+    """Yields ijson's events of a file: (the keys that lead there, joined by dots, event, value).
 
-    def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes; an empty string at the end."""
-        ...
-
-
-class Utf8Stream:
-    """Passes bytes through and raises `InputError` at the first that is not UTF-8.
-
-    Args:
-        stream: binary file object.
-        name: its name in messages.
-
-    Example:
-        >>> import io
-        >>> Utf8Stream(io.BytesIO(b"caf\\xe9!"), "menu.json").read()
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: menu.json: byte 3: expected UTF-8 text, found 0xe9
+    Raises:
+        InputError: as `open_bytes`.
+        ijson.JSONError: the JSON is broken, truncated or nested too deep.
+        UnicodeDecodeError: a text is not UTF-8, or has half a surrogate pair.
     """
-
-    def __init__(self, stream: ByteStream, name: str):
-        self.name = name
-        self.offset = 0  # bytes passed on so far
-        self._stream = stream
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-
-    def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes, checked."""
-        try:
-            chunk = self._stream.read(size)
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{self.name}: byte {self.offset}: cannot be read: {error}") from error
-        # The first bytes of a character that the chunk cuts in two stay in the decoder.
-        waiting = len(self._decoder.getstate()[0])
-        try:
-            self._decoder.decode(chunk, final=not chunk and size != 0)
-        except UnicodeDecodeError as error:
-            offset = self.offset - waiting + error.start
-            raise not_utf8(self.name, offset, error.object[error.start :]) from error
-        self.offset += len(chunk)
-        return chunk
+    depth = 0
+    with open_bytes(path) as stream:
+        for event in ijson.parse(_Checked(stream, path), use_float=True, buf_size=_CHUNK):
+            depth += _DEEPER.get(event[1], 0)
+            if depth > MAX_DEPTH:
+                raise ijson.JSONError(f"nested more than {MAX_DEPTH} deep")
+            yield event
 
 
-class JsonStream(Utf8Stream):
-    """A `Utf8Stream` of JSON that skips a byte order mark and rejects absurd nesting.
+class _Checked:
+    """Passes bytes of JSON on to the parser, which would take half a surrogate pair for "?"."""
 
-    Example:
-        >>> import io
-        >>> JsonStream(io.BytesIO("\ufeff[1]".encode()), "a.json").read()
-        b'[1]'
-        >>> JsonStream(io.BytesIO(b"[" * 1000), "a.json").read()
-        Traceback (most recent call last):
-        ...
-        hardem_jax.errors.InputError: a.json: before byte 1000: expected JSON nested at most 200 \
-deep, found more
-    """
-
-    def __init__(self, stream: ByteStream, name: str):
-        super().__init__(stream, name)
-        self._depth = 0
-        self._in_string = False
-        self._escape = b""  # a backslash whose character is in the next chunk
-        self._unchecked = b""  # may hold the first half of a surrogate pair, without what follows
+    def __init__(self, stream: ByteStream, path: PathLike):
+        self._stream, self._path = stream, path
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes, checked; the first call must request at least 3."""
-        at_start = self.offset == 0
-        chunk = super().read(size)
-        if at_start:
-            chunk = chunk.removeprefix(codecs.BOM_UTF8)
-        text = self._escape + chunk
-        backslashes = len(text) - len(text.rstrip(b"\\"))
-        self._escape = b"\\" * (backslashes % 2)
-        text = text[: len(text) - backslashes % 2].replace(b"\\\\", b"??").replace(b'\\"', b"??")
-        self._check_pairs(text, at_end=not chunk)
-        self._check_depth(text)
+        """About `size` bytes, which end outside of an escape."""
+        chunk = _read(self._stream, self._path, size)
+        while b"\\" in chunk[-_PAIR:] and (more := _read(self._stream, self._path, size)):
+            chunk += more
+        if _HALF_A_PAIR.search(chunk.replace(b"\\\\", b"??")):
+            raise ijson.JSONError(HALF_A_PAIR)
         return chunk
-
-    def _check_pairs(self, text: bytes, *, at_end: bool) -> None:
-        # The parser takes half a pair for "?", or for a part of the character that follows.
-        text = self._unchecked + text
-        checked = len(text) if at_end else max(0, len(text) - _PAIR + 1)
-        for half in _FIRST_HALF.finditer(text):
-            if half.start() < checked and not _SECOND_HALF.match(text, half.end()):
-                raise InputError(
-                    f"{self.name}: before byte {self.offset}: expected JSON, found {HALF_A_PAIR}"
-                )
-        self._unchecked = text[checked:]
-
-    def _check_depth(self, text: bytes) -> None:
-        # Pieces between quotation marks alternate between structure and strings.
-        pieces = text.translate(None, _NOT_STRUCTURE).split(b'"')
-        structure = b"".join(pieces[self._in_string :: 2])
-        self._in_string ^= len(pieces) % 2 == 0
-        opened = structure.count(b"[") + structure.count(b"{")
-        if self._depth + opened <= MAX_DEPTH:
-            self._depth += 2 * opened - len(structure)
-            return
-        for byte in structure:
-            self._depth += 1 if byte in b"[{" else -1
-            if self._depth > MAX_DEPTH:
-                raise InputError(
-                    f"{self.name}: before byte {self.offset}: expected JSON nested at most "
-                    f"{MAX_DEPTH} deep, found more"
-                )
 
 
 @contextmanager
-def json_errors(stream: JsonStream, read: Callable[[], str]) -> Iterator[None]:
+def json_errors(path: PathLike, read: Callable[[], str]) -> Iterator[None]:
     """Turns the parser's errors into `InputError`.
 
     Args:
-        stream: the stream being parsed.
+        path: the file being parsed.
         read: returns what was read so far, such as "3 entries".
     """
     try:
         yield
     except (ijson.JSONError, UnicodeDecodeError) as error:
-        # The bytes are valid UTF-8, so a decoding error comes from an escape.
-        found = "broken or truncated text"
-        found = (
-            f"{found} ({_first_line(error)})" if isinstance(error, ijson.JSONError) else HALF_A_PAIR
-        )
-        raise InputError(
-            f"{stream.name}: after {read()}, before byte {stream.offset}: expected JSON, "
-            f"found {found}"
-        ) from error
+        if isinstance(error, UnicodeDecodeError):
+            reason = f"not UTF-8, or {HALF_A_PAIR}"
+        else:
+            reason = _first_line(error)
+        found = f"found broken or truncated text ({reason})"
+        raise InputError(f"{path}: after {read()}: expected JSON, {found}") from error
 
 
 def not_utf8(name: str, offset: int, rest: bytes) -> InputError:
@@ -179,7 +101,7 @@ def not_utf8(name: str, offset: int, rest: bytes) -> InputError:
 
 @contextmanager
 def open_bytes(path: PathLike) -> Iterator[ByteStream]:
-    """Opens a file, decompressing `.gz`.
+    """Opens a file after its byte order mark, decompressing `.gz`.
 
     Raises:
         InputError: it does not exist, is a folder, or cannot be opened.
@@ -194,7 +116,28 @@ def open_bytes(path: PathLike) -> Iterator[ByteStream]:
     except ValueError as error:  # a null character in its name
         raise InputError(f"{path}: cannot be opened: {error}") from error
     with stream:
+        with _reading(path):
+            if stream.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+                stream.read(len(codecs.BOM_UTF8))
         yield stream
+
+
+@contextmanager
+def _reading(path: PathLike) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+def _read(stream: ByteStream, path: PathLike, size: int = -1) -> bytes:
+    """Reads from an open file.
+
+    Raises:
+        InputError: the disk or the compression is damaged.
+    """
+    with _reading(path):
+        return stream.read(size)
 
 
 def read_text(path: PathLike) -> str:
@@ -204,10 +147,29 @@ def read_text(path: PathLike) -> str:
         InputError: as `open_bytes`, or a byte is not UTF-8.
     """
     with open_bytes(path) as stream:
-        checked = Utf8Stream(stream, str(path))
-        data = checked.read()
-        checked.read()  # detect a character truncated at EOF
-    return data.decode("utf-8").removeprefix(_BOM)
+        data = _read(stream, path)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise not_utf8(str(path), error.start, data[error.start :]) from error
+
+
+def iter_lines(path: PathLike) -> Iterator[tuple[int, str]]:
+    """Yields (number from 1, line with its end) of a text file.
+
+    Raises:
+        InputError: as `open_bytes`, or a line is not UTF-8.
+    """
+    offset = 0
+    with open_bytes(path) as stream, _reading(path):
+        for number, line in enumerate(stream, start=1):
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                place = f"{path}: line {number}"
+                raise not_utf8(place, offset + error.start, line[error.start :]) from error
+            offset += len(line)
+            yield number, text
 
 
 @contextmanager
@@ -239,17 +201,18 @@ def iter_json_items(path: PathLike, key: str) -> Iterator[tuple[int, dict[str, A
         [(0, {'Question': 'Why?'})]
     """
     count = 0
-    with open_bytes(path) as stream:
-        checked = JsonStream(stream, str(path))
-        try:
-            with json_errors(checked, lambda: f"{count} items of {key!r}"):
-                for index, item in parse_json_items(checked, key):
-                    count = index + 1
-                    yield index, item
-        except InputError:
-            if count == 0:
-                _require_list(path, key)  # raises a more specific error
-            raise
+    try:
+        with json_errors(path, lambda: f"{count} items of {key!r}"):
+            for item in ijson.items(json_events(path), f"{key}.item"):
+                if not isinstance(item, dict):
+                    place = f"{path}: item {count} of {key!r}"
+                    raise InputError(f"{place}: expected an object, found {json_type(item)}")
+                count += 1
+                yield count - 1, item
+    except InputError:
+        if count == 0:
+            _require_list(path, key)  # raises a more specific error
+        raise
     if count == 0:
         _require_list(path, key)
 
@@ -267,13 +230,12 @@ def first_list(path: PathLike) -> str:
         ...     first_list(file)
         'data'
     """
-    with open_bytes(path) as stream:
-        try:
-            for keys, event, _ in ijson.parse(JsonStream(stream, str(path)), use_float=True):
-                if event == "start_array" or (event == "end_map" and not keys):
-                    return keys
-        except (ijson.JSONError, UnicodeDecodeError):  # who reads all of it says where
-            return ""
+    try:
+        for keys, event, _ in json_events(path):
+            if event == "start_array" or (event == "end_map" and not keys):
+                return keys
+    except (ijson.JSONError, UnicodeDecodeError):  # who reads all of it says where
+        return ""
     return ""
 
 
@@ -289,45 +251,24 @@ def _first_line(error: ijson.JSONError) -> str:
     return text.partition("\n")[0].strip()
 
 
-def parse_json_items(stream: Utf8Stream, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Like `iter_json_items`, from an open stream; reads no further than it needs to.
-
-    Raises:
-        InputError: an item is not an object, or a byte is not UTF-8.
-        ijson.JSONError: the JSON is broken.
-    """
-    for index, item in enumerate(ijson.items(stream, f"{key}.item", use_float=True)):
-        if not isinstance(item, dict):
-            place = f"{stream.name}: item {index} of {key!r}"
-            raise InputError(f"{place}: expected an object, found {json_type(item)}")
-        yield index, item
-
-
 def _require_list(path: PathLike, key: str) -> None:
     """Raises a specific `InputError` if `path` has no list under the top-level `key`."""
-    expected = f"expected an object with a list under {key!r}"
+    expected = f"{path}: expected an object with a list under {key!r}"
     keys: list[str] = []
-    with open_bytes(path) as stream:
-        events = ijson.parse(JsonStream(stream, str(path)), use_float=True)
-        try:
-            _, first, _ = next(events)
-            if first != "start_map":
-                raise InputError(f"{path}: {expected}, found {_EVENTS.get(first, first)}")
-            for prefix, event, name in events:
-                if prefix or event != "map_key":
-                    continue
-                keys.append(name)
-                if name == key:
-                    _, event, _ = next(events)
-                    if event == "start_array":
-                        return
-                    found = _EVENTS.get(event, event)
-                    raise InputError(f"{path}: {expected}, found {found} under it")
-        except (ijson.JSONError, UnicodeDecodeError, StopIteration):
-            if not keys:
-                return  # broken from the start, which the caller reports
+    try:
+        for prefix, event, value in json_events(path):
+            if not prefix and event == "map_key":
+                keys.append(value)
+            elif prefix == key and event == "start_array":
+                return
+            elif event in _EVENTS and (prefix == key or (not prefix and event != "start_map")):
+                under = " under it" if prefix else ""
+                raise InputError(f"{expected}, found {_EVENTS[event]}{under}")
+    except (ijson.JSONError, UnicodeDecodeError):
+        if not keys:
+            return  # broken from the start, which the caller reports
     listing = ", ".join(map(repr, keys[:6])) + (", ..." if len(keys) > 6 else "")
-    raise InputError(f"{path}: {expected}, found " + (f"the keys {listing}" if keys else "no keys"))
+    raise InputError(f"{expected}, found " + (f"the keys {listing}" if keys else "no keys"))
 
 
 def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -349,26 +290,14 @@ def iter_json_entries(path: PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
         [('nfl_1', {'passage': '...'}), ('nfl_2', {})]
     """
     count = 0
-    with open_bytes(path) as stream:
-        checked = JsonStream(stream, str(path))
-        with json_errors(checked, lambda: f"{count} entries"):
-            for key, value in ijson.kvitems(checked, "", use_float=True):
-                if not isinstance(value, dict):
-                    raise InputError(
-                        f"{path}: {key!r}: expected an object, found {json_type(value)}"
-                    )
-                count += 1
-                yield key, value
-    if count == 0:
-        _require_object(path)
-
-
-def _require_object(path: PathLike) -> None:
-    """Raises `InputError` if the JSON file `path` has no top-level object."""
-    with open_bytes(path) as stream:
-        _, event, _ = next(ijson.parse(JsonStream(stream, str(path)), use_float=True))
-    if event != "start_map":
-        raise InputError(f"{path}: expected an object, found {_EVENTS.get(event, event)}")
+    with json_errors(path, lambda: f"{count} entries"):
+        for key, value in ijson.kvitems(json_events(path), ""):
+            if not isinstance(value, dict):
+                raise InputError(f"{path}: {key!r}: expected an object, found {json_type(value)}")
+            count += 1
+            yield key, value
+    if count == 0 and (event := next(json_events(path))[1]) != "start_map":
+        raise InputError(f"{path}: expected an object, found {_EVENTS[event]}")
 
 
 def read_json_object(path: PathLike) -> dict[str, Any]:
@@ -410,21 +339,18 @@ def iter_json_records(path: PathLike) -> Iterator[tuple[int, str, dict[str, Any]
             yield number, f"{path}: line {line}", record
         return
     number = 0
-    with open_bytes(path) as stream:
-        checked = JsonStream(stream, str(path))
-        with json_errors(checked, lambda: f"{number} items"):
-            for record in ijson.items(checked, "item", use_float=True):
-                number += 1
-                place = f"{path}: item {number}"
-                if not isinstance(record, dict):
-                    raise InputError(f"{place}: expected an object, found {json_type(record)}")
-                yield number, place, record
+    with json_errors(path, lambda: f"{number} items"):
+        for record in ijson.items(json_events(path), "item"):
+            number += 1
+            place = f"{path}: item {number}"
+            if not isinstance(record, dict):
+                raise InputError(f"{place}: expected an object, found {json_type(record)}")
+            yield number, place, record
 
 
 def _first_character(path: PathLike) -> bytes:
     with open_bytes(path) as stream:
-        checked = JsonStream(stream, str(path))
-        while chunk := checked.read(1 << 12):
+        while chunk := _read(stream, path, _CHUNK):
             if text := chunk.lstrip():
                 return text[:1]
     raise InputError(f"{path}: expected records, found an empty file")
@@ -458,27 +384,9 @@ _STRICT = json.JSONDecoder(parse_constant=_refuse)  # as the parser of lists is
 
 
 def _json_lines(path: PathLike, decoder: json.JSONDecoder) -> Iterator[tuple[int, dict[str, Any]]]:
-    offset = 0
-    with open_bytes(path) as stream:
-        for number, line in enumerate(_lines(stream, str(path)), start=1):
-            place = f"{path}: line {number}"
-            try:
-                text = line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                start = error.start
-                raise not_utf8(place, offset + start, line[start:]) from error
-            offset += len(line)
-            if number == 1:
-                text = text.removeprefix(_BOM)
-            if text.strip():
-                yield number, _parse(text, place, decoder)
-
-
-def _lines(stream: Any, name: str) -> Iterator[bytes]:
-    try:
-        yield from stream
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{name}: cannot be read: {error}") from error
+    for number, line in iter_lines(path):
+        if line.strip():
+            yield number, _parse(line, f"{path}: line {number}", decoder)
 
 
 def _parse(text: str, place: str, decoder: json.JSONDecoder) -> dict[str, Any]:

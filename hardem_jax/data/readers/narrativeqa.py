@@ -16,15 +16,13 @@ import csv
 import dataclasses
 import functools
 import itertools
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import cast
 
 from hardem_jax.data.examples import Document, ReadingExample
 from hardem_jax.data.exclusions import EMPTY_DOCUMENT, EMPTY_QUESTION, NO_ANSWER, ExclusionCounts
-from hardem_jax.data.json_stream import PathLike, long_csv_fields, not_utf8, open_bytes
+from hardem_jax.data.json_stream import PathLike, iter_lines, long_csv_fields
 from hardem_jax.data.parallel import map_in_order
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.rouge.search import RougeRules, RougeSpans, enumerate_rouge_spans
@@ -200,7 +198,7 @@ def _records(file: Path, wanted: tuple[str, ...]) -> Iterator[tuple[int, dict[st
 
 def _rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """Yields (number of the last line from 1, fields) for every non-empty row of a CSV file."""
-    reader = csv.reader(_lines(file), strict=True)
+    reader = csv.reader((line for _, line in iter_lines(file)), strict=True)
     try:
         while (row := _next_row(reader)) is not None:
             if row:
@@ -214,19 +212,3 @@ def _next_row(reader: Iterator[list[str]]) -> list[str] | None:
     # The limit is global to the process, so it is not lifted across a yield.
     with long_csv_fields():
         return next(reader, None)
-
-
-def _lines(file: Path) -> Iterator[str]:
-    offset = 0
-    with open_bytes(file) as stream:
-        try:
-            for number, line in enumerate(cast(Iterable[bytes], stream), start=1):
-                try:
-                    text = line.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    place, start = f"{file}: line {number}", error.start
-                    raise not_utf8(place, offset + start, line[start:]) from error
-                offset += len(line)
-                yield text.removeprefix("\ufeff") if number == 1 else text
-        except (OSError, EOFError, zlib.error) as error:
-            raise InputError(f"{file}: cannot be read: {error}") from error

@@ -33,7 +33,7 @@ from hardem_jax.data.exclusions import (
     ExclusionCounts,
 )
 from hardem_jax.data.json_fields import check_kind, distinct, get_field, get_id, get_strings
-from hardem_jax.data.json_stream import JsonStream, PathLike, iter_json_items, open_bytes, read_text
+from hardem_jax.data.json_stream import PathLike, iter_json_items, json_events, read_text
 from hardem_jax.data.readers.open_questions import IdCheck, find_defect
 from hardem_jax.errors import InputError
 
@@ -154,13 +154,12 @@ def read_triviaqa_questions(
 def _about(qa_file: PathLike) -> dict[str, Any]:
     """`Domain` and `VerifiedEval` of a file, as far as it says them; null says nothing."""
     found: dict[str, Any] = {}
-    with open_bytes(qa_file) as stream:
-        try:
-            for key, event, value in ijson.parse(JsonStream(stream, str(qa_file)), use_float=True):
-                if key in _ABOUT and event not in ("map_key", "end_map", "end_array"):
-                    found[key] = {"start_map": {}, "start_array": []}.get(event, value)
-        except (ijson.JSONError, UnicodeDecodeError):
-            return {}  # reading the questions reports where the file is broken
+    try:
+        for key, event, value in json_events(qa_file):
+            if key in _ABOUT and event not in ("map_key", "end_map", "end_array"):
+                found[key] = {"start_map": {}, "start_array": []}.get(event, value)
+    except (ijson.JSONError, UnicodeDecodeError):
+        return {}  # reading the questions reports where the file is broken
     return {
         key: check_kind(value, _ABOUT[key], f"{qa_file}: expected {key!r} to be")
         for key, value in found.items()

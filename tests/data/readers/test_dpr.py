@@ -152,7 +152,7 @@ def test_prediction_needs_no_answers(read):
             ),
             "item 1 .*: 'hard_negative_ctxs' 1: expected a string under 'text', found the keys",
         ),
-        (json.dumps([record(passage(1))])[:-9], "after 0 items, before byte .* truncated text"),
+        (json.dumps([record(passage(1))])[:-9], "after 0 items: .* truncated text"),
     ],
 )
 def test_a_broken_file_is_an_error_with_its_place(tmp_path, text, message):
