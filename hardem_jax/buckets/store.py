@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,11 +16,6 @@ from hardem_jax.extras import require_packages
 
 #: Libraries whose errors and records may quote a request, which holds credentials.
 _CLIENTS = ("botocore", "aiobotocore", "aiohttp", "google", "gcsfs", "s3fs", "urllib3", "requests")
-_NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError"}
-_NO_CREDENTIALS |= {"RefreshError", "TokenRetrievalError", "CredentialRetrievalError"}
-_UNREACHABLE = {"EndpointConnectionError", "ClientConnectorError", "ConnectTimeoutError"}
-_UNREACHABLE |= {"ClientConnectorDNSError", "ServerDisconnectedError", "TransportError"}
-_UNREACHABLE |= {"ConnectionClosedError", "HTTPClientError", "ReadTimeoutError"}
 #: Larger files are read as they are sent, a few at a time; smaller ones may still change.
 _SMALL = 2**20
 _LARGE_AT_ONCE = 8
@@ -117,7 +111,7 @@ class Folder:
                     large[path] = str(file)
         with self.one_line():
             for path, content in alone.items():
-                self._send_alone(path, content)
+                self._files.pipe_file(path, content, chunksize=len(content))
             if contents:
                 self._files.pipe(contents)
             if large:
@@ -144,26 +138,6 @@ class Folder:
                 with contextlib.suppress(FileNotFoundError):
                     self._files.rm_file(self._path(name))
 
-    def _send_alone(self, path: str, content: bytes) -> None:
-        """Writes an object of gs by a request that holds nothing else.
-
-        Raises:
-            InputError: something else has arrived.
-        """
-        bucket, _, key = path.partition("/")
-        found = self._files.call(
-            "POST",
-            f"{self._files._location}/upload/storage/v1/b/{bucket}/o",
-            uploadType="media",
-            name=key,
-            headers={"Content-Type": "application/octet-stream"},
-            data=content,
-            json_out=True,
-        )
-        if int(found["size"]) != len(content):
-            expected = f"expected {len(content)} bytes to arrive, found {found['size']}"
-            raise InputError(f"{self.where}: {expected}")
-
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
@@ -184,8 +158,8 @@ class Folder:
 def _ambiguous(file: Path) -> bool:
     """Whether a content may lose bytes at its end when it is sent between lines of text.
 
-    So the client of gs sends contents of up to 50 MiB, and what ends a line is no part of it. It
-    also marks the end by a line that a content may have.
+    So the client of gs sends contents that are smaller than its chunks, and what ends a line is no
+    part of it. It also marks the end by a line that a content may have.
     """
     if file.stat().st_size >= _IN_PARTS:
         return False
@@ -195,36 +169,23 @@ def _ambiguous(file: Path) -> bool:
 
 def _reason(error: BaseException) -> str:
     """Why a bucket cannot be used, in words of our own: the client's may quote the request."""
-    kinds = {kind.__name__ for kind in type(error).__mro__}
-    code = str(getattr(error, "code", None) or getattr(error, "status", None) or "")
-    if isinstance(response := getattr(error, "response", None), dict):
-        code = str(response.get("Error", {}).get("Code", ""))
-    # The client of gs has no error of its own for 403.
-    forbidden = isinstance(error, PermissionError) or str(error).startswith("Forbidden")
-    if forbidden or code in ("401", "403", "AccessDenied"):
+    if isinstance(error, PermissionError):
         return "no permission (wrong credentials, or without the right to do this)"
-    if kinds & _NO_CREDENTIALS:
-        return "expected credentials of the cloud in the environment, found none that work"
     if isinstance(error, FileNotFoundError):
         return "no such bucket"
-    if kinds & _UNREACHABLE or isinstance(error, (ConnectionError, TimeoutError)):
+    if isinstance(error, (ConnectionError, TimeoutError)):
         return "cannot be reached"
     if isinstance(error, OSError) and error.filename is not None:
         raise error  # of the local disk
-    code = code if code.isalnum() else ""
-    return f"cannot be used ({type(error).__name__}{' ' if code else ''}{code})"
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"cannot be used ({os.strerror(error.errno)})"
+    # The client of gs has no type of its own for 403, but raises "Forbidden: <the request>".
+    kind = str(error).partition(":")[0] if type(error) is OSError else type(error).__name__
+    return f"cannot be used ({kind})"
 
 
 def _file_system(scheme: str) -> Any:
-    """The client for a kind of bucket, made once, for that takes a third of a second."""
-    emulator = "AWS_ENDPOINT_URL" if scheme == "s3" else "STORAGE_EMULATOR_HOST"
-    return _new_file_system(scheme, os.environ.get(emulator), os.getpid())
-
-
-@functools.cache
-def _new_file_system(scheme: str, emulator: str | None, process: int) -> Any:
-    """The client for a kind of bucket; one belongs to a process, not to those forked from it."""
-    del process
+    """The client for a kind of bucket, which fsspec makes once a process."""
     try:
         if scheme == "s3":
             require_packages("buckets", "fsspec", "s3fs")
@@ -235,7 +196,7 @@ def _new_file_system(scheme: str, emulator: str | None, process: int) -> Any:
     for name in _CLIENTS:  # they report what is raised, with the request
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     # A listing must be of now, for others write to the bucket.
-    options: dict[str, Any] = {"use_listings_cache": False, "skip_instance_cache": True}
+    options: dict[str, Any] = {"use_listings_cache": False}
     if scheme == "s3":
         import fsspec
 
@@ -243,6 +204,6 @@ def _new_file_system(scheme: str, emulator: str | None, process: int) -> Any:
     from gcsfs.core import GCSFileSystem  # not the one for zonal buckets: it asks by gRPC first
 
     options["consistency"] = "md5"  # of what has arrived
-    if emulator:
+    if os.environ.get("STORAGE_EMULATOR_HOST"):
         options["token"] = "anon"
     return GCSFileSystem(**options)

@@ -9,7 +9,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import gcsfs.core
 import pytest
+import s3fs
 
 from experiments import triviaqa
 from experiments.tabulate import Tabulate
@@ -34,9 +36,12 @@ def alone(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv(VARIABLE, str(tmp_path / "copies"))
-    store._new_file_system.cache_clear()
+    clients = (s3fs.S3FileSystem, gcsfs.core.GCSFileSystem)
+    for client in clients:
+        client.clear_instance_cache()
     yield monkeypatch
-    store._new_file_system.cache_clear()
+    for client in clients:
+        client.clear_instance_cache()
 
 
 def evaluate(capsys, where):
@@ -88,18 +93,22 @@ def test_what_is_not_there(bucket, cloud, capsys):
     assert evaluate(capsys, f"{cloud}://no-such-bucket/run").endswith("/run: no such bucket")
 
 
-@pytest.mark.parametrize("cloud", ["s3", "gs"])
-def test_no_permission(alone, capsys, cloud):
+@pytest.mark.parametrize(
+    ("cloud", "found"),
+    [("s3", "no permission (wrong credentials"), ("gs", "cannot be used (Forbidden)")],
+)
+def test_no_permission(alone, capsys, cloud, found):
     with refusing(403) as host:
         lead_to(alone, cloud, host)
         line = evaluate(capsys, f"{cloud}://{BUCKET}/run")
-    assert line.startswith(f"{cloud}://{BUCKET}/run: no permission (wrong credentials")
+    assert line.startswith(f"{cloud}://{BUCKET}/run: {found}")
 
 
 def test_nobody_answers(alone, capsys):
     lead_to(alone, "s3", "http://127.0.0.1:9")
     alone.setenv("AWS_MAX_ATTEMPTS", "1")
-    assert evaluate(capsys, f"s3://{BUCKET}/run") == f"s3://{BUCKET}/run: cannot be reached"
+    found = "cannot be used (EndpointConnectionError)"
+    assert evaluate(capsys, f"s3://{BUCKET}/run") == f"s3://{BUCKET}/run: {found}"
 
 
 def test_no_credentials(alone, capsys):
@@ -107,7 +116,7 @@ def test_no_credentials(alone, capsys):
         alone.setenv("AWS_ENDPOINT_URL", host)
         alone.setenv("AWS_DEFAULT_REGION", "us-east-1")
         line = evaluate(capsys, f"s3://{BUCKET}/run")
-    assert "expected credentials of the cloud in the environment" in line
+    assert line == f"s3://{BUCKET}/run: cannot be used (NoCredentialsError)"
 
 
 @pytest.mark.parametrize(("cloud", "package"), [("s3", "s3fs"), ("gs", "gcsfs")])
