@@ -146,7 +146,8 @@ def _linear_fwd(x, kernel, bias):
     return y, (x, kernel, bias)
 
 
-def _linear_bwd(saved, grad):
+def linear_gradient(saved, grad):
+    """The gradient of `linear` in (x, W, b), from these three and that of its output."""
     x, kernel, bias = saved
     rows = tuple(range(x.ndim - 1))
     grad_x = grad @ kernel.astype(grad.dtype).T
@@ -155,7 +156,7 @@ def _linear_bwd(saved, grad):
     return grad_x, grad_kernel, grad_bias
 
 
-linear.defvjp(_linear_fwd, _linear_bwd)
+linear.defvjp(_linear_fwd, linear_gradient)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
@@ -178,29 +179,34 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | None, eps: floa
     return _layer_norm_fwd(x, scale, bias, eps)[0]
 
 
-def _normalise(x, eps):
-    x = x.astype(jnp.float32)
-    centred = x - x.mean(axis=-1, keepdims=True)
-    inverse = jax.lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
-    return centred * inverse, inverse
-
-
 def _layer_norm_fwd(x, scale, bias, eps):
-    normed, _ = _normalise(x, eps)
+    mean, inverse = norm_statistics(x, eps)
+    normed = (x.astype(jnp.float32) - mean) * inverse
     y = normed * scale[None]
     if bias is not None:
         y = y + bias[None]
-    return y.astype(x.dtype), (x, scale, bias)
+    return y.astype(x.dtype), (x, scale, bias, mean, inverse)
+
+
+def norm_statistics(x, eps):
+    """Mean and reciprocal standard deviation of each row: [N, D] -> float32 [N, 1] twice."""
+    x = x.astype(jnp.float32)
+    mean = x.mean(axis=-1, keepdims=True)
+    centred = x - mean
+    return mean, jax.lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
 
 
 def _layer_norm_bwd(eps, saved, grad):
-    x, scale, bias = saved
-    normed, inverse = _normalise(x, eps)
+    del eps
+    x, scale, bias, *statistics = saved
+    # Without the barrier XLA computes the statistics again, in a kernel of its own.
+    mean, inverse = jax.lax.optimization_barrier(statistics)
+    normed = (x.astype(jnp.float32) - mean) * inverse
     grad = grad.astype(jnp.float32)
     inner = grad * scale[None]
-    mean = inner.mean(axis=-1, keepdims=True)
+    average = inner.mean(axis=-1, keepdims=True)
     slope = (inner * normed).mean(axis=-1, keepdims=True)
-    grad_x = (inverse * (inner - mean - normed * slope)).astype(x.dtype)
+    grad_x = (inverse * (inner - average - normed * slope)).astype(x.dtype)
     grad_bias = None if bias is None else grad.sum(axis=0)
     return grad_x, (grad * normed).sum(axis=0), grad_bias
 
@@ -208,7 +214,8 @@ def _layer_norm_bwd(eps, saved, grad):
 layer_norm.defvjp(_layer_norm_fwd, _layer_norm_bwd)
 
 
-def _gelu(x: jax.Array) -> jax.Array:
+def gelu(x: jax.Array) -> jax.Array:
+    """x Phi(x) with the exact error function (Hendrycks and Gimpel, 2016)."""
     return x * 0.5 * (1 + jax.lax.erf(x * math.sqrt(0.5)))
 
 
@@ -224,7 +231,8 @@ def _recomputed(function: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Arr
 
     def backward(x, grad):
         _, vjp = jax.vjp(in_float32, x)
-        return vjp(grad)
+        # Else XLA keeps it in float32 for the sum over rows that is the gradient of a bias.
+        return jax.lax.optimization_barrier(vjp(grad))
 
     wrapped = jax.custom_vjp(in_float32)
     wrapped.defvjp(lambda x: (in_float32(x), x), backward)
@@ -233,7 +241,7 @@ def _recomputed(function: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Arr
 
 # Keys are the values of `hidden_act` in Hugging Face configs.
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "gelu": _recomputed(_gelu),  # x * Phi(x) with the exact error function
+    "gelu": _recomputed(gelu),
     "gelu_new": _recomputed(_gelu_tanh),
     "gelu_pytorch_tanh": _recomputed(_gelu_tanh),
     "relu": jax.nn.relu,
