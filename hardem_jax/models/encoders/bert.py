@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from hardem_jax.models.encoders.base import Architecture
 from hardem_jax.models.encoders.transformer import TransformerEncoder
 from hardem_jax.models.encoders.weights import WeightTable, dense, embedding, layer_norm
 from hardem_jax.models.layers import LayerNorm, Linear
+from hardem_jax.models.ops import post_norm
 from hardem_jax.models.ops.attention import Implementation, attention, check_attention
 from hardem_jax.models.ops.dropout import dropout, dropout_seeds
 from hardem_jax.models.ops.fused import ACTIVATIONS
@@ -161,6 +162,14 @@ class Bert(TransformerEncoder):
             scan_layers=scan_layers,
         )
 
+    def enter(self, x: jax.Array) -> Any:
+        """Once for each that reads it where kernels compute a layer, see `models.ops.post_norm`."""
+        return (x,) * 4 if post_norm.used_for(x) else x
+
+    def leave(self, x: Any) -> jax.Array:
+        """One of them."""
+        return x[0] if isinstance(x, tuple) else x
+
 
 class BertEmbeddings(nnx.Module):
     """Word, position and token-type embeddings, if there are any, summed and normalised."""
@@ -190,17 +199,23 @@ class BertEmbeddings(nnx.Module):
         """[B, T] ids, types or `None` (all 0), positions or `None` (0, 1, ...), dropout key or
         `None` -> [B*T, D]."""
         x = self.word[...][token_ids]
+        kernels = post_norm.used_for(x)
         if self.token_type is not None:
+            types = self.token_type[...]
             if token_type_ids is None or self.num_types == 1:
-                x = x + self.token_type[...][None, :1]
+                x = x + types[None, :1]
+            elif kernels and self.num_types == 2:
+                # The gradient of a gather adds up row by row, all of them in two places.
+                x = x + jnp.where(token_type_ids[..., None] == 0, types[:1, None], types[1:, None])
             else:
-                x = x + self.token_type[...][token_type_ids]
+                x = x + types[token_type_ids]
         first = self.first_position
         if positions is None:
             x = x + self.position[...][None, first : first + token_ids.shape[1]]
         else:
             x = x + self.position[...][positions + first if first else positions]
-        x = self.norm(x.reshape(-1, x.shape[-1]))
+        x = x.reshape(-1, x.shape[-1])
+        x = self.norm(x.astype(self.dtype) if kernels else x)  # half of the bytes, both ways
         x = dropout(x, self.rate, key).astype(self.dtype)
         return x if self.project is None else self.project(x)
 
@@ -238,18 +253,57 @@ class BertLayer(nnx.Module):
         self.attention: Implementation = attention
         self.recompute_attention = recompute_attention
 
-    def __call__(self, x, where, segments, key) -> jax.Array:
+    def __call__(self, x, where, segments, key) -> Any:
         """[B*T, D] activations, [B, T] bool, [B, T] segments or `None`, dropout key or `None` ->
         [B*T, D]."""
         config = self.config
         keys = (None,) * 3 if key is None else jax.random.split(key, 3)
-        context = self._attend(x, where, segments, keys[0])
+        if isinstance(x, tuple):
+            return self._with_kernels(x, where, segments, keys)
+        projected = (dense(x) for dense in (self.query, self.key, self.value))
+        context = self._attend(projected, where, segments, keys[0])
         y = dropout(self.attention_output(context), config.attention_output_dropout, keys[1])
         x = self.attention_norm(x + y)
         y = self.output(ACTIVATIONS[config.hidden_act](self.intermediate(x)))
         return self.output_norm(x + dropout(y, config.hidden_dropout, keys[2]))
 
-    def _attend(self, x, where, segments, key) -> jax.Array:
+    def _with_kernels(self, inputs, where, segments, keys) -> tuple[jax.Array, ...]:
+        """The same for a GPU: inputs of query, key, value and residual come and go apart."""
+        config = self.config
+        *inputs, residual = inputs
+        projections = (self.query, self.key, self.value)
+        kernels, biases = zip(*map(_weights, projections), strict=True)
+        each = post_norm.dense_each(tuple(inputs), kernels, biases)
+        context = self._attend(each, where, segments, keys[0])
+        rate = config.attention_output_dropout
+        x, residual = self._add_and_norm(
+            residual, context, self.attention_output, self.attention_norm, rate, keys[1], times=2
+        )
+        if config.hidden_act == "gelu":
+            y = post_norm.dense_gelu(x, *_weights(self.intermediate))
+        else:
+            y = ACTIVATIONS[config.hidden_act](self.intermediate(x))
+        rate = config.hidden_dropout
+        return self._add_and_norm(
+            residual, y, self.output, self.output_norm, rate, keys[2], times=4
+        )
+
+    def _add_and_norm(self, residual, x, linear, norm, rate, key, *, times):
+        rate = 0.0 if key is None else rate
+        seeds = dropout_seeds(key) if key is not None and rate else jnp.zeros(2, jnp.uint32)
+        return post_norm.dense_norm(
+            residual,
+            x.astype(residual.dtype),
+            *_weights(linear),
+            norm.scale[...],
+            norm.bias[...],
+            seeds,
+            rate,
+            norm.eps,
+            times,
+        )
+
+    def _attend(self, projected, where, segments, key) -> jax.Array:
         batch, length = where.shape
         heads, size = self.config.num_attention_heads, self.config.head_size
 
@@ -258,7 +312,7 @@ class BertLayer(nnx.Module):
 
         rate = 0.0 if key is None else self.config.attention_dropout
         context = attention(
-            *(by_head(dense(x)) for dense in (self.query, self.key, self.value)),
+            *map(by_head, projected),
             where=where,
             segments=segments,
             seeds=None if key is None or rate == 0 else dropout_seeds(key),
@@ -267,6 +321,11 @@ class BertLayer(nnx.Module):
             recompute=self.recompute_attention,
         )
         return context.reshape(batch * length, heads * size)
+
+
+def _weights(linear: Linear) -> tuple[jax.Array, jax.Array]:
+    assert linear.bias is not None
+    return linear.kernel[...], linear.bias[...]
 
 
 #: Where the tensors of BERT's Hugging Face classes go.

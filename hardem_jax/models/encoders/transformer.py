@@ -76,6 +76,14 @@ class TransformerEncoder(nnx.Module):
         """
         return where, segments
 
+    def enter(self, x: jax.Array) -> Any:
+        """The embeddings [B*T, D] as the first layer takes them."""
+        return x
+
+    def leave(self, x: Any) -> jax.Array:
+        """[B*T, D] from what a layer returns, which is what the next one takes."""
+        return x
+
     def finish(self, x: jax.Array) -> jax.Array:
         """The last layer's output [B*T, D] as heads see it; pre-norm encoders normalise it here."""
         return x
@@ -130,7 +138,9 @@ class TransformerEncoder(nnx.Module):
         x = self.embeddings(token_ids, token_type_ids, positions, embedding_key)
         layer_keys = None if keys is None else keys[:depth]
         run = self._scan_layers if self.scan_layers else self._loop_layers
-        states = run(x, self.layer_inputs(where, positions, segments), layer_keys, collect)
+        inputs = self.layer_inputs(where, positions, segments)
+        states = run(self.enter(x), inputs, layer_keys, collect)
+        states = [self.leave(state) for state in states]
         states[-1] = self.finish(states[-1])
         return tuple(state.reshape(batch, length, -1) for state in states)
 
@@ -153,7 +163,10 @@ class TransformerEncoder(nnx.Module):
             return y, y if collect else None
 
         last, stacked = jax.lax.scan(body, x, (params, keys))
-        return [last] if stacked is None else [x, *stacked]
+        if stacked is None:
+            return [last]
+        leaves, form = jax.tree.flatten(stacked)
+        return [x, *(form.unflatten(layer) for layer in zip(*leaves, strict=True))]
 
 
 def _stack(layers: Sequence[nnx.Module]) -> nnx.Module:

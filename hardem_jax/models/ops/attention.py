@@ -28,6 +28,7 @@ from jax.typing import DTypeLike
 from hardem_jax.errors import InputError
 from hardem_jax.models.config import Implementation
 from hardem_jax.models.ops import attention_kernels, fused
+from hardem_jax.placement import platform_of
 
 # Kernel -> the platform it is for.
 _PLATFORMS = {"cudnn": "gpu", "splash": "tpu"}
@@ -52,6 +53,11 @@ def only_xla() -> Iterator[None]:
         yield
     finally:
         _ONLY_XLA.reset(token)
+
+
+def xla_only() -> bool:
+    """Whether this is inside of `only_xla`."""
+    return _ONLY_XLA.get()
 
 
 def check_attention(implementation: str, *, dtype: DTypeLike, rate: float) -> None:
@@ -146,9 +152,9 @@ def _is_half(dtype: DTypeLike) -> bool:
 
 
 def _choose(implementation, q, where, segments, rate, window) -> str:
-    if _ONLY_XLA.get():
+    if xla_only():
         return "xla"
-    platform = _platform(q, where)
+    platform = platform_of(q, where)
     if implementation == "auto":
         kernel = {"gpu": "cudnn", "tpu": "splash"}.get(platform)
         if kernel is None or rate > 0 or (kernel == "cudnn" and not _is_half(q.dtype)):
@@ -167,12 +173,6 @@ def _choose(implementation, q, where, segments, rate, window) -> str:
     # Python shows a warning of one text and place once.
     warnings.warn(f"attention is computed by XLA, not by {implementation!r}: {fault}", stacklevel=1)
     return "xla"
-
-
-def _platform(*arrays) -> str:
-    mesh = attention_kernels.mesh_of(*arrays)
-    device = None if mesh is None else mesh.abstract_device
-    return jax.default_backend() if device is None else device.platform
 
 
 def kernels(program: str) -> dict[str, int]:

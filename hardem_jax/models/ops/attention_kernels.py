@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hardem_jax.models.ops.fused import visible_keys
+from hardem_jax.placement import on_own_rows
 
 # Lanes of a TPU's registers: the kernel's blocks are whole numbers of them along T.
 _LANES = 128
@@ -59,7 +60,7 @@ def splash(
     key_segments = jnp.where(where, query_segments, _HIDDEN)
     attend = functools.partial(_splash_rows, window=window, interpret=interpret)
     scaled = q * jnp.asarray(size**-0.5, q.dtype)
-    out = _on_own_rows(
+    out = on_own_rows(
         attend,
         *(by_head(scaled), by_head(k), by_head(v)),
         *(_pad_tokens(query_segments, padded), _pad_tokens(key_segments, padded, _HIDDEN)),
@@ -92,34 +93,6 @@ def _splash_rows(q, k, v, query_segments, key_segments, *, window, interpret) ->
         interpret=interpret,
     )
     return jax.vmap(kernel)(q, k, v, library.SegmentIds(query_segments, key_segments))
-
-
-def mesh_of(*arrays: Any) -> jax.sharding.AbstractMesh | None:
-    """The mesh that the first of the arrays to have one lies on, known while tracing; or `None`."""
-    meshes = [jax.typeof(x).sharding.mesh for x in arrays]
-    return next((mesh for mesh in meshes if not mesh.empty), None)
-
-
-def _on_own_rows(function, *arrays):
-    mesh = mesh_of(*arrays)
-    if mesh is None:
-        return function(*arrays)
-    # Rows of a batch are split over all axes that are not already manual.
-    axes = tuple(name for name in mesh.axis_names if name not in mesh.manual_axes)
-    devices = int(np.prod([mesh.shape[name] for name in axes]))
-    if devices == 1:
-        return function(*arrays)
-    split = len(arrays[0]) % devices == 0
-    spec = jax.sharding.PartitionSpec(axes if split else None)
-    mapped = jax.shard_map(
-        function,
-        mesh=mesh,
-        in_specs=spec,
-        out_specs=spec,
-        axis_names=set(axes),
-        check_vma=False,  # the kernel does not say over which axes its outputs vary
-    )
-    return mapped(*arrays)
 
 
 def cudnn(

@@ -66,7 +66,11 @@ def keep_mask(seeds: jax.Array, rate: float, shape: tuple[int, ...]) -> jax.Arra
         iota = jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
         index = index + iota * jnp.uint32(stride % _RANGE)
         stride *= shape[axis]
-    bits = _lowbias32(_lowbias32(index ^ seeds[0]) + seeds[1])
+    return _kept(index, seeds[0], seeds[1], rate)
+
+
+def _kept(index: jax.Array, first: jax.Array, second: jax.Array, rate: float) -> jax.Array:
+    bits = _lowbias32(_lowbias32(index ^ first) + second)
     return bits < np.uint32(keep_threshold(rate))
 
 
@@ -83,6 +87,17 @@ def drop_and_scale(x: jax.Array, seeds: jax.Array, rate: float) -> jax.Array:
     """
     scale = _RANGE / keep_threshold(rate)
     return jnp.where(keep_mask(seeds, rate, x.shape), x * scale, jnp.zeros((), x.dtype))
+
+
+def drop_rows(
+    x: jax.Array, index: jax.Array, first: jax.Array, second: jax.Array, rate: float
+) -> jax.Array:
+    """`drop_and_scale` of the part of an array whose elements have these row-major indices.
+
+    For kernels, which see a tile at a time; `first` and `second` are the two seeds.
+    """
+    scale = _RANGE / keep_threshold(rate)
+    return jnp.where(_kept(index, first, second, rate), x * scale, 0.0)
 
 
 def dropout(x: jax.Array, rate: float, key: jax.Array | None) -> jax.Array:
