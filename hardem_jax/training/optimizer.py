@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from hardem_jax.errors import InputError
+from hardem_jax.placement import mesh_of, platform_of
 from hardem_jax.training.config import OptimizerConfig
 from hardem_jax.training.tree_paths import leaf_name, named_leaves
 
@@ -43,6 +44,28 @@ def learning_rate_schedule(config: OptimizerConfig, num_steps: int) -> optax.Sch
     return optax.join_schedules([warmup, after], boundaries=[warmup_steps])
 
 
+def global_norm(grads: Any) -> jax.Array:
+    """The norm of all gradients together, float32 `[]`.
+
+    `optax.tree.norm` adds up one array after the other: a kernel for every bias on a GPU, two for
+    every matrix, hundreds in all that each take longer to start than to run. There, rows are added
+    up first and then everything at once.
+
+    Example:
+        >>> float(global_norm({"a": jnp.array([3.0]), "b": jnp.array([4.0])}))
+        5.0
+    """
+    leaves = jax.tree.leaves(grads)
+    mesh = mesh_of(*leaves)
+    split = mesh is not None and mesh.shape.get("fsdp", 1) > 1
+    if split or platform_of(*leaves) != "gpu":
+        return optax.tree.norm(grads)
+    squares = [jnp.square(leaf.astype(jnp.float32)) for leaf in leaves]
+    rows = [x.ravel() if x.size < 2**14 else x.sum(axis=-1).ravel() for x in squares]
+    # XLA would turn the sum of a concatenation into sums of its parts again.
+    return jnp.sqrt(jax.lax.optimization_barrier(jnp.concatenate(rows)).sum())
+
+
 def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
     """Scales all gradients by one factor, so that their joint norm is at most `max_norm`.
 
@@ -58,7 +81,7 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformation:
 
     def scale(updates, params):
         del params
-        norm = optax.tree.norm(updates)
+        norm = global_norm(updates)
         factor = jnp.where(norm < max_norm, 1.0, max_norm / norm)
         return jax.tree.map(lambda update: update * factor.astype(update.dtype), updates)
 

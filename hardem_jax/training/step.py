@@ -12,17 +12,23 @@ import optax
 from jax.sharding import Mesh
 
 from hardem_jax.errors import InputError
-from hardem_jax.training.devices.mesh import replicated
+from hardem_jax.training.devices.mesh import is_gpu, replicated
 from hardem_jax.training.grad_accumulation import (
     MEMORY,
     LossFn,
     Mean,
     accumulated_value_and_grad,
 )
-from hardem_jax.training.optimizer import AdamState
+from hardem_jax.training.optimizer import AdamState, global_norm
 from hardem_jax.training.state import TrainState, recall, remember
 
 Metrics = dict[str, jax.Array | Mean]
+_GPU_OPTIONS = {
+    # XLA merges products that share an input, up to this size in MiB, and copies the results apart.
+    "xla_gpu_dot_merger_threshold_mb": 0,
+    # Else biases are added by kernels of their own, after products that cuBLAS computes in the end.
+    "xla_gpu_enable_triton_gemm": False,
+}
 TrainStep = Callable[[TrainState, Any], tuple[TrainState, Metrics]]
 
 
@@ -83,7 +89,7 @@ def make_train_step(
             dropout_key=dropout_key,
         )
         aux = dict(aux)
-        grad_norm = optax.tree.norm(grads)
+        grad_norm = global_norm(grads)
         finite = jnp.isfinite(loss) & jnp.isfinite(grad_norm)
         updates, opt_state = optax.with_extra_args_support(optimizer).update(
             grads, state.opt_state, state.params, finite=finite
@@ -137,4 +143,5 @@ def compile_train_step(train_step: TrainStep, mesh: Mesh, shardings: Any = None)
         in_shardings=(state_sharding, None),
         out_shardings=(state_sharding, replicated(mesh)),
         donate_argnums=0,
+        compiler_options=_GPU_OPTIONS if is_gpu(mesh) else None,
     )

@@ -92,6 +92,11 @@ def mesh_over(devices: Sequence[Any], *, fsdp: int) -> Mesh:
     return Mesh(array, BATCH_AXES, (AxisType.Auto, AxisType.Auto))
 
 
+def is_gpu(mesh: Mesh) -> bool:
+    """Whether the devices of a mesh are GPUs."""
+    return mesh.devices.flat[0].platform in ("gpu", "cuda", "rocm")
+
+
 def replicated(mesh: Mesh) -> NamedSharding:
     """Sharding of keys, metrics and small arrays: a full copy per device."""
     return NamedSharding(mesh, PartitionSpec())
