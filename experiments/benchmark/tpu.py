@@ -186,7 +186,9 @@ def compiled_step(
         )
         for name, x in task.batch(setting).items()
     }
-    compiled = compile_train_step(step, mesh, shardings).lower(placed, batch).compile()
+    # Kernels are written for the kind of device that this mesh has.
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+        compiled = compile_train_step(step, mesh, shardings).lower(placed, batch).compile()
     return compiled, sum(math.prod(x.shape) for x in jax.tree.leaves(params))
 
 

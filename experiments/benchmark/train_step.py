@@ -14,6 +14,7 @@ device on a GPU, else of the whole process, the libraries' own code included. Ut
 share of what a large matrix product reaches on the same device, measured in the same rounds;
 `step_flops` says what is counted.
 
+"pytorch-graphs" is compiled for CUDA graphs (`mode="reduce-overhead"`), the fastest on a GPU.
 "pytorch-released" is the eager PyTorch step with the loss of the paper's release, a cross-entropy
 of start and end for one candidate after another. "pytorch-unpadded", eager or compiled, computes
 no padding: the texts of a batch lie in one row, with PyTorch's variable-length flash attention on
@@ -52,6 +53,7 @@ Variant = Literal[
     "ours",
     "pytorch",
     "pytorch-compile",
+    "pytorch-graphs",
     "pytorch-released",
     "pytorch-unpadded",
     "pytorch-unpadded-compile",

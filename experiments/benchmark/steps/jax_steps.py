@@ -165,7 +165,9 @@ class MatrixProduct:
     def __init__(self, setting: Setting):
         prepare_jax(setting)
         size = MATRIX_SIZE[use_device(setting.device)]
-        self._matrix = jnp.ones((size, size), jnp.dtype(setting.dtype))
+        # Random: a product of ones draws less power, and a GPU then runs faster (13 % on an H200).
+        values = jax.random.normal(jax.random.key(0), (size, size))
+        self._matrix = values.astype(setting.dtype)
         self._product = jax.jit(jnp.matmul)
 
     def run(self, steps: int) -> None:

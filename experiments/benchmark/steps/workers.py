@@ -163,11 +163,11 @@ def make(variant: str, setting: Setting, folder: Path) -> Step:
     if variant.startswith("pytorch"):
         from experiments.benchmark.steps import pytorch
 
-        kinds = variant.split("-")[1:]
+        kinds, modes = variant.split("-")[1:], {"compile": "default", "graphs": "reduce-overhead"}
         return pytorch.ReaderStep(
             setting,
             folder,
-            compiled="compile" in kinds,
+            mode=next((modes[kind] for kind in kinds if kind in modes), None),
             candidate_losses="released" in kinds,
             unpadded="unpadded" in kinds,
         )
