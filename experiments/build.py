@@ -23,27 +23,30 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import subcommand
 
-from hardem_jax.analysis import equation_text
 from hardem_jax.cli.builds import BuildCommand
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.preparing import PrepareCommand
 from hardem_jax.data import build_options
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
-from hardem_jax.errors import InputError, printable, require
+from hardem_jax.errors import InputError, require
+from hardem_jax.show.equations import equation_record
+from hardem_jax.show.programs import program_record
+from hardem_jax.show.queries import query_record
+from hardem_jax.show.record import Choose, Record
+from hardem_jax.show.spans import document_record
+from hardem_jax.show.text import as_text
 from hardem_jax.solutions.equations.enumeration import EquationRules
 from hardem_jax.solutions.programs.links import find_links
 from hardem_jax.solutions.programs.rules import ProgramRules
 from hardem_jax.solutions.programs.table import program_table
-from hardem_jax.solutions.programs.types import Program
-from hardem_jax.solutions.spans import execute_span
-from hardem_jax.solutions.sql.enumeration import Query
+from hardem_jax.solutions.sql.rules import SqlRules
 
 if TYPE_CHECKING:
     from hardem_jax.data import builders
@@ -108,51 +111,30 @@ class Show:
         records = build.records(self.split)
         for index in range(min(self.count, len(records))):
             record = records[index]
-            question, golds, shown, size = _described(build, record)
-            print(printable(f"{record['id']}  {question}"))
-            print(printable(f"    answer: {' | '.join(golds)}"))
-            for line in shown[: self.solutions]:
-                print(printable(f"    {line}"))
-            if size > min(len(shown), self.solutions):
-                print(f"    ... |Z| = {size}")
-            elif not size:
-                print("    Z is empty")
+            shown = _record(build, record, lambda lines: range(len(lines))[: self.solutions])
+            shown = dataclasses.replace(shown, title=f"{record['id']}  {shown.title}")
+            if not shown.size:
+                shown = dataclasses.replace(shown, notes=["Z is empty"])
+            print(as_text(shown, most=self.solutions, width=200))
 
 
-def _described(
-    build: builders.Build, record: dict[str, Any]
-) -> tuple[str, Sequence[str], list[str], int]:
-    """Question, golds, Z as texts (perhaps cut) and |Z| of a record."""
+def _record(build: builders.Build, record: dict[str, Any], choose: Choose) -> Record:
+    """A record of a build as people see it."""
     from hardem_jax.data import builders
 
     if build.kind == "reading":
-        example = builders.to_reading_example(record)
-        shown = list(_mentions(example))
-        return example.question, example.golds, shown, len(shown)
+        return document_record(builders.to_reading_example(record), choose)
     if build.kind == "numeric":
-        numeric = builders.to_numeric_question(record)
         rules = EquationRules(**build.meta["options"]["rules"])
-        shown = [equation_text.describe(row, numeric, rules) for row in numeric.equations]
-        return numeric.question, [gold["number"] for gold in numeric.golds], shown, len(shown)
+        return equation_record(builders.to_numeric_question(record), rules, choose)
+    table = builders.to_table(record)
     if build.kind == "programs":
-        asked, table = builders.to_program_question(record), builders.to_table(record)
+        asked = builders.to_program_question(record)
         rules = ProgramRules(**build.meta["options"]["rules"])
         links = find_links(program_table(table), asked.question, asked.words, rules)
-        shown = [Program.from_row(row, links).text(table.header) for row in asked.programs]
-        return asked.question, asked.answer, shown, asked.num_programs
-    query, table = builders.to_query_question(record), builders.to_table(record)
-    shown = [
-        Query.from_row(row, query.question, query.words).text(table.header) for row in query.queries
-    ]
-    return query.question, [str(cell) for cell in query.answer], shown, query.num_queries
-
-
-def _mentions(example: ReadingExample) -> Iterator[str]:
-    for document, start, end in example.mentions or ():
-        text = example.documents[document].text
-        found = execute_span(text, start, end)
-        context = f"{text[max(0, start - 30) : start]}[{found}]{text[end : end + 30]}"
-        yield f"{' '.join(context.split())}  ({example.documents[document].id}, {start}-{end})"
+        return program_record(asked, table, links, choose)
+    rules = SqlRules(**build.meta["options"]["rules"])
+    return query_record(builders.to_query_question(record), table, rules, choose)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
         mean_over,
         mml_loss,
     )
-    from hardem_jax.notebook.equations import find_equations
-    from hardem_jax.notebook.queries import find_queries
-    from hardem_jax.notebook.spans import find_spans
     from hardem_jax.objectives import EM, MML, FirstOnly, HardEM, Objective
+    from hardem_jax.show.equations import find_equations
+    from hardem_jax.show.queries import find_queries
+    from hardem_jax.show.spans import find_spans
     from hardem_jax.tasks.answering import Reader
 
 __version__ = "0.2.0"
@@ -52,7 +52,7 @@ __all__ = [
 _HOMES: dict[str, str] = dict.fromkeys(
     ("EM", "MML", "FirstOnly", "HardEM", "Objective"), "objectives"
 )
-_HOMES |= {f"find_{kind}": f"notebook.{kind}" for kind in ("spans", "equations", "queries")}
+_HOMES |= {f"find_{kind}": f"show.{kind}" for kind in ("spans", "equations", "queries")}
 _HOMES["Reader"] = "tasks.answering"
 
 

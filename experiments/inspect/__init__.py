@@ -5,6 +5,6 @@
     python -m experiments.inspect runs/mml --against runs/hard-em --out both.html
     python -m experiments.inspect runs/comparison --out all.html
 
-`drawings` says what is marked in a document, a passage or a table, `sources` what models say of it,
-and `page` puts both into a file that a browser opens without a network.
+`sources` says what there is to see and what models say of it; `page` puts it into a file that a
+browser opens without a network.
 """

@@ -1,22 +1,14 @@
 "use strict";
-// Data reach the page as text nodes and attributes only, never as HTML.
+// Data reach the page as text nodes and attributes, or as HTML that `hardem_jax.show.html` has escaped.
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
-const at = (id) => document.getElementById(id);
+const at = (id) => document.getElementById(id), root = document.documentElement;
 const about = read("about"), all = read("all");
-const ROW = 62, KEEP = 300;
-// A longer stretch without marks is folded; without any mark, it is what one came to read.
-const fold = () => current.z.length ? 1200 : 12000;
+const ROW = 62, LISTED = 20;
 const state = { shown: [], open: -1, run: 0, other: -1, step: null, share: false, picked: [] };
 const COMPARING = ["one", "first", "second"];
-const parts = new Map();
 let current = null, lacking = null;
 // Questions left out have the numbers after those of the others, and are read when they are asked for.
 const left = (index) => (lacking = lacking || read("left"))[index - all.length];
-
-function part(number) {
-  if (!parts.has(number)) parts.set(number, read("p" + number));
-  return parts.get(number);
-}
 
 function make(tag, attributes, ...children) {
   const node = document.createElement(tag);
@@ -116,6 +108,7 @@ function open(index) {
   current = index < all.length ? read("q" + index) : null;
   state.picked = [];
   if (current) {
+    prepare(index);
     const steps = moments();
     if (!steps.includes(state.step)) state.step = steps.length ? preferred(steps) : null;
     draw();
@@ -152,11 +145,7 @@ function nearest(run) {
   return { step, ...own[step] };
 }
 
-function strength(numbers, chances) {
-  if (!numbers.length) return 0;
-  if (!chances) return 0.35 + 0.5 * numbers.length / Math.max(1, current.z.length);
-  return Math.min(1, numbers.reduce((sum, z) => sum + (chance(chances, z) || 0), 0));
-}
+const strength = (places, one) => Math.min(1, places.reduce((sum, z) => sum + (chance(one, z) || 0), 0));
 
 // P(z | x), or what it is of the sum over Z; null if the model did not read z.
 function chance(one, z) {
@@ -184,9 +173,9 @@ function draw() {
   const runs = [state.run, state.other].filter((run) => run >= 0 && about.runs[run]);
   if (runs.length) nodes.push(make("div", { class: "runs" }, ...runs.map(verdict)));
   if (now && moments().length > 1) nodes.push(stepper());
-  for (const text of current.texts) nodes.push(...marked(text, now));
-  if (current.table !== undefined) nodes.push(...table(now));
-  nodes.push(...solutions(runs));
+  if (now) shade(now);
+  tabulate(runs, now);
+  nodes.push(current.node, legend(runs));
   const scrolled = box.scrollTop;
   box.replaceChildren(...nodes);
   box.scrollTop = scrolled;
@@ -230,136 +219,82 @@ function move(by) {
   if (steps.length && steps[place] !== undefined) go(steps[place]);
 }
 
-function marked(text, chances) {
-  // Lengths count characters; strings of JavaScript count halves of some.
-  const characters = Array.from(part(text.text)), block = make("div", { class: "text", dir: "auto" });
-  let start = 0;
-  for (const [length, over] of text.segments) {
-    const piece = characters.slice(start, start + length).join("");
-    if (typeof over === "string") block.append(make("span", { class: over }, piece));
-    else if (over) block.append(make("mark", { "data-z": over.join(" "), p: strength(over, chances), tabindex: 0, title: titled(over, chances),
-      on: { click: () => pick(over), keydown: (event) => { if (event.key === "Enter") pick(over); } } }, piece));
-    else if (length > fold()) {
-      const inner = characters.slice(start + KEEP, start + length - KEEP).join("");
-      block.append(characters.slice(start, start + KEEP).join(""),
-        make("details", {}, make("summary", {}, `${(length - 2 * KEEP).toLocaleString("en")} characters`), inner),
-        characters.slice(start + length - KEEP, start + length).join(""));
-    } else block.append(piece);
-    start += length;
-  }
-  return [make("h3", {}, text.label), block];
-}
-
-function titled(over, chances) {
-  const few = over.slice(0, 4).map((z) => `z${current.z[z][0]}`).join(", ") + (over.length > 4 ? ", …" : "");
-  return chances ? `${few}: ${percent(strength(over, chances))} %` : few;
-}
-
-function table(chances) {
-  const found = part(current.table), cells = current.cells || [], selected = new Map(), compared = new Map();
-  const add = (map, row, column, z) => {
-    const key = `${row} ${column}`;
-    if (!map.has(key)) map.set(key, []);
-    map.get(key).push(z);
-  };
-  const used = new Set(), near = new Set(), most = 40;
-  // A set of many rows says little of any of them.
-  const note = (rows, set) => { if (rows.length <= most) rows.forEach((row) => set.add(row)); };
-  cells.forEach(([select, columns, set], z) => {
-    const rows = current.rowSets[set];
-    // Column -1 is the row's number, whose head stays empty.
-    for (const row of select < 0 ? rows : [-1, ...rows]) add(selected, row, select, z);
-    for (const one of columns) {
-      const [column, own] = Array.isArray(one) ? [one[0], current.rowSets[one[1]]] : [one, rows];
-      for (const row of column < 0 ? own : [-1, ...own]) add(compared, row, column, z);
-      note(own, near);
-    }
-    note(rows, used);
+// The solutions of a set, which is written as the digits of a bit mask.
+function members(digits) {
+  const found = [];
+  [...digits].reverse().forEach((digit, place) => {
+    for (let bit = 0; bit < 4; bit++) if (parseInt(digit, 16) >> bit & 1) found.push(4 * place + bit);
   });
-  const cell = (tag, row, column, text, name) => {
-    const over = selected.get(`${row} ${column}`) || [], asked = compared.get(`${row} ${column}`) || [];
-    const names = [over.length ? "used" : "", asked.length ? "asked" : "", found.real[column] ? "number" : "", text === null ? "null" : ""];
-    const zs = [...new Set([...over, ...asked])];
-    if (column < 0) names[2] = "index";
-    return make(tag, { class: names.filter(Boolean).join(" ") || null, "data-z": zs.length ? zs.join(" ") : null,
-      p: over.length ? strength(over, chances) : undefined, title: over.length ? titled(over, chances) : null,
-      scope: tag !== "th" ? null : column < 0 ? "row" : "col", on: over.length ? { click: () => pick(over) } : {} }, make("bdi", {}, text === null ? "NULL" : text),
-      name === undefined || name === text ? null : make("small", {}, ` ${name}`));
+  return found;
+}
+// Those that a part of the text or the table, or a row of the list, stands for.
+const places = (node, name) => node.dataset.of ? [Number(node.dataset.of)] : current.sets[node.dataset[name]];
+
+// What is read and the list of solutions, as `hardem_jax.show.html` has drawn them.
+function prepare(index) {
+  const node = current.node = make("div", {});
+  node.innerHTML = at("h" + index).textContent;
+  current.sets = current.sets.map(members);
+  for (const part of node.querySelectorAll("mark")) part.tabIndex = 0;
+  for (const row of node.querySelectorAll("[data-of]")) row.dataset.focus = `z ${row.dataset.of}`;
+  const over = (event) => {
+    const row = event.target.closest("[data-of]");
+    light(row ? places(row) : null);
   };
-  const count = found.rows.length;
-  let shown = [...Array(count).keys()];
-  if (count > most) {
-    const up = (a, b) => a - b, wanted = [...new Set([...[...used].sort(up), ...[...near].sort(up)])];
-    shown = wanted.length ? wanted.slice(0, most).sort(up) : shown.slice(0, most);
+  for (const event of ["mouseover", "focusin"]) node.addEventListener(event, over);
+  for (const event of ["mouseleave", "focusout"]) node.addEventListener(event, () => light());
+  const chosen = (event) => {
+    const part = event.target.closest("[data-p],[data-of]");
+    if (part) pick(places(part, "p"));
+  };
+  node.addEventListener("click", chosen);
+  node.addEventListener("keydown", (event) => { if (event.key === "Enter") chosen(event); });
+  const size = all[index][3], known = current.all.toLocaleString("en");
+  const label = `${size > current.all ? `${known} of ${size.toLocaleString("en")}` : known} solution${size === 1 && current.all === 1 ? "" : "s"}`;
+  const list = node.querySelector(".list"), empty = about.answers ? "Z is empty: no solution gives the answer." : "Z is unknown, as the answer is.";
+  if (list) list.before(make("p", { class: "label" }, label));
+  else node.append(make("p", { class: "label" }, "Solutions"), make("p", { class: "note" }, empty));
+}
+
+function shade(one) {
+  for (const part of current.node.querySelectorAll("[data-p]")) {
+    const own = places(part, "p"), few = own.slice(0, 4).map((z) => `z${current.z[z]}`).join(", ") + (own.length > 4 ? ", …" : "");
+    part.style.setProperty("--p", strength(own, one).toFixed(4));
+    part.title = `${few}: ${percent(strength(own, one))} %`;
   }
-  const body = make("tbody", {}), width = found.header.length + 1;
-  const skip = (rows) => { if (rows > 0) body.append(make("tr", {}, make("td", { colspan: width, class: "skipped" }, `… ${rows.toLocaleString("en")} row${rows === 1 ? "" : "s"} …`))); };
-  let previous = -1;
-  for (const row of shown) {
-    skip(row - previous - 1);
-    body.append(make("tr", {}, cell("th", row, -1, String(row)), ...found.rows[row].map((text, column) => cell("td", row, column, text))));
-    previous = row;
-  }
-  skip(count - previous - 1);
-  const head = make("thead", {}, make("tr", {}, make("th", {}), ...found.header.map((text, column) => cell("th", -1, column, text, found.names[column]))));
-  return [make("h3", {}, `Table of ${count.toLocaleString("en")} row${count === 1 ? "" : "s"}`), make("div", { class: "wide", tabindex: 0 }, make("table", { class: "cells" }, head, body))];
 }
 
 // Rows are solutions, the most likely first; columns are training steps, as in the paper's Table 4.
-function solutions(runs) {
-  const columns = [];
+function tabulate(runs, now) {
+  const table = current.node.querySelector(".list table"), columns = [];
   for (const run of runs)
     for (const step of Object.keys((current.runs || [])[run] || {}).map(Number).sort((a, b) => a - b)) columns.push([run, step, said(run, step)]);
-  const now = runs.length ? nearest(runs[0]) : null;
-  const order = current.z.map((_, z) => z);
-  if (now) order.sort((a, b) => (now.p[b] || 0) - (now.p[a] || 0) || a - b);
-  const left = current.all - current.z.length, size = all[state.open][3], known = current.all.toLocaleString("en");
-  const label = `${size > current.all ? `${known} of ${size.toLocaleString("en")}` : known} solution${size === 1 && current.all === 1 ? "" : "s"}`;
-  if (!current.z.length) return [make("h3", {}, "Solutions"), make("p", { class: "soft" }, about.answers ? "Z is empty: no solution gives the answer." : "Z is unknown, as the answer is.")];
-  const shaded = (run, step, one) => {
-    const here = nearest(run).step === step;
-    return (z) => {
-      const p = chance(one, z), said = p === null ? "not read by the model" : `${about.runs[run].name}, step ${step}: ${(100 * p).toPrecision(3)} %`;
-      return make("td", { class: `chance${one.z === z ? " predicted" : ""}${here ? " here" : ""}`, p: p || 0, title: said }, p === null ? "–" : percent(p));
-    };
-  };
-  const cells = columns.map(([run, step, one]) => shaded(run, step, one));
-  const head = [];
-  if (columns.length) {
-    const groups = runs.map((run) => [run, columns.filter(([own]) => own === run).length]).filter(([, n]) => n);
-    if (runs.length > 1) head.push(make("tr", {}, make("th", { colspan: 2 }), ...groups.map(([run, n]) => make("th", { colspan: n, class: "group" }, about.runs[run].name))));
-    head.push(make("tr", {}, make("th", { colspan: 2 }, `${state.share ? "share of the sum over Z" : "P(z | x)"} in %, by training step`), ...columns.map(([run, step]) => {
-      const which = (about.runs[run].moments.find(([own]) => own === step) || [])[1];
-      return make("th", { class: `chance${nearest(run).step === step ? " here" : ""}`, scope: "col" },
-        make("button", { type: "button", "data-focus": `run ${run} step ${step}`, on: { click: () => go(step) } }, step.toLocaleString("en")), which ? make("small", {}, which) : null);
-    })));
+  if (!table || !columns.length) return;
+  for (const old of table.querySelectorAll("thead, .chance")) old.remove();
+  const rows = [...table.querySelectorAll("[data-of]")], likely = (row) => now ? now.p[row.dataset.of] || 0 : 0;
+  rows.sort((a, b) => likely(b) - likely(a) || a.dataset.of - b.dataset.of);
+  rows.forEach((row, place) => table.tBodies[place < LISTED ? 0 : 1].append(row));
+  for (const [run, step, one] of columns) for (const row of rows) {
+    const z = Number(row.dataset.of), p = chance(one, z), title = p === null ? "not read by the model" : `${about.runs[run].name}, step ${step}: ${(100 * p).toPrecision(3)} %`;
+    row.append(make("td", { class: `chance${one.z === z ? " predicted" : ""}`, p: p || 0, title }, p === null ? "–" : percent(p)));
   }
-  const row = (z) => {
-    const [number, text, place] = current.z[z];
-    return make("tr", { tabindex: 0, "data-row": z, "data-focus": `z ${z}`, class: z === current.true ? "true" : null, on: {
-      mouseenter: () => light([z]), mouseleave: () => light(), focus: () => light([z]), blur: () => light(), click: () => pick([z]), keydown: (event) => { if (event.key === "Enter") pick([z]); } } },
-      make("td", { class: "index" }, String(number)),
-      make("td", { class: "z" }, make("bdi", {}, make("code", {}, text)), z === current.true ? make("span", { class: "soft" }, " annotated") : null, make("span", { class: "place" }, place)),
-      ...cells.map((cell) => cell(z)));
-  };
-  const body = make("tbody", {}, ...order.slice(0, 30).map(row));
-  const more = order.slice(30);
-  if (more.length) {
-    const button = make("button", { type: "button", on: { click: () => body.append(...more.splice(0).map(row)) || line.remove() } }, `${more.length} more`);
-    const line = make("p", {}, button);
-    return [make("h3", {}, label), make("div", { class: "wide" }, make("table", { class: "z" }, make("thead", {}, ...head), body)), line, legend(left, columns)].filter(Boolean);
-  }
-  return [make("h3", {}, label), make("div", { class: "wide" }, make("table", { class: "z" }, make("thead", {}, ...head), body)), legend(left, columns)].filter(Boolean);
+  const head = make("thead", {}), groups = runs.map((run) => [run, columns.filter(([own]) => own === run).length]).filter(([, n]) => n);
+  if (runs.length > 1) head.append(make("tr", {}, make("th", { colspan: 3 }), ...groups.map(([run, n]) => make("th", { colspan: n, class: "group" }, about.runs[run].name))));
+  head.append(make("tr", {}, make("th", { colspan: 3 }, `${state.share ? "share of the sum over Z" : "P(z | x)"} in %, by training step`), ...columns.map(([run, step]) => {
+    const which = (about.runs[run].moments.find(([own]) => own === step) || [])[1];
+    return make("th", { class: `chance${nearest(run).step === step ? " here" : ""}`, scope: "col" },
+      make("button", { type: "button", "data-focus": `run ${run} step ${step}`, on: { click: () => go(step) } }, step.toLocaleString("en")), which ? make("small", {}, which) : null);
+  })));
+  table.prepend(head);
 }
 
-function legend(left, columns) {
-  const texts = [];
-  if (columns.length) texts.push(`Shade: ${state.share ? "share of the sum over Z" : "probability"}. Frame: the model's prediction.`);
+function legend(runs) {
+  const texts = [], left = current.all - current.z.length, cut = all[state.open][3] - current.all;
+  if (runs.some(nearest)) texts.push(`Shade: ${state.share ? "share of the sum over Z" : "probability"}. Frame: the model's prediction.`);
   else texts.push("No model was asked: shades say how many solutions share a part.");
   if (left > 0) texts.push(`${left.toLocaleString("en")} less likely or later solutions are not in this file (--solutions).`);
-  const cut = all[state.open][3] - current.all;
   if (cut > 0) texts.push(`${cut.toLocaleString("en")} others of Z are not in the data, which hold the first ${current.all.toLocaleString("en")}.`);
-  return make("p", { class: "soft" }, texts.join(" "));
+  return make("p", { class: "note" }, current.z.length ? texts.join(" ") : "");
 }
 
 function pick(numbers) {
@@ -367,10 +302,9 @@ function pick(numbers) {
   light();
 }
 function light(numbers) {
-  const wanted = new Set((numbers || state.picked).map(String));
-  for (const node of document.querySelectorAll("#question [data-z]"))
-    node.classList.toggle("hot", wanted.size > 0 && node.dataset.z.split(" ").some((z) => wanted.has(z)));
-  for (const node of document.querySelectorAll("#question [data-row]")) node.classList.toggle("hot", wanted.has(node.dataset.row));
+  const wanted = new Set(numbers || state.picked);
+  for (const node of document.querySelectorAll("#question [data-z], #question [data-of]"))
+    node.classList.toggle("hot", wanted.size > 0 && places(node, "z").some((z) => wanted.has(z)));
 }
 
 // --- where one is, in the address, so that it can be sent to others ---
@@ -381,14 +315,15 @@ function remember() {
   if (state.step !== null) words.push(`step=${state.step}`);
   if (about.runs.length > 1) words.push(`run=${state.run}`, `other=${state.other}`);
   if (state.share) words.push("shade=share");
-  if (document.documentElement.dataset.theme) words.push(`theme=${document.documentElement.dataset.theme}`);
+  const chosen = root.getAttribute("theme");
+  if (chosen) words.push(`theme=${chosen}`);
   own = "#" + words.join("&");
   if (location.hash !== own) location.replace(own);
 }
 function recall() {
   const words = new Map(location.hash.slice(1).split("&").map((word) => word.split("=")));
   const number = (name, most, other) => { const n = parseInt(words.get(name), 10); return n >= 0 && n < most ? n : other; };
-  if (["dark", "light"].includes(words.get("theme"))) document.documentElement.dataset.theme = words.get("theme");
+  if (["dark", "light"].includes(words.get("theme"))) root.setAttribute("theme", words.get("theme"));
   state.run = number("run", about.runs.length, 0);
   state.other = number("other", about.runs.length, about.runs.length > 1 && !words.has("other") ? 1 : -1);
   state.step = number("step", Infinity, null);
@@ -405,8 +340,8 @@ function recall() {
 }
 
 function theme() {
-  const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  document.documentElement.dataset.theme = dark ? "light" : "dark";
+  const chosen = root.getAttribute("theme"), dark = chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.setAttribute("theme", dark ? "light" : "dark");
   remember();
 }
 function changed() {
@@ -426,9 +361,9 @@ function compare(before) {
   for (const option of at("outcome").options) option.disabled = state.other < 0 && COMPARING.includes(option.value);
   if (at("outcome").selectedOptions[0].disabled) at("outcome").value = "";
 }
-function shade(share) {
-  state.share = share;
-  at("shade").value = share ? "share" : "";
+function share(yes) {
+  state.share = yes;
+  at("shade").value = yes ? "share" : "";
   if (current) draw();
   remember();
 }
@@ -441,7 +376,7 @@ function next(by) {
 
 at("filters").addEventListener("submit", (event) => event.preventDefault());
 for (const id of ["search", "least", "most"]) at(id).addEventListener("input", () => { at("list").scrollTop = 0; filter(); });
-if (at("shade")) at("shade").addEventListener("change", () => shade(at("shade").value === "share"));
+if (at("shade")) at("shade").addEventListener("change", () => share(at("shade").value === "share"));
 for (const id of ["run", "other", "outcome", "order"]) if (at(id)) at(id).addEventListener("change", changed);
 if (at("which")) at("which").addEventListener("change", () => { at("list").scrollTop = 0; filter(); if (state.shown.length) open(state.shown[0]); });
 at("theme").addEventListener("click", theme);
@@ -461,7 +396,7 @@ addEventListener("keydown", (event) => {
   const keys = { j: () => next(1), k: () => next(-1), ArrowLeft: () => move(-1), ArrowRight: () => move(1), t: theme,
     "/": () => at("search").focus(), Enter: inList ? () => { document.body.dataset.view = "question"; } : null,
     ArrowDown: inList ? () => next(1) : null, ArrowUp: inList ? () => next(-1) : null,
-    s: () => { if (at("shade")) shade(!state.share); },
+    s: () => { if (at("shade")) share(!state.share); },
     o: () => { if (at("run")) { at("run").value = String((state.run + 1) % about.runs.length); changed(); } } };
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
 });

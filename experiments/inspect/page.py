@@ -1,9 +1,8 @@
 """One HTML file with everything in it.
 
-Data are JSON in ``<script type="application/json">``, one for the list of questions, one for those
-left out and one for each question, document and table, so that the page parses what it shows and no
-more. The page itself is a template of Jinja2, which escapes what it is given, and a script that
-writes data as text, never as HTML. Its policy allows this script alone, and no address at all.
+The list, those left out and what models say of each question are JSON in ``<script>``, what
+`hardem_jax.show.html` draws of a question is HTML there, so that the page parses what it shows and
+no more. Its policy allows its own script alone, and no address at all.
 """
 
 from __future__ import annotations
@@ -20,32 +19,10 @@ from typing import Any
 
 import jinja2
 
-from experiments.inspect.drawings import Drawer, Drawing, Text
 from experiments.inspect.sources import RunViews, Said, Source
-from hardem_jax.analysis.views import View
-from hardem_jax.notebook.marks import segments
-from hardem_jax.notebook.page import visible
-from hardem_jax.notebook.queries import cell_text
-from hardem_jax.solutions.sql.types import Table, column_names
-
-
-@dataclasses.dataclass
-class Parts:
-    """Texts and tables that questions share, each kept once.
-
-    Attributes:
-        kept: content of each, by number.
-    """
-
-    kept: list[Any] = dataclasses.field(default_factory=list)
-    _numbers: dict[Any, int] = dataclasses.field(default_factory=dict)
-
-    def number(self, key: Any, content: Any) -> int:
-        """The number of a part; ``content`` is kept if ``key`` is new."""
-        if key not in self._numbers:
-            self._numbers[key] = len(self.kept)
-            self.kept.append(content)
-        return self._numbers[key]
+from hardem_jax.show import html
+from hardem_jax.show.html import visible
+from hardem_jax.show.record import Record, View
 
 
 def record(
@@ -60,18 +37,19 @@ def record(
         left_out: questions to list that the split lacks, with the reason.
 
     Returns:
-        "about" the page, "list" with a row for each question, "questions", "left" out and shared
-        "parts".
+        "about" the page, "list" with a row for each question, "questions" and their "drawings" as
+        HTML, and those "left" out.
     """
-    drawer, parts = source.drawer(), Parts()
-    rows, questions = [], []
+    rows, questions, drawings = [], [], []
     for index, question in enumerate(source.questions):
         said = [{step: at[index] for step, at in run.said.items() if index in at} for run in runs]
         outcomes = [_last(own) for own in said]
-        answer = visible(drawer.answer(index))
-        size = drawer.size(index)
-        rows.append([visible(question.id), visible(question.question), answer, size, outcomes])
-        questions.append(_question(drawer, index, said, parts, most))
+        found, drawn, drawing = _question(source, index, said, most)
+        answer = visible(drawn.answer)
+        texts = visible(question.id), visible(question.question), answer
+        rows.append([*texts, drawn.size, outcomes])
+        questions.append(found)
+        drawings.append(drawing)
     why = Counter(source.left_out.values())
     listed = list(itertools.islice(source.left_out.items(), left_out))
     about = {
@@ -95,7 +73,7 @@ def record(
     ]
     return {
         **{"about": about, "list": rows, "questions": questions},
-        **{"left": left, "parts": parts.kept},
+        **{"drawings": drawings, "left": left},
     }
 
 
@@ -110,7 +88,7 @@ def page(content: dict[str, Any]) -> str:
         "separators": (",", ":"),
         "allow_nan": False,
     }
-    script, style = _file("page.js"), _file("page.css")
+    script, style = _file("page.js"), html.style_sheet() + _file("page.css")
     return environment.get_template("page.html.j2").render(
         **content, script=script, style=style, script_hash=_digest(script)
     )
@@ -136,34 +114,36 @@ def _last(said: dict[int, Said]) -> int | None:
 
 
 def _question(
-    drawer: Drawer, index: int, said: Sequence[dict[int, Said]], parts: Parts, most: int
-) -> dict[str, Any]:
+    source: Source, index: int, said: Sequence[dict[int, Said]], most: int
+) -> tuple[dict[str, Any], Record, str]:
+    """What the script reads of a question, the question, and its HTML."""
     views = [one.view for steps in said for one in steps.values()]
-    texts = drawer.texts(index)
-    places = {id(view): _places(view, texts) for view in views}
-    chosen = _chosen(places, views, len(texts), most)
-    drawing = drawer.draw(index, chosen)
-    true = next((v.true for v in views if v.true >= 0), -1)
-    found: dict[str, Any] = {
-        "z": [
-            [number, visible(text), place]
-            for number, (text, place) in zip(chosen, drawing.solutions, strict=True)
-        ],
-        "texts": [_text(text, parts) for text in drawing.texts],
-        "all": len(texts),
+    places: dict[int, dict[int, int]] = {}
+    all_lines: Sequence[str] = ()
+
+    def choose(lines: Sequence[str]) -> list[int]:
+        nonlocal all_lines
+        all_lines = lines
+        places.update({id(view): _places(view, lines) for view in views})
+        return _chosen(places, views, len(lines), most)
+
+    drawn = source.record(index, choose)
+    chosen = [entry.number for entry in drawn.solutions]
+    if view := next((view for view in views if view.true >= 0), None):
+        number = {at: z for z, at in places[id(view)].items()}.get(view.true)
+        drawn = dataclasses.replace(drawn, true=chosen.index(number) if number in chosen else -1)
+    drawing, sets = html.content(drawn, shown=most)
+    found = {
+        "z": chosen,
+        "all": len(all_lines),
+        "sets": [f"{sum(1 << place for place in places):x}" for places in sets],
         "runs": [
             {str(step): _said(one, places[id(one.view)], chosen) for step, one in steps.items()}
             for steps in said
         ],
     }
-    if true >= 0:
-        view = next(v for v in views if v.true >= 0)
-        number = {at: z for z, at in places[id(view)].items()}.get(true)
-        found["true"] = chosen.index(number) if number in chosen else -1
-    if drawing.table is not None:
-        found["table"] = parts.number(("table", drawing.table.id), _table(drawing.table))
-        found |= _cells(drawing)
-    return found
+    # ASCII only, as JSON is: what turns the direction of letters is a reference in the file.
+    return found, drawn, drawing.encode("ascii", "xmlcharrefreplace").decode()
 
 
 def _places(view: View, texts: Sequence[str]) -> dict[int, int]:
@@ -210,46 +190,6 @@ def _said(said: Said, places: dict[int, int], chosen: Sequence[int]) -> dict[str
 def _short(value: float) -> float:
     """A number with the digits that a page shows."""
     return float(f"{value:.3g}")
-
-
-def _text(text: Text, parts: Parts) -> dict[str, Any]:
-    """A text in segments: how many characters, and the solutions that cover them."""
-    found: list[Any] = []
-    for start, end, over in segments(len(text.text), text.marks):
-        marks = [text.marks[index] for index in over]
-        numbers = sorted({z for mark in marks for z in mark.solutions})
-        looks = {mark.look for mark in marks} - {"solution"}
-        if looks and not numbers:
-            found.append([end - start, min(looks)])
-        else:
-            found.append([end - start, numbers] if numbers else [end - start])
-    shared = parts.number(("text", text.text), visible(text.text))
-    return {"label": text.label, "text": shared, "segments": found}
-
-
-def _table(table: Table) -> dict[str, Any]:
-    return {
-        "header": [visible(name) for name in table.header],
-        "names": [visible(name) for name in column_names(table.header)],
-        "real": [kind == "real" for kind in table.types],
-        "rows": [[None if c is None else visible(cell_text(c)) for c in row] for row in table.rows],
-    }
-
-
-def _cells(drawing: Drawing) -> dict[str, Any]:
-    """Of each solution the column, the compared columns and the number of its set of rows.
-
-    A compared column stands alone where its rows are those of the result.
-    """
-    sets = Parts()
-    cells = []
-    for one in drawing.cells:
-        compared = [
-            column if rows == one.rows else [column, sets.number(rows, rows)]
-            for column, rows in one.compared
-        ]
-        cells.append([one.select, compared, sets.number(one.rows, one.rows)])
-    return {"cells": cells, "rowSets": sets.kept}
 
 
 def _file(name: str) -> str:

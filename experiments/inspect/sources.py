@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.inspect.drawings import DRAWERS, Drawer
-from hardem_jax.analysis.views import View
 from hardem_jax.cli import equations, programs, queries, spans, taggings
 from hardem_jax.cli.evaluate import checkpoint_identity
 from hardem_jax.cli.train import TrainCommand
@@ -22,6 +21,12 @@ from hardem_jax.data.prepared.spans import TAGGINGS_FORMAT, prepare_split
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import label
+from hardem_jax.show.equations import equation_record
+from hardem_jax.show.programs import program_record
+from hardem_jax.show.queries import query_record
+from hardem_jax.show.record import Choose, Record, View, everything
+from hardem_jax.show.spans import document_record, window_record
+from hardem_jax.show.taggings import tagging_record
 from hardem_jax.tasks.run_config import RunConfig, check_run
 
 _TRAIN: dict[str, type[TrainCommand]] = {
@@ -40,8 +45,7 @@ class Source:
     """Questions to look at.
 
     Attributes:
-        task: name of the task, or "reading" for documents that no tokenizer has cut; a key of
-            `DRAWERS`.
+        task: name of the task, or "reading" for documents that no tokenizer has cut.
         title: of the page.
         data: the `hardem_jax.tasks.base.Questions` as models read them.
         left_out: id -> reason of the others of the source file.
@@ -60,8 +64,30 @@ class Source:
     def questions(self) -> Sequence[Any]:
         return self.data.questions
 
-    def drawer(self) -> Drawer:
-        return DRAWERS[self.task](self.data)
+    def record(self, index: int, choose: Choose = everything) -> Record:
+        """A question with those of Z that ``choose`` chooses."""
+        data, question = self.data, self.questions[index]
+        if self.task == "reading":
+            return document_record(question, choose)
+        if self.task in ("spans", "taggings"):
+            draw = window_record if self.task == "spans" else tagging_record
+            return draw(question, [data.windows[place] for place in self._windows[index]], choose)
+        if self.task == "equations":
+            return equation_record(question, data.rules, choose)
+        table = data.tables[question.table_id]
+        if self.task == "queries":
+            return query_record(question, table, data.rules, choose)
+        from hardem_jax.tasks.tables.programs import links_of  # imports jax
+
+        return program_record(question, table, links_of(question, table, data.rules), choose)
+
+    @functools.cached_property
+    def _windows(self) -> list[list[int]]:
+        """Of each question, the places of its windows."""
+        found: list[list[int]] = [[] for _ in self.questions]
+        for place, number in enumerate(self.data.places[:, 0]):
+            found[number].append(place)
+        return found
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Equations as readable text: a formula, and the sentences that its numbers come from."""
+"""What a formula leaves out: the sentences of its numbers, and what the model does not see."""
 
 import re
 from collections.abc import Iterator
@@ -10,34 +10,11 @@ from hardem_jax.solutions.equations.enumeration import (
     COUNT,
     PASSAGE,
     PLUS,
-    EquationRules,
 )
 from hardem_jax.solutions.equations.numbers import NumberConfig, has_overflow
-from hardem_jax.solutions.equations.text import formula, number_text
+from hardem_jax.solutions.equations.text import number_text
 
 _END_OF_SENTENCE = re.compile(r"[.!?]\s+|\n")
-
-
-def describe(equation: np.ndarray, question: NumericQuestion, rules: EquationRules) -> str:
-    """Formats an equation as text, such as "41 - 38", with special numbers in braces.
-
-    Args:
-        equation: ``[4]`` integers.
-        question: the question whose number slots the equation refers to.
-        rules: decide whether a percentage is a term or a factor.
-
-    Example:
-        >>> from hardem_jax.data.examples import NumericExample
-        >>> from hardem_jax.data.solve import numeric_question
-        >>> rules = EquationRules(percent="factor")
-        >>> example = NumericExample("q", "p", "38 of 41", "And 20 % of them?", None, ())
-        >>> question = numeric_question(example, NumberConfig(), rules)
-        >>> describe(np.array([10, 2, 11, 1]), question, rules)
-        '41 - 38'
-        >>> describe(np.array([0, 1, 12, 3]), question, rules)
-        '{1} * 20 %'
-    """
-    return formula(equation, question.table, rules)
 
 
 def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
@@ -50,6 +27,7 @@ def mentions(equation: np.ndarray, question: NumericQuestion) -> Iterator[str]:
     Example:
         >>> from hardem_jax.data.examples import NumericExample
         >>> from hardem_jax.data.solve import numeric_question
+        >>> from hardem_jax.solutions.equations.rules import EquationRules
         >>> example = NumericExample("q", "p", "They met. He ran 41 yards. Then?", "?", None, ())
         >>> question = numeric_question(example, NumberConfig(), EquationRules())
         >>> list(mentions(np.array([2, 1, 10, 1]), question))
@@ -81,6 +59,7 @@ def left_out(question: NumericQuestion, kinds: np.ndarray, numbers: NumberConfig
     Example:
         >>> from hardem_jax.data.examples import NumericExample
         >>> from hardem_jax.data.solve import numeric_question
+        >>> from hardem_jax.solutions.equations.rules import EquationRules
         >>> example = NumericExample("q", "p", "38 of 41", "How many?", None, ())
         >>> question = numeric_question(example, NumberConfig(), EquationRules())
         >>> list(left_out(question, np.append(question.kinds[:-1], -1), NumberConfig()))

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from hardem_jax.analysis.views import View
 from hardem_jax.cli.evaluate import EvaluateCommand
 from hardem_jax.cli.preparing import sizes
 from hardem_jax.cli.train import Setting
@@ -19,6 +18,7 @@ from hardem_jax.data.files import write_text
 from hardem_jax.errors import require, require_different
 from hardem_jax.metrics.wikitablequestions import Denotation
 from hardem_jax.progress import counted
+from hardem_jax.show.record import View
 from hardem_jax.training.fingerprint import may_change
 
 # `hardem_jax.data.builders` imports TFDS, so it is imported only when a command runs.

@@ -10,7 +10,7 @@ ran out: choosing the best evaluation would favour the objective that varies mos
 The table and ``comparison.json`` hold mean and standard deviation over seeds and, for official
 scores, intervals over seeds and questions and paired tests between objectives.
 ``learning_curves.png`` holds the scores during training, ``by_set_size.png`` scores by |Z|,
-``watched-<id>.png`` P(z) over Z of a question that is watched, by step of the first seed, and
+``watched-<id>.html`` P(z) over Z of a question that is watched, by step of the first seed, and
 ``predictions.md`` some answers. A run's folder keeps its scores in ``final.json`` and those of
 every question in ``by_question.json``.
 """

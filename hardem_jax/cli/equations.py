@@ -11,8 +11,7 @@ import numpy as np
 from rich.console import Console
 from tyro.conf import subcommand
 
-from hardem_jax.analysis.equation_text import describe, left_out, mentions
-from hardem_jax.analysis.views import View
+from hardem_jax.analysis.equation_text import left_out, mentions
 from hardem_jax.cli import asking
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.compare import CompareCommand
@@ -25,7 +24,9 @@ from hardem_jax.data.files import json_text
 from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.show.record import View
 from hardem_jax.solutions.equations.enumeration import execute_equation, format_number
+from hardem_jax.solutions.equations.text import formula
 from hardem_jax.tasks.config import EquationInference, NAQANetModelConfig, Normalize, TaggerConfig
 from hardem_jax.training.config import LoopConfig
 
@@ -73,10 +74,10 @@ class EquationSetting(BuildSetting):
             id=question.id,
             question=question.question,
             answer=question.golds[0]["number"],
-            solutions=[describe(row, question, task.rules) for row in rows],
+            solutions=[formula(row, question.table, task.rules) for row in rows],
             probabilities=np.exp(reading.solutions).tolist(),
             true=reading.true_solution,
-            prediction=describe(reading.equations[0], question, task.rules) if found else "",
+            prediction=formula(reading.equations[0], question.table, task.rules) if found else "",
             probability=float(np.exp(reading.log_probs[0])) if found else 0.0,
             predicted=index_of(rows, reading.equations[0]) if found else -1,
         )
@@ -205,8 +206,8 @@ class Predict:
             answer = "too large"
             if np.isfinite(value):
                 answer = format_number(value, task.rules.digits)
-            formula = describe(equation, question, task.rules)
-            line = printable(f"{probability:6.1%}  {answer} = {formula}")
+            text = formula(equation, question.table, task.rules)
+            line = printable(f"{probability:6.1%}  {answer} = {text}")
             console.print(line, style="bold" if rank == 0 else None, markup=False)
             for sentence in mentions(equation, question) if rank == 0 else ():
                 console.print(f"        {printable(sentence)}", markup=False)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardem_jax.analysis.views import View
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.tables import PredictOnTable
@@ -20,7 +19,8 @@ from hardem_jax.data.solve import program_question
 from hardem_jax.metrics.wikitablequestions import official_lines, result_texts
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.search.objectives import AnySearchObjective
-from hardem_jax.solutions.programs.types import Program
+from hardem_jax.show.programs import program_texts
+from hardem_jax.show.record import View
 from hardem_jax.tasks.config import ProgramDecoding, ProgramInference, ProgramParserConfig
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 
@@ -67,7 +67,7 @@ class ProgramSetting(BuildSetting):
             id=question.id,
             question=question.question,
             answer=", ".join(question.answer),
-            solutions=[Program.from_row(row, links).text(table.header) for row in reading.rows],
+            solutions=program_texts(reading.rows, table, links),
             probabilities=np.exp(reading.solutions).tolist(),
             true=-1,
             prediction="" if answer is None else answer.program.text(table.header),

@@ -13,7 +13,6 @@ import numpy as np
 
 from hardem_jax import __version__
 from hardem_jax.analysis.query_differences import CorrectAnswer, differences_page
-from hardem_jax.analysis.views import View
 from hardem_jax.checksums import write_checksums
 from hardem_jax.cli.builds import BuildSetting, EvaluateOnBuild
 from hardem_jax.cli.compare import CompareCommand
@@ -31,7 +30,9 @@ from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import official_lines
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.search.objectives import AnySearchObjective
-from hardem_jax.solutions.sql.enumeration import Query, SqlRules
+from hardem_jax.show.queries import query_texts
+from hardem_jax.show.record import View
+from hardem_jax.solutions.sql.enumeration import SqlRules
 from hardem_jax.tasks.config import QueryDecoding, QueryInference, SQLovaConfig
 from hardem_jax.training.config import LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change
@@ -115,12 +116,11 @@ class SqlSetting(BuildSetting):
         answer = task.answer(question, table, reading)
         gold = (data.golds or {}).get(question.id)
         read = dataclasses.replace(question, queries=rows)
-        queries = [Query.from_row(row, question.question, question.words) for row in rows]
         return View(
             id=question.id,
             question=question.question,
             answer=tasks.cells_text(question.answer),
-            solutions=[query.text(table.header) for query in queries],
+            solutions=query_texts(question, rows, table),
             probabilities=np.exp(reading.solutions).tolist(),
             true=-1 if gold is None else gold_in_solutions(read, gold),
             prediction="" if answer is None else answer.query.text(table.header),

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from rich.console import Console
 
-from hardem_jax.analysis.views import View
 from hardem_jax.cli import asking
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.evaluate import EvaluateCommand
@@ -27,6 +26,8 @@ from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import Window, WindowConfig
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.show.record import View
+from hardem_jax.show.spans import mention
 from hardem_jax.tasks.config import LatentConfig, ReaderConfig, SpanInference
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
@@ -379,15 +380,3 @@ class Predict:
         place = printable(f"{path}, characters {answer.start}-{answer.end}")
         context = " ".join(f"...{before}[{text}]{after}...".split())
         console.print(f"        {printable(context)}  ({place})", markup=False)
-
-
-def mention(window: Window, z: int) -> tuple[tuple[int, int, int], str]:
-    """Document and characters of a mention in Z, and its text among its neighbours."""
-    place = window.place(*window.solutions[z])
-    if place[1] < 0:  # a choice
-        return place, window.span_text(*window.solutions[z])
-    first, last = window.solutions[z] - window.context_start
-    start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])
-    before, after = window.text[max(window.lead, start - 24) : start], window.text[end : end + 24]
-    text = " ".join(f"...{before}[{window.text[start:end]}]{after}...".split())
-    return place, text

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from hardem_jax.analysis.views import View
 from hardem_jax.cli import asking
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.evaluate import EvaluateCommand
@@ -24,6 +23,7 @@ from hardem_jax.data.prepared.spans import Question
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
 from hardem_jax.errors import InputError, printable, require
 from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.show.record import View
 from hardem_jax.tasks.config import TaggedReaderConfig, TaggingInference
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change

@@ -31,7 +31,7 @@ from hardem_jax.training.fingerprint import may_change, named_settings
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
-    from hardem_jax.analysis.views import View
+    from hardem_jax.show.record import View
     from hardem_jax.tasks.base import Questions, Task
     from hardem_jax.tasks.start import Start
 

@@ -1,7 +1,7 @@
 """Questions that are watched in training: their predictions and P(z) over Z at each evaluation.
 
 ``train`` writes ``watched/<step>.json`` into the run's folder, a list of
-`hardem_jax.analysis.views.View`, and ``compare`` draws ``watched-<id>.png``.
+`hardem_jax.show.record.View`, and ``compare`` draws ``watched-<id>.html``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardem_jax.analysis.views import View
 from hardem_jax.data.files import write_text
 from hardem_jax.errors import InputError
+from hardem_jax.show.html import as_html, document
+from hardem_jax.show.record import View, record_of_views
 
 if TYPE_CHECKING:
     from hardem_jax.tasks.base import Questions
@@ -70,20 +71,20 @@ def watched(data: Questions, ids: Sequence[str]) -> Questions:
 
 
 def draw_watched(runs: Mapping[str, Path], ids: Sequence[str], out: Path) -> None:
-    """Draws ``watched-<id>.png`` for each question that any run recorded.
+    """Draws ``watched-<id>.html`` for each question that any run recorded.
 
     Args:
         runs: title -> folder of a run.
         ids: of questions.
         out: folder to write to.
     """
-    from hardem_jax.analysis.solution_maps import solution_maps  # slow to import
-
     recorded = {title: recorded_views(run_dir) for title, run_dir in runs.items()}
     for id in ids:
         panels = {title: views[id] for title, views in recorded.items() if id in views}
         if panels:
-            solution_maps(panels, file=out / f"watched-{_file_name(id)}.png")
+            record = record_of_views(panels)
+            page = document(record.title, as_html(record))
+            write_text(out / f"watched-{_file_name(id)}.html", page)
 
 
 def _file_name(id: str) -> str:

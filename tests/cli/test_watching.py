@@ -3,17 +3,15 @@
 import dataclasses
 import json
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from flax import nnx
 
 from experiments import drop, triviaqa, wikisql
-from hardem_jax.analysis.solution_maps import _rows, solution_maps
-from hardem_jax.analysis.views import View
 from hardem_jax.cli.watching import draw_watched, recorded_views, watched
 from hardem_jax.data.drawing import fitting
 from hardem_jax.errors import InputError
+from hardem_jax.show.record import View
 from hardem_jax.solutions.sql.enumeration import Query
 from hardem_jax.tasks.base import Questions
 from hardem_jax.tasks.equation_models import NumericQuestions
@@ -23,6 +21,7 @@ from hardem_jax.tasks.spans.task import SpanTask
 from hardem_jax.tasks.tables.queries import QueryTask, TableQuestions
 from hardem_jax.tasks.trained import Trained
 from tests.commands import call, fails
+from tests.show.html_pages import Page
 from tests.tiny import write_checkpoint, write_drop, write_triviaqa, write_wikisql
 
 LOOP = ("--loop.num-steps", 2, "--loop.eval-every", 1, "--loop.no-progress", "--num-devices", 1)
@@ -37,24 +36,6 @@ def view(probabilities, predicted, prediction="", true=-1):
     texts = [f"z{z}" for z in range(len(probabilities))]
     prediction = prediction or texts[predicted]
     return View("q", "Who?", "Ann", texts, probabilities, true, prediction, 0.5, predicted)
-
-
-def test_rows_are_likely_predicted_or_true():
-    views = [view([0.0, 0.3, 0.1, 0.2], 1, true=0), view([0.0, 0.1, 0.5, 0.2], -1, "other")]
-    assert _rows(views, most=1, outside=2) == ([2, 1, 0], ["other"])
-    assert _rows(views, most=4, outside=0) == ([2, 1, 3, 0], [])
-
-
-@pytest.mark.parametrize("text", ["$5 % of $6", "A$$AP", "from $135,000 to $900,000"])
-def test_dollars_are_drawn_as_they_are(tmp_path, monkeypatch, text):
-    drawn = []
-    monkeypatch.setattr(plt, "close", drawn.append)
-    asked = dataclasses.replace(view([0.1, 0.2], 0), question=text, solutions=[text, "z"])
-    solution_maps({"MML": {1: asked}}, file=tmp_path / "map.png")
-    [figure] = drawn
-    labels = [figure._suptitle, *figure.axes[0].get_yticklabels()]
-    shown = [label for label in labels if text in label.get_text()]
-    assert len(shown) == 2 and not any(label.get_parse_math() for label in shown)
 
 
 def test_an_unknown_question_is_named():
@@ -74,7 +55,10 @@ def test_records_are_read_in_the_order_of_steps_and_drawn(tmp_path):
     assert {step: one.probabilities[0] for step, one in found["q"].items()} == {900: 0.1, 1000: 0.7}
     assert list(found["q"]) == [900, 1000]
     draw_watched({"MML": tmp_path / "run", "none": tmp_path / "other"}, ["q", "r"], tmp_path)
-    assert [file.name for file in tmp_path.glob("*.png")] == ["watched-q.png"]
+    assert [file.name for file in tmp_path.glob("*.html")] == ["watched-q.html"]
+    page = Page((tmp_path / "watched-q.html").read_text(encoding="utf-8"))
+    assert page.texts("th", "chance") == ["900", "1,000"] and page.texts("title") == ["Who?"]
+    assert page.texts("td", "predicted") == ["0.100", "0.700"]
 
 
 def test_every_question_has_a_picture_of_its_own(tmp_path):
@@ -83,8 +67,8 @@ def test_every_question_has_a_picture_of_its_own(tmp_path):
     records = [dataclasses.asdict(dataclasses.replace(view([0.1], 0), id=id)) for id in ids]
     (tmp_path / "watched" / "1.json").write_text(json.dumps(records))
     draw_watched({"MML": tmp_path}, ids, tmp_path)
-    assert len(list(tmp_path.glob("watched-*.png"))) == len(ids)
-    assert (tmp_path / "watched-a-1.png").is_file()
+    assert len(list(tmp_path.glob("watched-*.html"))) == len(ids)
+    assert (tmp_path / "watched-a-1.html").is_file()
 
 
 def test_selected_windows_are_those_of_the_questions(prepared):
@@ -177,7 +161,7 @@ def test_queries_in_a_comparison(room, tmp_path):
         *("--watched", "train-3", "train-1"),
     )
     assert {file.name for file in (tmp_path / "runs").glob("watched-*")} == {
-        "watched-train-3.png", "watched-train-1.png",
+        "watched-train-3.html", "watched-train-1.html",
     }  # fmt: skip
     views = recorded_views(tmp_path / "runs" / "mml-0")
     trained = Trained(QueryTask, tmp_path / "runs" / "mml-0", "last", batch_size=5)

@@ -121,17 +121,17 @@ def test_z_is_shown_to_people(root, capsys):
     for name in ("triviaqa", "drop", "wikisql", "wtq", "wtq_programs"):
         call(build, "show", "--folder", root / "built" / name, "--count", 2, "--solutions", 2)
         shown[name] = capsys.readouterr().out.splitlines()
-    assert shown["triviaqa"][:4] == [
+    assert shown["triviaqa"][:5] == [
         "q0  Who lives in Oslo?",
-        "    answer: ada",
-        "    [Ada] saw Dov. Ada lives in Oslo. D  (wikipedia/0.txt, 0-3)",
-        "    Ada saw Dov. [Ada] lives in Oslo. Dov met Ada.  (wikipedia/0.txt, 13-16)",
+        "  answer: ada",
+        "  [0]  ...[Ada] saw Dov. Ada lives in O...               wikipedia/0.txt, 0-3",
+        "  [1]  ...Ada saw Dov. [Ada] lives in Oslo. Dov met ...  wikipedia/0.txt, 13-16",
+        "  ... and 1 more",
     ]
-    assert shown["triviaqa"][4] == "    ... |Z| = 3"
-    assert "    40.1 - 31.1" in shown["drop"]
-    assert any(line.startswith("    SELECT who WHERE") for line in shown["wikisql"])
-    assert shown["wtq"][1] == shown["wtq_programs"][1] == "    answer: Ada"
-    assert "    values(Who) of first of all rows" in shown["wtq_programs"]
+    assert "  [0]  40.1 - 31.1" in "".join(shown["drop"])
+    assert any(line.startswith("  [0]  SELECT who WHERE") for line in shown["wikisql"])
+    assert shown["wtq"][1] == shown["wtq_programs"][1] == "  answer: Ada"
+    assert any(line.startswith("  [0]  values(Who) of first") for line in shown["wtq_programs"])
 
 
 def test_what_was_built_is_summed_up(root, capsys):

@@ -6,11 +6,12 @@ A reader learns to name who lives somewhere, to tell yes from no, and to see tha
 import json
 import re
 
+import numpy as np
 import pytest
 
 from experiments import squad_layout
-from experiments.inspect.drawings import SpanDrawer
 from hardem_jax.data.prepared.spans import PreparedSplit
+from hardem_jax.show.spans import window_record
 from hardem_jax.tasks.answering import Reader
 from hardem_jax.tasks.spans.questions import ReadingQuestions
 from tests import official_scripts
@@ -160,20 +161,21 @@ def test_an_exported_reader_keeps_its_choices(trained, capsys, monkeypatch):
 
 def test_the_inspector_shows_documents_without_the_choices(trained):
     data = ReadingQuestions.open(trained / "train")
-    drawer, drawings = SpanDrawer(data), []
+    records = []
     for index, question in enumerate(data.questions[:3]):
-        assert drawer.size(index) == 1 and drawer.answer(index) == question.golds[0]
-        drawings.append(drawer.draw(index, [0]))
+        windows = [data.windows[n] for n in np.flatnonzero(data.places[:, 0] == index)]
+        records.append(window_record(question, windows))
+        assert records[-1].size == 1 and records[-1].answer == question.golds[0]
     everywhere = "in front of every window"
-    assert [drawing.solutions for drawing in drawings] == [
-        [("Ada", "0-3")],
-        [("no", everywhere)],
-        [("unknown", everywhere)],
+    assert [(z.text, z.place) for record in records for z in record.solutions] == [
+        ("Ada", "0-3"),
+        ("no", everywhere),
+        ("unknown", everywhere),
     ]
-    for drawing in drawings:
-        [shown] = drawing.texts
+    for record in records:
+        [shown] = record.texts
         assert shown.text == "Ada lives in Oslo."
-    assert len(drawings[0].texts[0].marks) == 1 and not drawings[1].texts[0].marks
+    assert len(records[0].texts[0].marks) == 1 and not records[1].texts[0].marks
 
 
 def test_data_without_these_choices_are_refused(trained, capsys, tmp_path):

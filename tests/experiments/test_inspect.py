@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from experiments import drop, squad_layout, wikisql, wikitablequestions
-from experiments.inspect.drawings import joined
 from experiments.inspect.page import page, record
 from experiments.inspect.sources import RunViews, Said
-from hardem_jax.analysis.views import View
+from hardem_jax.show.record import View
+from hardem_jax.show.spans import joined
 from tests.commands import call
 from tests.data.builders.inputs import write_wikitablequestions
 from tests.inspector import block, inspect, opened, refused, written
@@ -119,13 +119,18 @@ def programs(tmp_path_factory):
     return root / "built"
 
 
+def lines(source, index):
+    """Z as a view has it."""
+    return [entry.line for entry in source.record(index).solutions]
+
+
 def views(source, steps, *, correct=None):
     """What a run might say: the first solution gains, step by step."""
     said = {}
     for place, step in enumerate(steps):
         said[step] = {}
         for index, question in enumerate(source.questions):
-            texts = source.drawer().texts(index)
+            texts = lines(source, index)
             chances = [0.1 + 0.2 * place, *[0.05] * (len(texts) - 1)][: len(texts)]
             view = View(question.id, question.question, "a", texts, chances, -1, "p", 0.5, 0)
             said[step][index] = Said(view)
@@ -139,8 +144,8 @@ def test_data_stay_data(kind, request, tmp_path, show):
     split = ("--split", "train") if kind == "programs" else ()
     html = written(request.getfixturevalue(kind), tmp_path, *split)
     assert "<img" not in html and "hacked=1<" not in html and "</script><script>hacked" not in html
-    data = "".join(re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html))
-    assert data.isascii() and data.isprintable()
+    data = re.findall(r'<script type="(?:application/json|text/html)"[^>]*>(.*?)</script>', html)
+    assert len(data) > 5 and all(one.isascii() and one.isprintable() for one in data)
     tab = show(html)
     assert tab.evaluate("typeof hacked") == "undefined"
     assert tab.locator("img, #question script").count() == 0
@@ -157,11 +162,11 @@ def test_marks_are_where_the_solutions_are(spans, passages, tables, tmp_path, sh
     assert tab.locator(".text").inner_text() == text
     tab = show(written(passages, tmp_path, "--force"), "#q=1")
     assert tab.locator("#question mark").all_inner_texts() == ["40", "31"]
-    assert "40 - 31" in tab.locator("table.z code").all_inner_texts()
+    assert "40 - 31" in tab.locator(".list code").all_inner_texts()
     tab = show(written(tables, tmp_path, "--force"), "#q=2")
     assert tab.locator("td.used").all_inner_texts() == ["bo"]
     assert tab.locator("#question mark").all_inner_texts() == ["8"]
-    tab.locator("table.z tbody tr").first.click()
+    tab.locator(".list tbody tr").first.click()
     assert tab.locator("td.used.hot").count() == 1
 
 
@@ -170,26 +175,15 @@ def test_programs_are_marked_in_question_and_table(programs, tmp_path, show):
     number = [row[0] for row in block(html, "all")].index("h1")
     tab = show(html, f"#q={number}")
     wanted = "values(Who) of next of (Who = 'ann')"
-    row = tab.locator("table.z tbody tr", has_text=wanted)
+    row = tab.locator(".list tbody tr", has_text=wanted)
     assert row.locator(".place").inner_text() == "row 0 → row 1"
     row.click()
     assert tab.locator("#question mark.hot").all_inner_texts() == ["Ann"]
     assert tab.locator("td.hot").all_inner_texts() == ["ann", "bo"]
     number = [row[0] for row in block(html, "all")].index("nt-1")
     tab = show(html, f"#q={number}")  # how many are there?
-    tab.locator("table.z tbody tr", has_text="count of all rows").click()
+    tab.locator(".list tbody tr", has_text="count of all rows").click()
     assert tab.locator("tbody th.used.hot").all_inner_texts() == ["0", "1"]
-
-
-def test_large_tables_show_the_rows_that_matter(tables, show):
-    source = opened(tables, 2)
-    content = record(source, [], most=100)
-    number = content["questions"][1]["table"]
-    content["parts"][number]["rows"] *= 40
-    selects = [[0, [], 0], [0, [[1, 1]], 2]]
-    content["questions"][1] |= {"cells": selects, "rowSets": [[*range(120)], [17, 90], [88]]}
-    tab = show(page(content), "#q=1")
-    assert tab.locator("tbody th.index").all_inner_texts() == ["17", "88", "90"]
 
 
 def test_questions_left_out_are_listed(programs, tmp_path, show):
@@ -214,7 +208,7 @@ def test_questions_left_out_are_listed(programs, tmp_path, show):
     assert count() == 1
     tab.fill("#search", "")
     tab.select_option("#which", "")
-    assert count() == len(block(html, "all")) and tab.locator("table.z").count() == 1
+    assert count() == len(block(html, "all")) and tab.locator(".list").count() == 1
     few = written(programs, tmp_path, "--split", "train", "--force", "--count", 1)
     assert len(block(few, "left")) == 1
     tab = show(few)
@@ -278,7 +272,7 @@ def test_steps_keys_filters_and_comparison(spans, show):
     assert count() == 1
     tab.fill("#search", "")
     tab.fill("#most", "1")
-    sizes = [len(source.drawer().texts(i)) for i in range(3)]
+    sizes = [len(lines(source, i)) for i in range(3)]
     assert count() == sum(size <= 1 for size in sizes)
 
 
@@ -317,19 +311,19 @@ def test_the_keyboard_keeps_its_place(spans, show):
     assert "step 20" in tab.locator("output").inner_text() and tab.evaluate(focus) == "before"
     tab.keyboard.press("Enter")
     assert "step 10" in tab.locator("output").inner_text() and tab.evaluate(focus) == "step"
-    tab.locator("table.z tbody tr").first.focus()
+    tab.locator(".list tbody tr").first.focus()
     tab.keyboard.press("Enter")
     tab.evaluate("document.querySelector('#question').style.height = '60px'")
     scroll = "document.querySelector('#question').scrollTop"
     tab.evaluate(f"{scroll} = 40")
     tab.keyboard.press("s")
-    assert tab.locator("table.z tr.hot").count() == 1 and tab.evaluate(scroll) == 40
+    assert tab.locator(".list tr.hot").count() == 1 and tab.evaluate(scroll) == 40
     assert tab.evaluate(focus).startswith("z ")
 
 
 def test_an_answer_that_there_is_none_is_a_prediction(spans, show):
     source = opened(spans, 1)
-    texts = source.drawer().texts(0)
+    texts = lines(source, 0)
     view = View("q0", "?", "Ada", texts, [0.2] * len(texts), -1, "", 0.1, -1)
     run = RunViews("MML", Path("r"), {5: "best"}, {5: {0: Said(view, "", correct=False)}})
     said = show(page(record(source, [run], most=100))).locator(".runs section").inner_text()
@@ -369,10 +363,10 @@ def test_columns_have_the_names_of_solutions(tmp_path, show):
         *("--out", tmp_path / "built"),
     )
     tab = show(written(tmp_path / "built", tmp_path))
-    assert tab.locator("table.cells thead th").all_inner_texts()[1:] == [
+    assert tab.locator(".rows thead th").all_inner_texts()[1:] == [
         *("Player", "Score", "Score Score_3")
     ]
-    assert "Score_3" in tab.locator("table.z").inner_text()
+    assert "Score_3" in tab.locator(".list").inner_text()
 
 
 def test_phone_and_themes(spans, tmp_path, show):
@@ -397,7 +391,8 @@ def test_2000_questions_open_in_a_second(spans, show):
     run = views(source, list(range(8)), correct=[True, False, True])
     content = record(source, [run, dataclasses.replace(run, name="Hard EM")], most=100)
     times = 2000 // 3 + 1
-    content |= {"list": content["list"] * times, "questions": content["questions"] * times}
+    for name in ("list", "questions", "drawings"):
+        content[name] *= times
     html, best = page(content), LIMIT_MS + 1.0
     for _ in range(3):  # the machine may be busy
         tab = show(html)
@@ -413,19 +408,22 @@ def test_2000_questions_open_in_a_second(spans, show):
 def test_few_solutions_of_many_are_the_likely_ones(tables):
     source = opened(tables, 2)
     index = 1
-    texts = source.drawer().texts(index)
+    texts = lines(source, index)
     assert len(texts) >= 3
     view = View("t1", "?", "3", texts, [0.0, 0.1, *[0.2] * (len(texts) - 2)], 0, texts[1], 0.1, 1)
     run = RunViews("MML", Path("r"), {5: "best"}, {5: {index: Said(view)}})
-    question = record(source, [run], most=2)["questions"][index]
+    content = record(source, [run], most=2)
+    question = content["questions"][index]
     # The true one and the prediction stay.
-    assert [z[0] for z in question["z"]] == [0, 1] and question["true"] == 0
+    assert question["z"] == [0, 1]
+    [true] = re.findall("<tr class='true' data-of='(.*?)'", content["drawings"][index])
+    assert true == "0"
     assert question["all"] == len(texts) and question["runs"][0]["5"]["z"] == 1
 
 
 def test_what_a_model_did_not_read_has_no_probability(tables):
     source = opened(tables, 2)
-    texts = source.drawer().texts(1)
+    texts = lines(source, 1)
     view = View("t1", "?", "3", texts[1:], [0.25] * (len(texts) - 1), -1, "", 0.0, -1)
     run = RunViews("MML", Path("r"), {5: "best"}, {5: {1: Said(view)}})
     said = record(source, [run], most=100)["questions"][1]["runs"][0]["5"]

@@ -50,11 +50,12 @@ def test_documents_of_a_build_are_shown(tmp_path, show):
     tab = show(html)
     [answer] = set(tab.locator("#question mark").all_inner_texts())
     assert answer.lower() == block(html, "all")[0][2]
-    labels = [text.lower() for text in tab.locator("#question h3").all_inner_texts()]
-    assert labels == ["document 1", "document 2", "3 solutions"]
-    places = tab.locator("table.z .place").all_inner_texts()
-    text = block(html, f"p{block(html, 'q0')['texts'][0]['text']}")
-    spans = [[int(n) for n in place.removeprefix("1: ").split("-")] for place in places]
+    labels = [text.lower() for text in tab.locator("#question .label").all_inner_texts()]
+    names = ["wikipedia/0.txt", "wikipedia/0-other.txt"]
+    assert labels == [f"document {n + 1}: {name}" for n, name in enumerate(names)] + ["3 solutions"]
+    places = tab.locator(".list .place").all_inner_texts()
+    text = tab.locator(".text").first.inner_text()
+    spans = [[int(n) for n in place.removeprefix(f"{names[0]}, ").split("-")] for place in places]
     assert [text[a:b] for a, b in spans] == [answer] * 3
 
 

@@ -146,8 +146,9 @@ def test_the_inspector_shows_sets_of_mentions(trained, tmp_path, show):
     html = written(trained / "runs" / "hard-em-0", tmp_path)
     rows, first = block(html, "all"), block(html, "q0")
     assert rows[0][3] == 3 and [len(first["z"]), first["all"]] == [3, 3]
-    assert {text for _, text, _ in first["z"]} == {"Ada | Cyd", "Cyd | Ada", "Cyd | Ada | Cyd"}
     tab = show(html)
+    texts = tab.locator(".list code").all_inner_texts()
+    assert set(texts) == {"Ada | Cyd", "Cyd | Ada", "Cyd | Ada | Cyd"}
     marks = tab.locator("#question mark").all_inner_texts()
     assert sorted(marks) == ["Ada", "Cyd", "Cyd"]
     html = written(trained / "train", tmp_path, "--force")

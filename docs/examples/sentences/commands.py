@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from docs.examples.sentences.config import SentenceInference, SentenceModelConfig
-from hardem_jax.analysis.views import View
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.cli.evaluate import EvaluateCommand
 from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import json_text
 from hardem_jax.objectives import AnyObjective, HardEM
+from hardem_jax.show.record import View
 from hardem_jax.training.config import LoopConfig
 from hardem_jax.training.fingerprint import may_change
 

@@ -8,15 +8,13 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, overload
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from hardem_jax.errors import InputError, found_by, printable
-from hardem_jax.notebook import page
-
-_LINES = 12
-_WIDTH = 60
+from hardem_jax.errors import InputError, found_by
+from hardem_jax.show.html import as_html, document
+from hardem_jax.show.record import Moment, Record
+from hardem_jax.show.text import as_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,37 +95,13 @@ class Z(Sequence[S], abc.ABC, Generic[S]):
         return dataclasses.replace(self, solutions=found)
 
     def __str__(self) -> str:
-        lines = [printable(self._title())]
-        lines += [f"  {printable(note)}" for note in self._notes()]
-        shown = self._best_first()[:_LINES]
-        rows = []
-        for index in shown:
-            z = self.solutions[index]
-            chance = "" if z.probability is None else f"{z.probability:.3f}"
-            rows.append((f"[{index}]", _cut(printable(z.text)), chance, self._place(z)))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width]
-            lines.append("  " + "  ".join(cells).rstrip())
-        if len(shown) < len(self):
-            lines.append(f"  ... and {len(self) - len(shown):,} more")
-        return "\n".join(lines)
+        return as_text(self.record())
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         """The page that a notebook shows."""
-        order = self._best_first()
-        rows = [(i, self.solutions[i], self._place(self.solutions[i])) for i in order[: page.SHOWN]]
-        listed = page.solution_list(rows, len(self) - len(rows))
-        notes = self._notes()
-        if any(z.probability is not None for z in self):
-            notes.append("The shade is the probability that the solution uses it.")
-        return page.page(self._title(), notes, [*self._body(), listed], order)
-
-    def place(self, index: int) -> str:
-        """Where a solution is, in a few words."""
-        return self._place(self.solutions[index])
+        return as_html(self.record())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page to an HTML file, which needs nothing else.
@@ -138,59 +112,18 @@ class Z(Sequence[S], abc.ABC, Generic[S]):
         Raises:
             InputError: the file cannot be written.
         """
-        whole = page.document(self._title(), self._repr_html_())
+        record = self.record()
+        whole = document(record.title, as_html(record))
         try:
             Path(path).write_text(whole, encoding="utf-8")
         except OSError as error:
             expected = "expected a file to write to"
             raise InputError(f"{path}: {expected}, found {found_by(error)}") from error
 
-    def _best_first(self) -> list[int]:
-        """Indices by probability, if there are any."""
-        return sorted(range(len(self)), key=lambda i: -(self.solutions[i].probability or 0.0))
-
-    def _listed(self) -> frozenset[int]:
-        """Solutions that light up in the text when one points at them."""
-        return frozenset(self._best_first()[: page.LISTED])
-
-    def _strength(self, indices: Sequence[int]) -> float:
-        """How strongly to shade what these solutions have in common, from 0 to 1.
-
-        With probabilities, this is the probability that one of them is the solution that is meant;
-        otherwise their share of Z, lifted so that the rarest can be seen.
-        """
-        values = [self.solutions[i].probability for i in indices]
-        known = [value for value in values if value is not None]
-        if known:
-            return min(1.0, sum(known))
-        return 0.35 + 0.5 * len(indices) / max(1, len(self))
-
-    def _notes(self) -> list[str]:
-        """Sentences below the title: what was left out, why there may be nothing."""
-        return []
-
     @abc.abstractmethod
-    def _title(self) -> str:
-        """How many solutions, of what."""
+    def record(self) -> Record:
+        """What text and page are made of."""
 
-    @abc.abstractmethod
-    def _place(self, solution: S) -> str:
-        """Where a solution is, in a few words."""
-
-    @abc.abstractmethod
-    def _body(self) -> list[Element]:
-        """The document, passage or table, with the solutions marked in it."""
-
-
-def count(number: int, noun: str, plural: str | None = None) -> str:
-    """A number with its noun.
-
-    Example:
-        >>> count(1, "query", "queries"), count(1200, "span")
-        ('1 query', '1,200 spans')
-    """
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+    def _moments(self) -> list[Moment]:
+        chances = [z.probability for z in self]
+        return [Moment(chances)] if any(p is not None for p in chances) else []

@@ -1,4 +1,4 @@
-"""Builds a table from a dict, a DataFrame or a CSV file."""
+"""Tables: from a dict, a DataFrame or a CSV file, and their cells as text."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import datetime
 import decimal
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from hardem_jax.data.readers.csv_tables import make_table, read_csv_table
 from hardem_jax.errors import InputError
+from hardem_jax.metrics.wikitablequestions import result_texts
 from hardem_jax.solutions.arguments import check_many
 from hardem_jax.solutions.sql.types import Cell, Table, plain_cell
 
@@ -119,3 +120,26 @@ def to_cell(value: Any, where: str) -> Cell:
     cell = plain_cell(value, where)
     is_long = isinstance(cell, int) and not -(2**63) <= cell < 2**63
     return str(cell) if is_long else cell
+
+
+def cell_text(cell: Cell) -> str:
+    """A cell as people read it.
+
+    Example:
+        >>> [cell_text(cell) for cell in (0.1 + 0.2, 6.626e-34, 12467.0, None)]
+        ['0.3', '6.626e-34', '12467', 'NULL']
+    """
+    return "NULL" if cell is None else result_texts([cell])[0]
+
+
+def rows_text(rows: Sequence[int], total: int) -> str:
+    """Some of a table's rows, by their numbers from 0.
+
+    Example:
+        >>> rows_text([4], 9), rows_text(range(9), 9), rows_text([0, 2, 3, 5], 9)
+        ('row 4', 'every row', 'rows 0, 2, 3, ...')
+    """
+    if len(rows) == total > 1:
+        return "every row"
+    few = ", ".join(map(str, rows[:3])) + ", ..." * (len(rows) > 3)
+    return f"row{'s' * (len(rows) != 1)} {few}"

@@ -9,7 +9,7 @@ import pytest
 
 from hardem_jax import find_queries
 from hardem_jax.data.readers.csv_tables import read_csv_table
-from hardem_jax.notebook.tables import to_table
+from hardem_jax.show.tables import to_table
 from hardem_jax.solutions.sql.types import Table
 
 COLUMNS = {

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any, Literal
-from xml.etree.ElementTree import Element
 
 from hardem_jax.data.build_options import DropNumOptions
 from hardem_jax.data.examples import NumericExample, NumericQuestion
 from hardem_jax.data.readers.drop import cut_after_words, parse_number
 from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError
-from hardem_jax.notebook.base import Solution, Z, count
-from hardem_jax.notebook.marks import Look, Mark, marked_text
-from hardem_jax.notebook.page import element
+from hardem_jax.show.base import Solution, Z
+from hardem_jax.show.record import Choose, Entry, Mark, Record, Text, count, everything, uses
 from hardem_jax.solutions.arguments import check_text
 from hardem_jax.solutions.equations.enumeration import format_number
 from hardem_jax.solutions.equations.rules import (
@@ -30,7 +28,6 @@ from hardem_jax.solutions.equations.text import formula
 
 Source = Literal["passage", "question", "special"]
 
-_TEXTS: tuple[Source, Source] = ("passage", "question")
 _SOURCES: dict[int, Source] = {PASSAGE: "passage", QUESTION: "question", SPECIAL: "special"}
 _SIGNS = {PLUS: "+", MINUS: "-", PERCENT: "%"}
 _DEFAULT = DropNumOptions()
@@ -53,6 +50,11 @@ class Number:
     source: Source
     start: int | None
     end: int | None
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """Start and end; None for a constant."""
+        return None if self.start is None or self.end is None else (self.start, self.end)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +88,7 @@ class Equations(Z[Equation]):
     read: int
     candidates: tuple[tuple[Source, int, int], ...]
 
-    def _title(self) -> str:
-        return f"{count(len(self), 'equation')} with the answer {format_number(self.answer)}"
-
-    def _notes(self) -> list[str]:
+    def record(self) -> Record:
         notes = []
         if self.read < len(self.passage):
             rest = count(len(self.passage) - self.read, "character")
@@ -97,38 +96,37 @@ class Equations(Z[Equation]):
         if not len(self) and not self.is_slice:
             numbers = count(len(self.candidates), "number")
             notes.append(f"No equation over the {numbers} of the texts gives it.")
-        return notes
+        return Record(
+            title=f"{count(len(self), 'equation')} with the answer {format_number(self.answer)}",
+            notes=notes,
+            solutions=[Entry(i, z.text, _place(z)) for i, z in enumerate(self)],
+            size=len(self),
+            texts=[
+                Text("Passage", self.passage, self._marks("passage")),
+                Text("Question", self.question, self._marks("question")),
+            ],
+            moments=self._moments(),
+        )
 
-    def _place(self, solution: Equation) -> str:
-        places, previous = [], ""
-        for n in solution.numbers:
-            if n.source != "special":
-                source = "" if n.source == previous else f"{n.source} "
-                places.append(f"{source}{n.start}-{n.end}")
-                previous = n.source
-        return ", ".join(places)
-
-    def _body(self) -> list[Element]:
-        blocks = []
-        for source, text in zip(_TEXTS, (self.passage, self.question), strict=True):
-            blocks.append(element("p", source.capitalize(), class_="label"))
-            blocks.append(marked_text(text, self.marks(source), self._listed(), self._strength))
-        return blocks
-
-    def marks(self, source: Source) -> list[Mark]:
+    def _marks(self, source: Source) -> list[Mark]:
         """The numbers of one of the texts: those in use, those that are not, what is not read."""
-        uses: dict[tuple[int, int], list[int]] = {}
-        for index, equation in enumerate(self):
-            for n in equation.numbers:
-                if n.source == source and n.start is not None and n.end is not None:
-                    uses.setdefault((n.start, n.end), []).append(index)
-        marks = [Mark(*span, tuple(used)) for span, used in uses.items()]
-        others = [(a, b) for where, a, b in self.candidates if where == source]
-        look: Look = "candidate"
-        marks += [Mark(*span, look=look) for span in others if span not in uses]
+        marks = uses([[n.span for n in z.numbers if n.source == source and n.span] for z in self])
+        used = {(mark.start, mark.end) for mark in marks}
+        others = {(a, b) for where, a, b in self.candidates if where == source} - used
+        marks += [Mark(*span, look="candidate") for span in sorted(others)]
         if source == "passage" and self.read < len(self.passage):
             marks.append(Mark(self.read, len(self.passage), look="unread"))
         return marks
+
+
+def _place(equation: Equation) -> str:
+    places, previous = [], ""
+    for n in equation.numbers:
+        if n.source != "special":
+            source = "" if n.source == previous else f"{n.source} "
+            places.append(f"{source}{n.start}-{n.end}")
+            previous = n.source
+    return ", ".join(places)
 
 
 def find_equations(
@@ -198,6 +196,18 @@ def stored_equations(found: NumericQuestion, answer: float, rules: EquationRules
     )
     read = len(found.passage)
     return Equations(solutions, found.passage, found.question, answer, read, candidates)
+
+
+def equation_record(
+    question: NumericQuestion, rules: EquationRules, choose: Choose = everything
+) -> Record:
+    """A numeric question with its Z."""
+    chosen = choose([formula(row, question.table, rules) for row in question.equations])
+    part = dataclasses.replace(question, equations=question.equations[list(chosen)])
+    record = stored_equations(part, 0.0, rules).record()
+    answer = question.golds[0]["number"] if question.golds else ""
+    size = len(question.equations)
+    return record.of_question(question.question, answer, chosen, size)
 
 
 def _value(answer: Any) -> float:

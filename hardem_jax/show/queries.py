@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
@@ -15,10 +14,9 @@ from hardem_jax.data.examples import Match, QueryQuestion, TableQuestion
 from hardem_jax.data.solve import missing_cell, query_question
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import Denotation, result_texts
-from hardem_jax.notebook.base import Solution, Z, count
-from hardem_jax.notebook.marks import Mark, classes, marked_text
-from hardem_jax.notebook.page import element
-from hardem_jax.notebook.tables import to_cell, to_table
+from hardem_jax.show.base import Solution, Z
+from hardem_jax.show.record import Cells, Choose, Entry, Record, Text, count, everything, uses
+from hardem_jax.show.tables import cell_text, rows_text, to_cell, to_table
 from hardem_jax.solutions.arguments import check_choice, check_text
 from hardem_jax.solutions.sql.columns import mask_rows
 from hardem_jax.solutions.sql.engine import rows_of_conditions
@@ -29,13 +27,10 @@ from hardem_jax.solutions.sql.types import (
     Condition,
     Query,
     Table,
-    column_names,
     plain_cell,
 )
 
 _DEFAULT = WikiSQLOptions().rules
-# Larger tables show the rows that solutions use, up to this many.
-_ROWS = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +52,11 @@ class TableQuery(Solution):
     values: tuple[tuple[int, int], ...]
     rows: tuple[int, ...]
     row: tuple[int, ...]
+
+    def cells(self) -> Cells:
+        """The cells that it selects, and those that its conditions compare."""
+        columns = dict.fromkeys(condition.column for condition in self.query.conditions)
+        return Cells(self.query.select, self.rows, [(column, self.rows) for column in columns])
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -81,9 +81,20 @@ class Queries(Z[TableQuery]):
     max_conditions: int
     rules: SqlRules
 
-    def _title(self) -> str:
+    def record(self) -> Record:
         answer = ", ".join(map(cell_text, self.answer)) or "(none)"
-        return f"{count(len(self), 'query', 'queries')} with the answer {answer}"
+        return Record(
+            title=f"{count(len(self), 'query', 'queries')} with the answer {answer}",
+            notes=self._notes(),
+            solutions=[
+                Entry(i, z.text, rows_text(z.rows, len(self.table.rows)), cells=z.cells())
+                for i, z in enumerate(self)
+            ],
+            size=len(self),
+            texts=[Text("Question", self.question, uses([z.values for z in self]), numbered=False)],
+            table=self.table,
+            moments=self._moments(),
+        )
 
     def _notes(self) -> list[str]:
         notes = []
@@ -99,76 +110,6 @@ class Queries(Z[TableQuery]):
             if self.match == "execution" and any(isinstance(cell, str) for cell in self.answer):
                 notes.append('match="cells" also accepts "7" for the number 7.')
         return notes
-
-    def _place(self, solution: TableQuery) -> str:
-        return rows_text(solution.rows, len(self.table.rows))
-
-    def _body(self) -> list[Element]:
-        return [
-            element("p", "Question", class_="label"),
-            marked_text(
-                self.question, self.marks(), self._listed(), self._strength, labelled=False
-            ),
-            element("p", f"Table of {count(len(self.table.rows), 'row')}", class_="label"),
-            element("div", self._rows(self._listed()), class_="rows"),
-        ]
-
-    def marks(self) -> list[Mark]:
-        """The words of the question that are values of conditions."""
-        uses: dict[tuple[int, int], list[int]] = {}
-        for index, z in enumerate(self):
-            for span in dict.fromkeys(z.values):
-                uses.setdefault(span, []).append(index)
-        return [Mark(*span, tuple(used)) for span, used in uses.items()]
-
-    def _rows(self, listed: frozenset[int]) -> Element:
-        # (row, column) -> queries that select the cell, and those that compare it.
-        selected: dict[tuple[int, int], list[int]] = {}
-        compared: dict[tuple[int, int], list[int]] = {}
-        for index, z in enumerate(self):
-            columns = {condition.column for condition in z.query.conditions}
-            for row in (-1, *z.rows):
-                selected.setdefault((row, z.query.select), []).append(index)
-                for column in columns:
-                    compared.setdefault((row, column), []).append(index)
-
-        def cell(tag: str, row: int, column: int, *content: Element | str) -> Element:
-            solved, asked = selected.get((row, column), ()), compared.get((row, column), ())
-            pointed = sorted(listed.intersection((*solved, *asked)))
-            names = ["used"] * bool(solved) + ["asked"] * bool(asked)
-            names += ["number"] * (self.table.types[column] == "real")
-            found = element(tag, *content, class_=classes(pointed, *names))
-            if solved:
-                found.set("style", f"--p:{self._strength(solved):.3f}")
-            return found
-
-        columns = range(len(self.table.header))
-        heads = [cell("th", -1, column, *self._head(column)) for column in columns]
-        table = element("table", element("thead", element("tr", element("th"), *heads)))
-        body = element("tbody")
-        previous = -1
-        for row in self._shown_rows():
-            _skip(body, row - previous - 1, len(columns))
-            values = [_shown(value) for value in self.table.rows[row]]
-            cells = [cell("td", row, column, values[column]) for column in columns]
-            body.append(element("tr", element("th", str(row), class_="index"), *cells))
-            previous = row
-        _skip(body, len(self.table.rows) - previous - 1, len(columns))
-        table.append(body)
-        return table
-
-    def _head(self, column: int) -> list[Element | str]:
-        """A column's head, and the name that solutions have for it where that is another one."""
-        head, name = self.table.header[column], column_names(self.table.header)[column]
-        return [head] if name == head else [head, " ", element("span", name, class_="note")]
-
-    def _shown_rows(self) -> list[int]:
-        total = len(self.table.rows)
-        if total <= _ROWS:
-            return list(range(total))
-        # A solution of many rows says little of any of them.
-        used = {row for z in self if len(z.rows) <= _ROWS for row in z.rows}
-        return sorted(used)[:_ROWS] or list(range(_ROWS))
 
 
 def find_queries(
@@ -257,45 +198,26 @@ def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queri
     return Queries(tuple(solutions), table, question, cells, found.match, size, most, rules)
 
 
+def query_texts(question: QueryQuestion, rows: np.ndarray, table: Table) -> list[str]:
+    """Queries of a question as people read them; ``rows`` are ``[Z, 15]``."""
+    read = (Query.from_row(row, question.question, question.words) for row in rows)
+    return [query.text(table.header) for query in read]
+
+
+def query_record(
+    question: QueryQuestion, table: Table, rules: SqlRules, choose: Choose = everything
+) -> Record:
+    """A question on a table with its queries."""
+    chosen = choose(query_texts(question, question.queries, table))
+    part = dataclasses.replace(question, queries=question.queries[list(chosen)])
+    answer = ", ".join(map(cell_text, question.answer))
+    record = stored_queries(part, table, rules).record()
+    return record.of_question(question.question, answer, chosen, question.num_queries)
+
+
 def _answer(answer: Any, match: Match, convert: Callable[[Any, str], Cell]) -> tuple[Cell, ...]:
     if getattr(answer, "ndim", None) == 0:
         answer = np.asarray(answer)[()]
     many = isinstance(answer, Iterable) and not isinstance(answer, (str, bytes))
     cells = tuple(convert(cell, "answer") for cell in (answer if many else (answer,)))
     return result_texts(cells) if match == "denotation" else cells
-
-
-def cell_text(cell: Cell) -> str:
-    """A cell as people read it.
-
-    Example:
-        >>> [cell_text(cell) for cell in (0.1 + 0.2, 6.626e-34, 12467.0, None)]
-        ['0.3', '6.626e-34', '12467', 'NULL']
-    """
-    return "NULL" if cell is None else result_texts([cell])[0]
-
-
-def rows_text(rows: Sequence[int], total: int) -> str:
-    """Some of a table's rows, by their numbers from 0.
-
-    Example:
-        >>> rows_text([4], 9), rows_text(range(9), 9), rows_text([0, 2, 3, 5], 9)
-        ('row 4', 'every row', 'rows 0, 2, 3, ...')
-    """
-    if len(rows) == total > 1:
-        return "every row"
-    few = ", ".join(map(str, rows[:3])) + ", ..." * (len(rows) > 3)
-    return f"row{'s' * (len(rows) != 1)} {few}"
-
-
-def _shown(cell: Cell) -> Element | str:
-    if cell is None:
-        return element("span", "NULL", class_="null")
-    return cell_text(cell)
-
-
-def _skip(body: Element, rows: int, columns: int) -> None:
-    """A line for the rows that are not shown."""
-    if rows:
-        text = f"… {count(rows, 'row')} …"
-        body.append(element("tr", element("td", text, class_="skipped", colspan=str(columns + 1))))

@@ -12,11 +12,11 @@ from hardem_jax.data.builders import WikiSQL, WikiTableQuestions
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import Denotation
-from hardem_jax.notebook.queries import cell_text
+from hardem_jax.show.tables import cell_text
 from hardem_jax.solutions.sql.engine import execute_sql
 from hardem_jax.solutions.sql.rules import SqlRules
 from hardem_jax.solutions.sql.types import Query, Table
-from tests.notebook.html_pages import Page
+from tests.show.html_pages import Page
 
 TABLE = {"Player": ["Ann", "Bo", "Cy"], "No.": [7, 8, 9], "Goals": [3, 1, 4]}
 
@@ -254,42 +254,12 @@ def test_the_page_marks_question_and_table():
     z = z.with_probabilities([0.75 if yes else 0.0 for yes in wanted])
     page = Page(z._repr_html_())
     assert page.texts("div", "text") == [question]
-    assert [(n.text, n.attributes["style"][:9]) for n in page.all("mark")] == [("8", "--p:0.750")]
-    shades = {n.text: n.attributes["style"] for n in page.nodes if "used" in n.classes}
-    assert shades["Goals"] == shades["1"] == "--p:0.750"
+    assert [(n.text, n.shade) for n in page.all("mark")] == [("8", 0.75)]
+    shades = {n.text: n.shade for n in page.nodes if "used" in n.classes}
+    assert shades["Goals"] == shades["1"] == 0.75
     assert {n.text for n in page.all("td", "asked")} >= {"8"}
     assert page.texts("th") == ["", "Player", "No.", "Goals", "0", "1", "2"]
     assert page.texts("code")[0] == "SELECT Goals WHERE No. = '8'"
-
-
-def test_a_query_with_overlapping_values_is_shaded_once():
-    table = {"city": ["new york", "x"], "club": ["york", "y"], "n": [1, 2]}
-    z = find_queries(table, "n of new york?", 1)
-    both = "SELECT n WHERE city = 'new york' AND club = 'york'"
-    chances = [0.4 if query.text == both else 0.0 for query in z]
-    assert sum(chances) == 0.4
-    page = Page(z.with_probabilities(chances)._repr_html_())
-    shades = [(n.text, n.attributes["style"][:9]) for n in page.all("mark")]
-    assert shades == [("new ", "--p:0.400"), ("york", "--p:0.400")]
-
-
-def test_cells_are_escaped_and_null_is_no_text():
-    table = {"<i>": ["<script>x</script>", 'a"b', "&amp;"], "n": [1, None, 3]}
-    page = Page(find_queries(table, "n?", 3)._repr_html_())
-    cells = [n.text for n in page.all("td") if any(p.classes >= {"rows"} for p in n.parents)]
-    assert cells == ["<script>x</script>", "1", 'a"b', "NULL", "&amp;", "3"]
-    assert page.texts("th")[1] == "<i>" and not page.all("script") and not page.all("i")
-    assert page.texts("span", "null") == ["NULL"]
-
-
-def test_of_a_long_table_the_rows_in_use_are_shown():
-    table = {"name": [f"p{i}" for i in range(500)], "n": list(range(500))}
-    z = find_queries(table, "Who is 250?", "p250")
-    page = Page(z._repr_html_())
-    assert page.texts("td", "skipped") == ["… 250 rows …", "… 249 rows …"]
-    assert page.texts("td", "used") == ["p250"]
-    nothing = Page(find_queries(table, "Who?", "zed")._repr_html_())
-    assert nothing.texts("td", "skipped") == ["… 460 rows …"]
 
 
 def test_a_cut_z_says_so():
@@ -317,14 +287,6 @@ def test_a_cut_z_says_so():
 def test_wrong_arguments_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
         find_queries(*arguments)
-
-
-def test_large_tables_show_the_rows_of_solutions():
-    table = {"City": [f"city{i}" for i in range(100)], "People": list(range(100))}
-    z = find_queries(table, "How many people has city99?", 99)
-    assert any(len(query.rows) == 100 for query in z) and any(query.rows == (99,) for query in z)
-    page = Page(z._repr_html_())
-    assert page.texts("th", "index") == ["99"] and "city99" in page.texts("td")
 
 
 def test_heads_have_the_names_that_solutions_have():

@@ -14,7 +14,7 @@ from hardem_jax.data.planted.equations import PlantedEquationsConfig, planted_nu
 from hardem_jax.data.readers.drop import cut_after_words
 from hardem_jax.errors import InputError
 from hardem_jax.solutions.equations.rules import EquationRules
-from tests.notebook.html_pages import Page
+from tests.show.html_pages import Page
 
 PASSAGE = "Longwell threw 41 yards, Favre 38 and Ryan 40."
 QUESTION = "How many yards was Longwell ahead of 38?"
@@ -130,12 +130,8 @@ def test_the_page_marks_numbers_in_both_texts_and_the_others_as_candidates():
     z = find_equations(PASSAGE, QUESTION, 3).with_probabilities([0.25, 0.5])
     page = Page(z._repr_html_())
     assert page.texts("div", "text") == [PASSAGE, QUESTION]
-    found = [(n.text, n.attributes["data-z"], n.attributes["style"][:9]) for n in page.all("mark")]
-    assert found == [
-        ("41", "0,1", "--p:0.750"),
-        ("38", "0", "--p:0.250"),
-        ("38", "1", "--p:0.500"),
-    ]
+    found = [(n.text, n.attributes["data-label"], n.shade) for n in page.all("mark")]
+    assert found == [("41", "0,1", 0.75), ("38", "0", 0.25), ("38", "1", 0.5)]
     assert page.texts("span", "candidate") == ["40"]
     assert page.texts("code") == ["41 - 38", "41 - 38"]
 
@@ -148,13 +144,6 @@ def test_without_an_equation_it_says_so():
     ]
     page = Page(z._repr_html_())
     assert page.texts("span", "candidate") == ["41", "38", "40", "38"] and not page.all("mark")
-
-
-def test_what_is_written_is_escaped():
-    passage = "<b>41</b> & 38 \x00"
-    page = Page(find_equations(passage, "<script>3</script>?", 3)._repr_html_())
-    assert page.texts("div", "text") == ["<b>41</b> & 38 \u2400", "<script>3</script>?"]
-    assert not page.all("b") and not page.all("script")
 
 
 def test_many_equations_make_a_page_of_bounded_size():

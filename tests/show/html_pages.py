@@ -19,6 +19,11 @@ class Node:
     def classes(self) -> set[str]:
         return set(self.attributes.get("class", "").split())
 
+    @property
+    def shade(self) -> float:
+        """The probability that it is shaded by."""
+        return float(self.attributes["style"].partition(";")[0].removeprefix("--p:"))
+
 
 class Page(HTMLParser):
     """Elements of a page in document order; each has all the text inside it."""

@@ -1,0 +1,284 @@
+"""A question with Z and P(z | x), ready to be drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from hardem_jax.solutions.sql.types import Table
+
+#: From `Entry.line` of all of Z to the indices of those to show.
+Choose = Callable[[Sequence[str]], Sequence[int]]
+Look = Literal["solution", "candidate", "unread"]
+
+#: In place of a column: the number of a row, which a program may select, compare or count.
+ROW_NUMBER = -1
+#: Characters on each side of a mention that `in_context` keeps.
+_AROUND = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """A span of a text that solutions use.
+
+    Attributes:
+        start, end: characters, end exclusive.
+        solutions: positions in `Record.solutions`; none for a mere candidate.
+        look: "solution"; "candidate", which no solution uses; "unread", which no solution could.
+    """
+
+    start: int
+    end: int
+    solutions: tuple[int, ...] = ()
+    look: Look = "solution"
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A text with marks; ``numbered`` writes the numbers of the solutions at their marks."""
+
+    label: str
+    text: str
+    marks: Sequence[Mark]
+    numbered: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Cells:
+    """What a solution does with its table.
+
+    Attributes:
+        select: the column that it takes its result from, or `ROW_NUMBER`.
+        rows: those of its result.
+        compared: columns, or `ROW_NUMBER`, each with the rows where it decides something.
+    """
+
+    select: int
+    rows: Sequence[int]
+    compared: Sequence[tuple[int, Sequence[int]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A solution of a record.
+
+    Attributes:
+        number: its index in Z.
+        text: as people read it.
+        place: where it is, in a few words.
+        context: the text among its neighbours, for where there is no document to see.
+        cells: what it does with the table, if there is one.
+    """
+
+    number: int
+    text: str
+    place: str = ""
+    context: str = ""
+    cells: Cells | None = None
+
+    @property
+    def line(self) -> str:
+        """What tells it from others without a document."""
+        return self.context or self.text
+
+
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """P(z | x) at one moment.
+
+    Attributes:
+        probabilities: of each solution of the record; None where the model did not read it.
+        name: such as the training step.
+        group: such as the objective.
+        prediction: the most likely solution of Z_tot.
+        probability: its P(z | x).
+        predicted: its position in `Record.solutions`; -1 if it is not there.
+    """
+
+    probabilities: Sequence[float | None]
+    name: str = ""
+    group: str = ""
+    prediction: str = ""
+    probability: float = 0.0
+    predicted: int = -1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Record:
+    """A question with all of Z or a part of it.
+
+    Attributes:
+        title: the first line.
+        answer: y, where the title does not say it.
+        notes: sentences below it.
+        solutions: in the order of Z.
+        size: |Z|, of which ``solutions`` may be a part.
+        texts: what is read, other than a table.
+        table: what is read; None without.
+        moments: what a model says, at one or several times; empty without a model.
+        true: position of the true solution; -1 if it is unknown or not there.
+    """
+
+    title: str
+    solutions: Sequence[Entry]
+    size: int
+    answer: str = ""
+    notes: Sequence[str] = ()
+    texts: Sequence[Text] = ()
+    table: Table | None = None
+    moments: Sequence[Moment] = ()
+    true: int = -1
+
+    def order(self) -> list[int]:
+        """Positions of the solutions, those first that are the most likely on average."""
+
+        def chance(place: int) -> float:
+            return sum(moment.probabilities[place] or 0.0 for moment in self.moments)
+
+        return sorted(range(len(self.solutions)), key=lambda place: -chance(place))
+
+    def of_question(self, question: str, answer: str, numbers: Sequence[int], size: int) -> Record:
+        """The same under the question, with solutions that are these ones of a larger Z."""
+        pairs = zip(self.solutions, numbers, strict=True)
+        solutions = [dataclasses.replace(entry, number=number) for entry, number in pairs]
+        return dataclasses.replace(
+            self, title=question, answer=answer, notes=(), solutions=solutions, size=size
+        )
+
+    def outside(self, most: int = 6) -> list[str]:
+        """Predictions that are no solution, the most frequent ones."""
+        texts = Counter(m.prediction for m in self.moments if m.predicted < 0 and m.prediction)
+        return [text for text, _ in texts.most_common(most)]
+
+    def strength(self, places: Sequence[int]) -> float:
+        """How strongly to shade what these solutions have in common, from 0 to 1.
+
+        With a model, this is the probability that one of them is meant; otherwise their share of Z,
+        lifted so that the rarest can be seen.
+        """
+        if self.moments:
+            chances = self.moments[-1].probabilities
+            return min(1.0, sum(chances[place] or 0.0 for place in places))
+        return 0.35 + 0.5 * len(places) / max(1, len(self.solutions))
+
+
+@dataclasses.dataclass(frozen=True)
+class View:
+    """What a model says about a question at one moment, as ``watched/<step>.json`` has it.
+
+    Attributes:
+        id: of the question.
+        question, answer: as people read them.
+        solutions: `Entry.line` of each z, in the order of Z.
+        probabilities: P(z | x) of each.
+        true: index of the true solution in Z; -1 if it is unknown or not there.
+        prediction: the text of the most likely solution of Z_tot; empty if there is none.
+        probability: its P(z | x).
+        predicted: its index in Z; -1 if it is not there.
+    """
+
+    id: str
+    question: str
+    answer: str
+    solutions: Sequence[str]
+    probabilities: Sequence[float]
+    true: int
+    prediction: str
+    probability: float
+    predicted: int
+
+
+def record_of_views(panels: Mapping[str, Mapping[int, View]]) -> Record:
+    """One question through training.
+
+    Args:
+        panels: name of a run -> training step -> view, all of one question.
+
+    Example:
+        >>> view = View("q", "Who?", "Ann", ["Ann (1)", "Ann (2)"], [0.2, 0.7], 1, "Bo", 0.8, -1)
+        >>> record = record_of_views({"MML": {100: view}})
+        >>> record.order(), record.outside(), record.true
+        ([1, 0], ['Bo'], 1)
+    """
+    moments = [
+        Moment(v.probabilities, f"{step:,}", run, v.prediction, v.probability, v.predicted)
+        for run, steps in panels.items()
+        for step, v in steps.items()
+    ]
+    view = next(view for steps in panels.values() for view in steps.values())
+    return Record(
+        title=view.question,
+        answer=view.answer,
+        solutions=[Entry(number, text) for number, text in enumerate(view.solutions)],
+        size=len(view.solutions),
+        moments=moments,
+        true=view.true,
+    )
+
+
+def everything(lines: Sequence[str]) -> Sequence[int]:
+    """Chooses all of Z."""
+    return range(len(lines))
+
+
+def uses(spans: Sequence[Sequence[tuple[int, int]]]) -> list[Mark]:
+    """Marks for the spans of each solution, one for each different span.
+
+    Example:
+        >>> [mark.solutions for mark in uses([[(0, 2), (3, 5)], [(3, 5), (3, 5)]])]
+        [(0,), (0, 1)]
+    """
+    found: dict[tuple[int, int], dict[int, None]] = {}
+    for place, own in enumerate(spans):
+        for span in own:
+            found.setdefault(span, {})[place] = None
+    return [Mark(*span, tuple(places)) for span, places in found.items()]
+
+
+def segments(length: int, marks: Sequence[Mark]) -> Iterator[tuple[int, int, list[int]]]:
+    """Cuts a text wherever a mark begins or ends.
+
+    Yields:
+        Start, exclusive end and the indices of the marks that cover all of it; together these
+        are the whole text.
+
+    Example:
+        >>> list(segments(9, [Mark(2, 6), Mark(4, 9)]))
+        [(0, 2, []), (2, 4, [0]), (4, 6, [0, 1]), (6, 9, [1])]
+    """
+    begins: dict[int, list[int]] = {}
+    ends: dict[int, list[int]] = {}
+    for index, mark in enumerate(marks):
+        begins.setdefault(mark.start, []).append(index)
+        ends.setdefault(mark.end, []).append(index)
+    cuts = sorted({0, length, *begins, *ends})
+    over: dict[int, None] = {}
+    for start, end in zip(cuts, cuts[1:], strict=False):
+        for index in ends.get(start, ()):
+            del over[index]
+        over |= dict.fromkeys(begins.get(start, ()))
+        yield start, end, list(over)
+
+
+def in_context(text: str, start: int, end: int) -> str:
+    """A span among its neighbours, on one line.
+
+    Example:
+        >>> in_context("He ran 41 yards.", 7, 9)
+        '...He ran [41] yards....'
+    """
+    before, after = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
+    return " ".join(f"...{before}[{text[start:end]}]{after}...".split())
+
+
+def count(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun.
+
+    Example:
+        >>> count(1, "query", "queries"), count(1200, "span")
+        ('1 query', '1,200 spans')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
