@@ -121,10 +121,7 @@ function open(index) {
 
 // Training steps at which the shown run or the one next to it says something of the question.
 function moments() {
-  const steps = new Set();
-  for (const run of [state.run, state.other])
-    for (const step of Object.keys((current.runs || [])[run] || {})) steps.add(Number(step));
-  return [...steps].sort((a, b) => a - b);
+  return [...new Set([...stepsOf(state.run), ...stepsOf(state.other)])].sort((a, b) => a - b);
 }
 
 function preferred(steps) {
@@ -132,20 +129,24 @@ function preferred(steps) {
   return known.length ? known[known.length - 1] : steps[steps.length - 1];
 }
 
-const said = (run, step) => ((current.runs || [])[run] || {})[step];
-
 // Of another run the same step, or else its nearest one before, or its first.
 function nearest(run) {
-  const own = (current.runs || [])[run];
-  if (!own) return null;
-  const steps = Object.keys(own).map(Number).sort((a, b) => a - b);
+  const steps = stepsOf(run);
   if (!steps.length) return null;
   const before = steps.filter((step) => step <= state.step);
   const step = before.length ? before[before.length - 1] : steps[0];
-  return { step, ...own[step] };
+  return { step, ...said(run, step) };
 }
 
-const strength = (places, one) => Math.min(1, places.reduce((sum, z) => sum + (chance(one, z) || 0), 0));
+const ofRun = (run) => (current.runs || [])[run] || {};
+const stepsOf = (run) => Object.keys(ofRun(run)).map(Number).sort((a, b) => a - b);
+const said = (run, step) => ofRun(run)[step];
+
+// As `hardem_jax.show.record.Record.strength` has it.
+function strength(places, one) {
+  if (!one) return 0.35 + 0.5 * places.length / Math.max(1, current.z.length);
+  return Math.min(1, places.reduce((sum, z) => sum + (chance(one, z) || 0), 0));
+}
 
 // P(z | x), or what it is of the sum over Z; null if the model did not read z.
 function chance(one, z) {
@@ -173,7 +174,7 @@ function draw() {
   const runs = [state.run, state.other].filter((run) => run >= 0 && about.runs[run]);
   if (runs.length) nodes.push(make("div", { class: "runs" }, ...runs.map(verdict)));
   if (now && moments().length > 1) nodes.push(stepper());
-  if (now) shade(now);
+  if (about.runs.length) shade(now);
   tabulate(runs, now);
   nodes.push(current.node, legend(runs));
   const scrolled = box.scrollTop;
@@ -260,17 +261,17 @@ function shade(one) {
   for (const part of current.node.querySelectorAll("[data-p]")) {
     const own = places(part, "p"), few = own.slice(0, 4).map((z) => `z${current.z[z]}`).join(", ") + (own.length > 4 ? ", …" : "");
     part.style.setProperty("--p", strength(own, one).toFixed(4));
-    part.title = `${few}: ${percent(strength(own, one))} %`;
+    part.title = one ? `${few}: ${percent(strength(own, one))} %` : few;
   }
 }
 
 // Rows are solutions, the most likely first; columns are training steps, as in the paper's Table 4.
 function tabulate(runs, now) {
-  const table = current.node.querySelector(".list table"), columns = [];
-  for (const run of runs)
-    for (const step of Object.keys((current.runs || [])[run] || {}).map(Number).sort((a, b) => a - b)) columns.push([run, step, said(run, step)]);
-  if (!table || !columns.length) return;
+  const table = current.node.querySelector(".list table");
+  if (!table) return;
   for (const old of table.querySelectorAll("thead, .chance")) old.remove();
+  const columns = runs.flatMap((run) => stepsOf(run).map((step) => [run, step, said(run, step)]));
+  if (!columns.length) return;
   const rows = [...table.querySelectorAll("[data-of]")], likely = (row) => now ? now.p[row.dataset.of] || 0 : 0;
   rows.sort((a, b) => likely(b) - likely(a) || a.dataset.of - b.dataset.of);
   rows.forEach((row, place) => table.tBodies[place < LISTED ? 0 : 1].append(row));

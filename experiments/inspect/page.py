@@ -28,18 +28,7 @@ from hardem_jax.show.record import Record, View
 def record(
     source: Source, runs: Sequence[RunViews], *, most: int, left_out: int = 2000
 ) -> dict[str, Any]:
-    """Everything that the page shows, as plain values.
-
-    Args:
-        source: the questions.
-        runs: what models say of them; none for Z only.
-        most: solutions of each question.
-        left_out: questions to list that the split lacks, with the reason.
-
-    Returns:
-        "about" the page, "list" with a row for each question, "questions" and their "drawings" as
-        HTML, and those "left" out.
-    """
+    """What the template and the script read, as plain values and HTML."""
     rows, questions, drawings = [], [], []
     for index, question in enumerate(source.questions):
         said = [{step: at[index] for step, at in run.said.items() if index in at} for run in runs]

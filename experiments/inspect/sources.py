@@ -45,11 +45,11 @@ class Source:
     """Questions to look at.
 
     Attributes:
-        task: name of the task, or "reading" for documents that no tokenizer has cut.
+        task: its name, or "reading" for documents that no tokenizer has cut.
         title: of the page.
         data: the `hardem_jax.tasks.base.Questions` as models read them.
         left_out: id -> reason of the others of the source file.
-        counted: reasons of those that scores count as wrong; others are outside of the data set.
+        counted: reasons of those that scores count as wrong.
         asked: id -> question of some of them; a build keeps those without a solution.
     """
 
@@ -92,13 +92,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Said:
-    """What a run says about a question at one moment.
-
-    Attributes:
-        view: its P(z | x) and its prediction.
-        answer: the text of its answer; None where only `view` was recorded.
-        correct: whether the metric accepts it; None likewise.
-    """
+    """What a run says about a question at one moment; only a view where it was recorded."""
 
     view: View
     answer: str | None = None
@@ -107,14 +101,7 @@ class Said:
 
 @dataclasses.dataclass(frozen=True)
 class RunViews:
-    """What a run says.
-
-    Attributes:
-        name: its objective, and its folder where that is needed to tell runs apart.
-        folder: the whole path of its folder.
-        moments: training step -> "best", "last", "best, last", or "" for a recorded evaluation.
-        said: training step -> index of a question -> `Said`.
-    """
+    """What a run says: step -> checkpoint, or "" if recorded; step -> index of a question."""
 
     name: str
     folder: Path
@@ -146,18 +133,9 @@ def run_folders(source: Path) -> list[Path]:
 def open_source(
     path: Path, *, data: Path | None, split: str | None, count: int, scratch: Path
 ) -> Source:
-    """The first questions of a run's split, or of one that is given.
+    """The first questions of a run's split, of ``data`` in its place, or of the folder of data.
 
-    Args:
-        path: folder of a run, or of the data.
-        data: in place of the run's split.
-        split: of a build, in place of the run's.
-        count: at most.
-        scratch: folder for windows, where a build of documents is cut for a run; they are read
-            from there as long as the source is used.
-
-    Raises:
-        InputError: there is nothing to open, or a file is damaged.
+    Where a build of documents is cut for a run, its windows are read from ``scratch``.
     """
     if not os.path.isdir(path):
         raise InputError(f"{path}: expected a run, a comparison, a split or a build, found nothing")
@@ -273,12 +251,7 @@ def _lacking(folder: Path, split: str, count: int) -> tuple[dict[str, str], dict
 def views_of_run(
     run_dir: Path, source: Source, checkpoints: Sequence[str], batch_size: int
 ) -> RunViews:
-    """Asks the checkpoints of a run, and reads what it recorded of watched questions.
-
-    Raises:
-        InputError: the run is of another task, was trained on data prepared in another way, or has
-            none of these checkpoints.
-    """
+    """Asks the checkpoints of a run, and reads what it recorded of watched questions."""
     task, setting = _setting(run_dir)
     if task != source.task:
         raise InputError(f"{run_dir}: expected a run of {source.task}, found one of {task}")

@@ -172,13 +172,7 @@ def find_equations(
 
 
 def stored_equations(found: NumericQuestion, answer: float, rules: EquationRules) -> Equations:
-    """The equations of a question whose Z is known, such as one of a build.
-
-    Args:
-        found: the question with its Z.
-        answer: y.
-        rules: that Z follows.
-    """
+    """The equations of a question whose Z is known."""
     numbers = found.table
     solutions = tuple(
         Equation(

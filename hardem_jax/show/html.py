@@ -39,23 +39,12 @@ class Html(str):
 
 
 def visible(text: str) -> str:
-    """A text as HTML can hold it, of the same length.
-
-    Example:
-        >>> visible("a\\x00b\\ud800")
-        'a␀b�'
-    """
+    """A text as HTML can hold it, of the same length."""
     return text.translate(_PICTURES)
 
 
 def tag(name: str, *children: str, **attributes: str) -> Html:
-    """An element.
-
-    Args:
-        name: of the element.
-        children: elements and texts; texts are escaped.
-        attributes: with ``_`` for ``-`` and behind Python's own words: ``class_``; empty ones are
-            left out.
+    """An element; texts among the children are escaped, and empty attributes left out.
 
     Example:
         >>> tag("p", "1 < 2, ", tag("b", "so"), class_="x", title="")
@@ -69,23 +58,12 @@ def tag(name: str, *children: str, **attributes: str) -> Html:
 
 
 def as_html(record: Record) -> str:
-    """The page of a question: what is read, with the solutions marked in it, and their list.
-
-    Args:
-        record: the question with Z; its last moment shades what is read.
-
-    Example:
-        >>> from hardem_jax.show.record import Entry, Mark, Text
-        >>> text = Text("", "Ann <Lee>", [Mark(0, 3, (0,))])
-        >>> page = as_html(Record(title="Who?", solutions=[Entry(0, "Ann")], size=1, texts=[text]))
-        >>> "<mark" in page, "&lt;Lee&gt;" in page
-        (True, True)
-    """
+    """The page of a question; the last moment of its record shades what is read."""
     notes = [f"Answer: {record.answer}"] if record.answer else []
     notes += record.notes
     if record.moments and (record.texts or record.table):
         notes.append("The shade is the probability that the solution uses it.")
-    if any(moment.name for moment in record.moments):
+    if any(moment.step for moment in record.moments):
         notes.append("P(z | x) by training step. Frame: the prediction.")
     body, sets = content(record)
     head = [tag("p", record.title, class_="title"), *(tag("p", n, class_="note") for n in notes)]
@@ -338,14 +316,14 @@ def _solutions(record: Record, most: int) -> Html:
 
 def _heads(record: Record) -> Html:
     """Runs and training steps above the probabilities."""
-    if not any(moment.name for moment in record.moments):
+    if not any(moment.step for moment in record.moments):
         return Html("")
-    groups = [moment.group for moment in record.moments]
+    groups = [moment.run for moment in record.moments]
     first = [
         tag("th", group, class_="group", colspan=str(groups.count(group)))
         for group in dict.fromkeys(groups)
     ]
-    second = [tag("th", moment.name, class_="chance") for moment in record.moments]
+    second = [tag("th", moment.step, class_="chance") for moment in record.moments]
     blank = tag("th", colspan="3")
     return tag("thead", tag("tr", blank, *first), tag("tr", blank, *second))
 

@@ -30,14 +30,7 @@ def program_texts(rows: np.ndarray, table: Table, links: Links) -> list[str]:
 def program_record(
     question: ProgramQuestion, table: Table, links: Links, choose: Choose = everything
 ) -> Record:
-    """A question on a table with its programs.
-
-    Args:
-        question: with Z.
-        table: of the question.
-        links: of the question, see `hardem_jax.solutions.programs.links`.
-        choose: which of Z to show.
-    """
+    """A question on a table with its programs and its `hardem_jax.solutions.programs.links`."""
     texts = program_texts(question.programs, table, links)
     chosen = choose(texts)
     entries, spans = [], []

@@ -165,13 +165,7 @@ def find_queries(
 
 
 def stored_queries(found: QueryQuestion, table: Table, rules: SqlRules) -> Queries:
-    """The queries of a question whose Z is known, such as one of a build.
-
-    Args:
-        found: the question with its Z, or with a part of it.
-        table: of the question.
-        rules: that Z follows.
-    """
+    """The queries of a question whose Z, or a part of it, is known."""
     question, words = found.question, found.words
 
     @functools.cache

@@ -22,13 +22,7 @@ _AROUND = 24
 
 @dataclasses.dataclass(frozen=True)
 class Mark:
-    """A span of a text that solutions use.
-
-    Attributes:
-        start, end: characters, end exclusive.
-        solutions: positions in `Record.solutions`; none for a mere candidate.
-        look: "solution"; "candidate", which no solution uses; "unread", which no solution could.
-    """
+    """A span of a text, and the positions in `Record.solutions` of those that use it."""
 
     start: int
     end: int
@@ -48,13 +42,7 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Cells:
-    """What a solution does with its table.
-
-    Attributes:
-        select: the column that it takes its result from, or `ROW_NUMBER`.
-        rows: those of its result.
-        compared: columns, or `ROW_NUMBER`, each with the rows where it decides something.
-    """
+    """The column and rows of a solution's result, and columns with the rows that it compares."""
 
     select: int
     rows: Sequence[int]
@@ -63,15 +51,7 @@ class Cells:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A solution of a record.
-
-    Attributes:
-        number: its index in Z.
-        text: as people read it.
-        place: where it is, in a few words.
-        context: the text among its neighbours, for where there is no document to see.
-        cells: what it does with the table, if there is one.
-    """
+    """A solution: its index in Z, its text and place, and the text among its neighbours."""
 
     number: int
     text: str
@@ -87,20 +67,15 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """P(z | x) at one moment.
+    """P(z | x) of each solution after a training step of a run, and the prediction of Z_tot.
 
-    Attributes:
-        probabilities: of each solution of the record; None where the model did not read it.
-        name: such as the training step.
-        group: such as the objective.
-        prediction: the most likely solution of Z_tot.
-        probability: its P(z | x).
-        predicted: its position in `Record.solutions`; -1 if it is not there.
+    A probability is None where the model did not read z; ``predicted`` is the position of the
+    prediction in `Record.solutions`, -1 if it is not there.
     """
 
     probabilities: Sequence[float | None]
-    name: str = ""
-    group: str = ""
+    step: str = ""
+    run: str = ""
     prediction: str = ""
     probability: float = 0.0
     predicted: int = -1
@@ -111,14 +86,11 @@ class Record:
     """A question with all of Z or a part of it.
 
     Attributes:
-        title: the first line.
-        answer: y, where the title does not say it.
-        notes: sentences below it.
+        title, answer, notes: the first lines; ``answer`` where the title does not say it.
         solutions: in the order of Z.
         size: |Z|, of which ``solutions`` may be a part.
-        texts: what is read, other than a table.
-        table: what is read; None without.
-        moments: what a model says, at one or several times; empty without a model.
+        texts, table: what is read.
+        moments: what a model says, at one or several times.
         true: position of the true solution; -1 if it is unknown or not there.
     """
 
@@ -154,11 +126,7 @@ class Record:
         return [text for text, _ in texts.most_common(most)]
 
     def strength(self, places: Sequence[int]) -> float:
-        """How strongly to shade what these solutions have in common, from 0 to 1.
-
-        With a model, this is the probability that one of them is meant; otherwise their share of Z,
-        lifted so that the rarest can be seen.
-        """
+        """A shade: P(one of these is meant), or without a model their share of Z, lifted."""
         if self.moments:
             chances = self.moments[-1].probabilities
             return min(1.0, sum(chances[place] or 0.0 for place in places))
@@ -195,13 +163,7 @@ def record_of_views(panels: Mapping[str, Mapping[int, View]]) -> Record:
     """One question through training.
 
     Args:
-        panels: name of a run -> training step -> view, all of one question.
-
-    Example:
-        >>> view = View("q", "Who?", "Ann", ["Ann (1)", "Ann (2)"], [0.2, 0.7], 1, "Bo", 0.8, -1)
-        >>> record = record_of_views({"MML": {100: view}})
-        >>> record.order(), record.outside(), record.true
-        ([1, 0], ['Bo'], 1)
+        panels: name of a run -> training step -> view.
     """
     moments = [
         Moment(v.probabilities, f"{step:,}", run, v.prediction, v.probability, v.predicted)
@@ -225,12 +187,7 @@ def everything(lines: Sequence[str]) -> Sequence[int]:
 
 
 def uses(spans: Sequence[Sequence[tuple[int, int]]]) -> list[Mark]:
-    """Marks for the spans of each solution, one for each different span.
-
-    Example:
-        >>> [mark.solutions for mark in uses([[(0, 2), (3, 5)], [(3, 5), (3, 5)]])]
-        [(0,), (0, 1)]
-    """
+    """Marks for the spans of each solution, one for each different span."""
     found: dict[tuple[int, int], dict[int, None]] = {}
     for place, own in enumerate(spans):
         for span in own:
@@ -264,12 +221,7 @@ def segments(length: int, marks: Sequence[Mark]) -> Iterator[tuple[int, int, lis
 
 
 def in_context(text: str, start: int, end: int) -> str:
-    """A span among its neighbours, on one line.
-
-    Example:
-        >>> in_context("He ran 41 yards.", 7, 9)
-        '...He ran [41] yards....'
-    """
+    """A span among its neighbours, on one line."""
     before, after = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
     return " ".join(f"...{before}[{text[start:end]}]{after}...".split())
 

@@ -210,12 +210,7 @@ def joined(windows: Sequence[Window]) -> list[tuple[int, int, str]]:
 def surroundings(
     spans: Sequence[tuple[int, int]], size: int, margin: int = _MARGIN
 ) -> list[tuple[int, int]]:
-    """The stretches of a text around some spans, or its beginning without any.
-
-    Example:
-        >>> surroundings([(2, 4), (30, 31)], 99, margin=5), surroundings([], 99, margin=5)
-        ([(0, 9), (25, 36)], [(0, 10)])
-    """
+    """The stretches of a text around some spans, or its beginning without any."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(spans) or [(margin, margin)]:
         begin, stop = max(0, start - margin), min(size, end + margin)

@@ -9,22 +9,7 @@ _WIDTH = 60
 
 
 def as_text(record: Record, *, most: int = 12, width: int = _WIDTH) -> str:
-    """Title, notes, and a line for each of the most likely solutions.
-
-    Args:
-        record: the question with Z.
-        most: solutions to show.
-        width: of a solution's text, characters.
-
-    Example:
-        >>> from hardem_jax.show.record import Entry, Moment
-        >>> entries = [Entry(0, "Ann", "0-3"), Entry(1, "Ann", "8-11")]
-        >>> print(as_text(Record(title="Who?", solutions=entries, size=3)))
-        Who?
-          [0]  Ann  0-3
-          [1]  Ann  8-11
-          ... and 1 more
-    """
+    """Title, notes, and a line for each of the ``most`` likely solutions."""
     notes = [f"answer: {record.answer}"] if record.answer else []
     lines = [record.title, *(f"  {note}" for note in (*notes, *record.notes))]
     lines = list(map(printable, lines))

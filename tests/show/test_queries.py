@@ -56,22 +56,6 @@ def test_queries_of_wikitablequestions_are_those_of_a_build(shared_dir, tmp_path
     assert check_queries(builder, itertools.islice(examples, 15)) > 10
 
 
-def test_queries_on_a_csv_file_are_those_of_wikitablequestions(shared_dir, tmp_path):
-    folder = shared_dir / "data" / "wikitablequestions"
-    builder = WikiTableQuestions(
-        data_dir=tmp_path, folder=folder, splits=("dev",), denotation=Denotation
-    )
-    for example in itertools.islice(builder.read(folder, "dev", ExclusionCounts()), 5):
-        found = find_queries(
-            folder / example.table.id, example.question, example.answer, "denotation"
-        )
-        expected = find_queries(example.table, example.question, example.answer, "denotation")
-        assert [query.row for query in found] == [query.row for query in expected]
-        # The table of a build is in lower case.
-        assert found.table.header == example.table.header
-        assert [query.rows for query in found] == [query.rows for query in expected]
-
-
 def test_queries_on_a_generated_table_execute_to_the_answer():
     header = [f"c{i}" for i in range(4)]
     table = {name: [(7 * row + 3 * i) % 10 for row in range(12)] for i, name in enumerate(header)}
@@ -108,14 +92,6 @@ def test_rows_are_those_of_the_engine(shared_columns):
             columns = [condition.column for condition in query.query.conditions]
             found += len(columns) > len(set(columns))
     assert (found > 0) == shared_columns
-
-
-def test_of_two_values_on_one_column_the_official_engine_compares_the_last():
-    table = {"player": ["ann", "bo", "cy"], "no.": [7, 9, 5]}
-    question, rules = "Who is over 8 and over 6?", SqlRules(shared_columns=True)
-    z = find_queries(table, question, ["ann", "bo"], rules=rules)
-    both = "SELECT player WHERE no. > '8' AND no. > '6'"
-    assert [query.rows for query in z if query.text == both] == [(0, 1)]
 
 
 def test_a_solution_says_what_it_selects_and_where_its_values_stand():
@@ -219,17 +195,13 @@ def test_cells_as_people_read_them(cell, text):
     assert cell_text(cell) == text
 
 
-def test_tiny_and_infinite_numbers_are_shown():
-    table = {"c": ["h", "k"], "v": [6.626e-34, float("inf")]}
-    z = find_queries(table, "what is h?", 6.626e-34)
-    assert "with the answer 6.626e-34" in str(z)
-    assert [n.text for n in Page(z._repr_html_()).all("td", "number")] == ["6.626e-34", "inf"]
-
-
 def test_columns_of_one_name_are_told_apart():
-    z = find_queries(pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), "a with 1?", 2)
+    frame = pd.DataFrame([["Ann", 3, 1], ["Bo", 1, 3]], columns=["Player", "Score", "Score"])
+    z = find_queries(frame, "Score of Bo?", 3)
     texts = [query.text for query in z]
-    assert len(set(texts)) == len(texts) and "SELECT a_2 WHERE a = '1'" in texts
+    assert len(set(texts)) == len(texts) and "SELECT Score_3 WHERE Player = 'Bo'" in texts
+    heads = [node.text for node in Page(z._repr_html_()).all("th") if "index" not in node.classes]
+    assert heads == ["", "Player", "Score", "Score Score_3"]
     blank = find_queries({"": ["x", "y"], " ": [1, 2]}, "has 1?", "x")
     assert [query.text for query in blank] == ["SELECT _1 WHERE   = '1'"]
 
@@ -287,11 +259,3 @@ def test_a_cut_z_says_so():
 def test_wrong_arguments_are_named(arguments, error, message):
     with pytest.raises(error, match=message):
         find_queries(*arguments)
-
-
-def test_heads_have_the_names_that_solutions_have():
-    frame = pd.DataFrame([["Ann", 3, 1], ["Bo", 1, 3]], columns=["Player", "Score", "Score"])
-    z = find_queries(frame, "Score of Bo?", 3)
-    assert "Score_3" in {text for query in z for text in query.text.split()}
-    heads = [node.text for node in Page(z._repr_html_()).all("th") if "index" not in node.classes]
-    assert heads == ["", "Player", "Score", "Score Score_3"]
