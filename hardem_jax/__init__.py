@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hardem_jax.show.spans import find_spans
     from hardem_jax.tasks.answering import Reader
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "EM",
