@@ -1,8 +1,8 @@
 """Pages of the site that are no Markdown in this folder, and links that leave it.
 
 A hook of MkDocs. Notebooks (`notebooks/*.py`, percent scripts) are executed during the build, and
-an exception in one fails it. CONTRIBUTING.md and CHANGELOG.md lie at the root of the repository,
-where their readers look for them. Links to code become plain text, for a site has no code.
+an exception in one fails it. README.md, CONTRIBUTING.md and CHANGELOG.md lie at the root of the
+repository, where their readers look for them. Links to code become plain text, for a site has none.
 """
 
 import os
@@ -20,6 +20,12 @@ from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[2]
+# Pages at the root -> where the site has them.
+ROOT_PAGES = {
+    "README.md": "about.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
 # A kernel that the shell has not prepared: no accelerator is assumed, and devices are one.
 KERNEL = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)}
 
@@ -38,11 +44,12 @@ def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
             files.remove(file)
             for made in _executed(Path(file.abs_src_path or ""), file.src_uri, config):
                 files.append(made)
-    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        text = re.sub(r"\]\(docs/", "](", text).replace("](CHANGELOG.md)", "](changelog.md)")
-        text = re.sub(r"\[([^\]]*)\]\((?:README\.md|LICENSE)\)", r"\1", text)
-        files.append(File.generated(config, name.lower(), content=text))
+    for name, page in ROOT_PAGES.items():
+        text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+        for other, uri in ROOT_PAGES.items():
+            text = text.replace(f"]({other})", f"]({uri})")
+        text = re.sub(r"\[([^\]]*)\]\((?:LICENSE|CITATION\.cff)\)", r"\1", text)
+        files.append(File.generated(config, page, content=text))
     return files
 
 

@@ -42,9 +42,3 @@ def test_the_losses_train_in_three_frameworks_and_on_eight_devices(tmp_path):
         pytest.skip("Equinox is not installed (extra `docs`)")
     found = run_python("\n".join(blocks("own_project.md", "python")), tmp_path)
     assert_prints(found, "".join(blocks("own_project.md", "text")), within=10)
-
-
-def test_the_front_page_has_the_example_of_the_readme():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    [example] = blocks("index.md", "python")
-    assert f"```python\n{example}```" in readme
