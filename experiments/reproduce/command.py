@@ -28,14 +28,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from experiments.reproduce.plans import (
-    MACHINES,
-    PLANS,
-    UTILIZATION,
-    Settings,
-    Stage,
-    outcome_of,
-)
+from experiments.reproduce.plans import MACHINES, PLANS, UTILIZATION, Stage, outcome_of, stage_of
 from hardem_jax.data.files import make_out, read_json, write_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.locks import locked
@@ -85,13 +78,14 @@ class Reproduce:
     def stages(self) -> list[Stage]:
         """All stages, each once."""
         try:
-            flags = tuple(shlex.split(self.compare))
+            more = shlex.split(self.compare)
         except ValueError as error:
             raise InputError(f"compare: expected flags of a training, found {error}") from error
-        settings = Settings(self.out, self.encoder, self.seeds, self.processes, flags)
+        flags = {"out": [str(self.out)], "encoder": [self.encoder]}
+        flags |= {"seeds": list(map(str, self.seeds)), "processes": [str(self.processes)]}
         plans = PLANS[self.table]
-        found = (stage for task in self.tasks or plans for stage in plans[task](settings))
-        return list(dict.fromkeys(found))
+        names = [name for task in self.tasks or plans for name in plans[task]]
+        return [stage_of(name, flags, more) for name in dict.fromkeys(names)]
 
     def run(self) -> None:
         if self.dry_run:
