@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hardem_jax.data.files import check_writable, write_json, write_text
-from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError
+from hardem_jax.settings import to_json
 
 
 class Report:

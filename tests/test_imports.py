@@ -36,6 +36,7 @@ ONLY_FROM_OUTSIDE = {
     "hardem_jax.errors": set(),
     "hardem_jax.words": {"numpy"},
     "hardem_jax.extras": set(),
+    "hardem_jax.settings": set(),
     "hardem_jax.checksums": set(),
     "hardem_jax.locks": {"filelock"},
     "hardem_jax.solutions": {"numpy"},

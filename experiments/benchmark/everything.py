@@ -18,9 +18,9 @@ from experiments.benchmark.train_step import COLUMNS, TrainStep, table_rows
 from experiments.report import machine, markdown, table, wide_console
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_json, write_text
-from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.locks import locked
+from hardem_jax.settings import to_json
 
 #: Name -> flags of `TrainStep` that differ from those of the first part. Attention without dropout
 #: is what the kernels can compute, and what `docs/scaling.md` recommends.

@@ -33,8 +33,8 @@ import numpy as np
 
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import new_folder, write_json
-from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
+from hardem_jax.settings import to_json
 
 FORMAT = "kit 1"
 ENCODER, WHEELS, WEIGHTS_FILE = "encoder", "wheels", "model.safetensors"

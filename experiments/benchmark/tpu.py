@@ -24,9 +24,9 @@ from experiments.benchmark.steps.setting import Preset, Setting, Task
 from experiments.report import table, wide_console
 from hardem_jax.cli.command import run_command
 from hardem_jax.data.files import write_json
-from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.models.config import Implementation
+from hardem_jax.settings import to_json
 
 if TYPE_CHECKING:
     from jax.sharding import Mesh

@@ -15,12 +15,12 @@ from hardem_jax.cli.evaluate import checkpoint_identity
 from hardem_jax.cli.train import TrainCommand
 from hardem_jax.cli.watching import recorded_views
 from hardem_jax.data.exclusions import ExclusionCounts, reasons
-from hardem_jax.data.json_config import from_json
 from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.data.prepared.spans import TAGGINGS_FORMAT, prepare_split
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.objectives import label
+from hardem_jax.settings import from_json
 from hardem_jax.show.equations import equation_record
 from hardem_jax.show.programs import program_record
 from hardem_jax.show.queries import query_record

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 from hardem_jax.analysis.statistics import Interval
 from hardem_jax.cli.compare import CompareCommand
 from hardem_jax.data.files import make_out, write_json, write_text
-from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import require
 from hardem_jax.locks import locked
+from hardem_jax.settings import to_json
 from hardem_jax.training.fingerprint import may_change
 
 #: Cell -> objective -> metric -> its mean and interval.

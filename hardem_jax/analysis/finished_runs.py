@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,7 @@ import numpy as np
 
 from hardem_jax.analysis.statistics import difference, interval
 from hardem_jax.errors import InputError, found_by
-from hardem_jax.training.fingerprint import flatten, portable, without_seed
-
-#: Settings that do not name a row: the objective does already, or they follow from others.
-_UNNAMED = re.compile(
-    r"objective(\..*)?|"
-    r"contents of (?!init_from\.run|.*\.(rules\.|supervised|scores of solutions)).*"
-)
-#: What says which questions were scored, whatever the rules of their Z.
-_OF_QUESTIONS = re.compile(
-    r"dev_questions|contents of dev(\.\d+)?\.(data set|number|domain|tagged|documents|"
-    r"sources\.(file\..*|split)|counts\.(questions|examples) read)"
-)
+from hardem_jax.training.fingerprint import Meaning, flatten, meaning, portable, without_seed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +123,7 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
                 f"runs: {row}: expected one run with seed {run.seed}, found two with other scores"
             )
         of_first = first.setdefault(row, own)
-        for name in own.keys() | of_first.keys():
+        for name in sorted(own.keys() | of_first.keys()):
             if own.get(name) != of_first.get(name):
                 values = f"{of_first.get(name)} and {own.get(name)}"
                 raise InputError(f"runs: {row}: expected one value of {name}, found {values}")
@@ -247,14 +235,15 @@ def _compared(
 def _check_questions(names: str, run: FinishedRun, other: FinishedRun) -> None:
     """Raises InputError if the settings say that other questions were scored."""
     ours, theirs = _with_counts(flatten(run.settings)), _with_counts(flatten(other.settings))
-    differing = {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
-    # The same questions have another Z under other rules, hence another content.
-    same_rules = not any(re.match(r"contents of dev\b.*\.rules\.", name) for name in differing)
-    for setting in sorted(differing):
-        is_content = re.match(r"contents of dev\b.*\.content$", setting)
-        if _OF_QUESTIONS.fullmatch(setting) or (is_content and same_rules):
+    shared = sorted(ours.keys() & theirs.keys())
+    differing = {name: meaning(name) for name in shared if ours[name] != theirs[name]}
+    refused = Meaning.QUESTIONS
+    if not any(Meaning.RULES in means for means in differing.values()):
+        refused |= Meaning.CONTENT
+    for name, means in differing.items():
+        if means & refused:
             raise InputError(
-                f"{names}: expected the same {setting}, found {ours[setting]} and {theirs[setting]}"
+                f"{names}: expected the same {name}, found {ours[name]} and {theirs[name]}"
             )
 
 
@@ -283,7 +272,7 @@ def _usual(settings: Sequence[Mapping[str, str]]) -> dict[str, str]:
     usual = {}
     for name in dict.fromkeys(name for own in settings for name in own):
         texts = [own.get(name, "not set") for own in settings]
-        if len(set(texts)) > 1 and not _UNNAMED.fullmatch(name):
+        if len(set(texts)) > 1 and Meaning.ROW in meaning(name):
             usual[name] = max(dict.fromkeys(texts), key=texts.count)
     return usual
 

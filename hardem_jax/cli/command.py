@@ -19,9 +19,9 @@ import tyro
 from hardem_jax.buckets.commands import on_this_disk
 from hardem_jax.buckets.names import address, shown
 from hardem_jax.data.files import read_json
-from hardem_jax.data.json_config import from_json
 from hardem_jax.errors import TERMINATION, InputError, Stopped, one_line
 from hardem_jax.extras import MissingPackageError
+from hardem_jax.settings import from_json
 
 #: Takes a file with flags, ``config.json`` of a run or ``comparison.json``; others override them.
 CONFIG = "--config"

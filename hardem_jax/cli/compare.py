@@ -41,11 +41,11 @@ from hardem_jax.cli.devices import say
 from hardem_jax.cli.train import Setting, TrainCommand
 from hardem_jax.cli.watching import draw_watched
 from hardem_jax.data.files import make_out, write_json, write_text
-from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require, require_different
 from hardem_jax.locks import InUse, locked
 from hardem_jax.objectives import AnyObjective, Objective, label
-from hardem_jax.training.fingerprint import may_change, named_settings
+from hardem_jax.settings import to_json
+from hardem_jax.training.fingerprint import flatten, may_change, named_settings
 from hardem_jax.training.metrics_file import read_metrics
 
 if TYPE_CHECKING:
@@ -350,7 +350,8 @@ def _recorded(file: Path, settings: Mapping[str, str]) -> dict[str, Any] | None:
     """The scores in a file of a run; None if they are of other settings or cannot be read."""
     try:
         content = json.loads(file.read_text("utf-8"))
-        return dict(content["scores"]) if content["settings"] == settings else None
+        same = flatten(content["settings"]) == flatten(settings)
+        return dict(content["scores"]) if same else None
     except (OSError, ValueError, KeyError):  # killed while it was written
         return None
 

@@ -23,10 +23,10 @@ from hardem_jax.checksums import MANIFEST, has_checksums
 from hardem_jax.cli.command import peak_mib
 from hardem_jax.cli.devices import OnDevices
 from hardem_jax.data.files import check_writable, file_digest, write_json, write_text
-from hardem_jax.data.json_config import to_json
 from hardem_jax.data.json_stream import read_text
 from hardem_jax.errors import InputError, require
 from hardem_jax.progress import counted
+from hardem_jax.settings import to_json
 from hardem_jax.tasks.run_config import check_run
 from hardem_jax.tasks.scoring import count_by_size
 

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 from hardem_jax.data.examples import ReadingExample
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest
-from hardem_jax.data.json_config import to_json
 from hardem_jax.data.prepared.spans import FORMAT, prepare_split
 from hardem_jax.data.prepared.windows import WindowConfig
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.errors import require
 from hardem_jax.progress import counted
+from hardem_jax.settings import to_json
 
 #: Flags that do not determine the content of a split, and the tokenizer, which has its own digest.
 _NOT_RECORDED = {"out", "force", "processes", "tokenizer"}

@@ -24,12 +24,12 @@ from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.drawing import fitting
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.files import json_text, write_json, write_text
-from hardem_jax.data.json_config import to_json
 from hardem_jax.data.solve import query_question
 from hardem_jax.errors import InputError
 from hardem_jax.metrics.wikitablequestions import official_lines
 from hardem_jax.objectives import AnyObjective, HardEM
 from hardem_jax.search.objectives import AnySearchObjective
+from hardem_jax.settings import to_json
 from hardem_jax.show.queries import query_texts
 from hardem_jax.show.record import View
 from hardem_jax.solutions.sql.enumeration import SqlRules

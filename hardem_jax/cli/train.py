@@ -22,9 +22,9 @@ from hardem_jax.cli.devices import OnDevices, made_by, say
 from hardem_jax.cli.watching import observer
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.files import read_json, write_json
-from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError, require
 from hardem_jax.objectives import Objective, label, whole_batch
+from hardem_jax.settings import to_json
 from hardem_jax.training.config import METRICS_FILE, LoopConfig, OptimizerConfig
 from hardem_jax.training.fingerprint import may_change, named_settings
 

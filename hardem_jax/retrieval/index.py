@@ -28,11 +28,11 @@ from bm25s.utils.corpus import JsonlCorpus, save_mmindex
 from hardem_jax.data.examples import Passage
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.files import file_digest, load_array, new_folder, read_meta, write_json
-from hardem_jax.data.json_config import from_json, to_json
 from hardem_jax.errors import InputError
 from hardem_jax.progress import counted
 from hardem_jax.retrieval.config import ArticleConfig, Idf, PassageConfig
 from hardem_jax.retrieval.passage_files import RawPassage, read_passages
+from hardem_jax.settings import from_json, to_json
 
 FORMAT = "index 2"
 

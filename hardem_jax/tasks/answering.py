@@ -12,13 +12,13 @@ from flax import nnx
 
 from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import Document, ReadingExample
-from hardem_jax.data.json_config import from_json
 from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.prepared.windows import WindowConfig, make_windows
 from hardem_jax.data.tokenizer import Tokenizer, load_tokenizer
 from hardem_jax.errors import InputError
 from hardem_jax.models.checkpoints.span_reader import load_reader, read_details
 from hardem_jax.models.encoders.checkpoint_files import checkpoint_folder
+from hardem_jax.settings import from_json
 from hardem_jax.tasks import trained as runs
 from hardem_jax.tasks.config import SpanInference
 from hardem_jax.tasks.spans.answers import Answer, WindowReading

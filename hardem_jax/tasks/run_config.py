@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, TypeVar, Union
 
 from hardem_jax.checksums import has_checksums, verify_checksums
-from hardem_jax.data.json_config import from_json
 from hardem_jax.data.json_fields import json_type
 from hardem_jax.data.json_stream import read_json_object
 from hardem_jax.errors import InputError, similar_path
+from hardem_jax.settings import from_json
 
 T = TypeVar("T")
 

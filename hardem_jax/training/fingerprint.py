@@ -1,22 +1,89 @@
-"""Run settings as dotted names, compared when a run resumes."""
+"""Settings of a run as dotted names: what a run is resumed with, and what runs that differ say."""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
 import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hardem_jax.errors import InputError
+from hardem_jax.settings import to_json
 
 _MAY_CHANGE = "may change on resumption"
 _MOST_SHOWN, _LONGEST = 12, 120
-# The digest of the contents says whether data are the same, in whichever format they are stored.
-_OF_ONE_SEED = re.compile(r"loop\.seed|contents of (init_from\.content|.*\.format)")
+
+
+class Meaning(enum.Flag):
+    """What it means to whoever compares two runs that they differ in a setting."""
+
+    #: Nothing by itself: their objectives or other settings differ as well.
+    FOLLOWS = 0
+    #: They may be seeds of one row of a table.
+    SEED = enum.auto()
+    #: They are different rows of a table.
+    ROW = enum.auto()
+    #: They were scored on other questions.
+    QUESTIONS = enum.auto()
+    #: They were scored on other questions, or on the same ones with another Z.
+    CONTENT = enum.auto()
+    #: The questions that they were scored on have another Z, hence another content.
+    RULES = enum.auto()
+
+
+# The digest of the contents says whether data are the same, in whichever format they are.
+_TRAINED = {
+    "format": Meaning.SEED,
+    **dict.fromkeys(("rules", "supervised", "scores of solutions"), Meaning.ROW),
+    "sources": dict.fromkeys(("rules", "supervised"), Meaning.ROW),
+}
+_SCORED = {
+    "format": Meaning.SEED,
+    "content": Meaning.CONTENT,
+    "rules": Meaning.ROW | Meaning.RULES,
+    **dict.fromkeys(("supervised", "scores of solutions"), Meaning.ROW),
+    **dict.fromkeys(("data set", "number", "domain", "tagged", "documents"), Meaning.QUESTIONS),
+    "counts": dict.fromkeys(("questions read", "examples read"), Meaning.QUESTIONS),
+    "sources": {
+        "rules": Meaning.ROW | Meaning.RULES,
+        "supervised": Meaning.ROW,
+        **dict.fromkeys(("file", "split"), Meaning.QUESTIONS),
+    },
+}
+#: What settings mean: the flags of a run, of which all others are rows, and what identifies its
+#: data and the run that it starts from, in which all else follows.
+_MEANINGS: Mapping[str, Any] = {
+    "objective": Meaning.FOLLOWS,  # rows have its label
+    "dev_questions": Meaning.ROW | Meaning.QUESTIONS,
+    "loop": {"seed": Meaning.SEED},
+    "contents of data": _TRAINED,
+    "contents of dev": _SCORED,
+    "contents of init_from": {"content": Meaning.SEED, "run": Meaning.ROW},
+}
+
+
+def meaning(name: str) -> Meaning:
+    """What a setting means, by its name as `flatten` has it.
+
+    Example:
+        >>> meaning("contents of dev.0.rules.cap") == Meaning.ROW | Meaning.RULES
+        True
+        >>> meaning("optimizer.b1"), meaning("contents of dev.counts.left out")
+        (<Meaning.ROW: 2>, <Meaning.FOLLOWS: 0>)
+    """
+    found: Any = _MEANINGS
+    for part in name.split("."):
+        if isinstance(found, Meaning):
+            break
+        if not part.isdigit():  # the place of a split among several
+            found = found.get(part, {})
+    default = Meaning.FOLLOWS if name.startswith("contents of ") else Meaning.ROW
+    return found if isinstance(found, Meaning) else default
 
 
 def may_change(because: str, **field: Any) -> Any:
@@ -58,14 +125,19 @@ def named_settings(config: Any, name: str = "") -> dict[str, str]:
         >>> named_settings(Config(HardEM(2.0)))
         {'objective': 'HardEM', 'objective.tau': '2.0', 'buckets': '[64, 128]'}
     """
-    if not dataclasses.is_dataclass(config) or isinstance(config, type):
-        return {name: config if isinstance(config, str) else json.dumps(config, default=_plain)}
-    settings = {name: type(config).__name__} if name else {}
-    for field in dataclasses.fields(config):
-        if _MAY_CHANGE not in field.metadata:
-            dotted = f"{name}.{field.name}" if name else field.name
-            settings |= named_settings(getattr(config, field.name), dotted)
-    return settings
+    plain = to_json(config, keep=lambda field: _MAY_CHANGE not in field.metadata)
+    return dict(_texts(plain, name))
+
+
+def _texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            if key != "type":
+                yield from _texts(part, f"{name}.{key}" if name else key)
+            elif name:
+                yield name, part
+    else:
+        yield name, value if isinstance(value, str) else json.dumps(value)
 
 
 def check_same(stored: Mapping[str, str], ours: Mapping[str, str], where: Path) -> None:
@@ -117,7 +189,7 @@ def flatten(settings: Mapping[str, str]) -> dict[str, str]:
 
     flat = {}
     for name, text in settings.items():
-        if text.startswith(("{", "[")):
+        if text.startswith(("{", "[", '"')):  # earlier versions wrote paths in quotes
             flat |= fields(name, _parsed(text))
         else:
             flat[name] = text
@@ -133,7 +205,7 @@ def without_seed(settings: Mapping[str, str]) -> dict[str, str]:
         >>> without_seed({"loop.seed": "1", "contents of data": '{"format": "a", "run": "b"}'})
         {'contents of data.run': 'b'}
     """
-    return {k: v for k, v in flatten(settings).items() if not _OF_ONE_SEED.fullmatch(k)}
+    return {k: v for k, v in flatten(settings).items() if Meaning.SEED not in meaning(k)}
 
 
 def digest_without_seed(settings: Mapping[str, str]) -> str:
@@ -157,7 +229,7 @@ def portable(settings: Mapping[str, str]) -> dict[str, str]:
     """
     found = {}
     for name, text in settings.items():
-        path = text.strip('"')  # a flag that is a path is in quotes
+        path = text.strip('"')  # earlier versions wrote paths in quotes
         found[name] = text.replace(path, Path(path).name) if os.path.isabs(path) else text
     return found
 
@@ -179,9 +251,3 @@ def _shown(text: str | None) -> str:
     if text is None:
         return "absent"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return named_settings(value)
-    return str(value)

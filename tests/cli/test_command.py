@@ -15,10 +15,10 @@ import pytest
 
 from experiments import triviaqa
 from hardem_jax.cli.command import parse, run_command, words_of
-from hardem_jax.data.json_config import from_json, to_json
 from hardem_jax.errors import InputError, Stopped
 from hardem_jax.extras import MissingPackageError
 from hardem_jax.objectives import MML
+from hardem_jax.settings import from_json, to_json
 from hardem_jax.training.loop import NonFiniteLossError
 from tests import commands
 from tests.marks import needs_hangup
@@ -164,7 +164,7 @@ TALKATIVE = """
 import dataclasses
 from experiments import triviaqa
 from hardem_jax.cli.command import parse, run_command
-from hardem_jax.data.json_config import from_json, to_json
+from hardem_jax.settings import from_json, to_json
 
 @dataclasses.dataclass(frozen=True)
 class Talkative:

@@ -13,8 +13,8 @@ from experiments.paper.set_sizes import SetSizes, largest_count, neighbours
 from hardem_jax.analysis.statistics import Interval
 from hardem_jax.cli.command import parse, run_command
 from hardem_jax.cli.compare import CompareCommand
-from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError
+from hardem_jax.settings import to_json
 from hardem_jax.training.fingerprint import named_settings
 from tests import commands
 from tests.tiny import write_checkpoint, write_wikisql

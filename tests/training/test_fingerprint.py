@@ -9,7 +9,13 @@ from experiments import drop, triviaqa, wikisql
 from hardem_jax.errors import InputError
 from hardem_jax.tasks.config import NAQANetModelConfig, ReaderConfig
 from hardem_jax.training.config import LoopConfig
-from hardem_jax.training.fingerprint import check_same, may_change, named_settings
+from hardem_jax.training.fingerprint import (
+    Meaning,
+    check_same,
+    may_change,
+    meaning,
+    named_settings,
+)
 from hardem_jax.training.optimizer import OptimizerConfig
 
 
@@ -31,7 +37,7 @@ def test_every_field_counts_unless_it_is_declared():
         "inner": "Inner",
         "inner.rate": "0.1",
         "inner.names": '[["encoder", 0.5]]',
-        "path": '"a"',
+        "path": "a",
     }
     assert named_settings(Outer(inner=None))["inner"] == "null"
     assert named_settings(Outer(shown=False)) == named_settings(Outer())
@@ -94,6 +100,39 @@ def test_of_a_long_value_the_beginning_is_shown():
 def test_a_whole_number_is_the_same_as_an_integer_and_as_a_float(stored, ours):
     check_same({"objective.tau": stored}, {"objective.tau": ours}, Path("run"))
     check_same({"rules": f'{{"cap": {stored}}}'}, {"rules": f'{{"cap": {ours}}}'}, Path("run"))
+
+
+def test_a_path_that_an_earlier_version_wrote_in_quotes_is_the_same():
+    check_same({"gold": '"data/wikisql"'}, {"gold": "data/wikisql"}, Path("run"))
+
+
+@pytest.mark.parametrize("module", [triviaqa, drop, wikisql])
+def test_settings_with_a_meaning_of_their_own_are_flags(module):
+    """One that is renamed without its meaning would part the seeds of a row."""
+    names = {field.name for field in dataclasses.fields(module.COMMANDS["train"])}
+    assert {"objective", "dev_questions", "loop"} <= names
+    loop = named_settings(LoopConfig(1, monitor="em"), "loop")
+    meanings = {name: meaning(name) for name in (*names, *loop)}
+    assert {name for name, means in meanings.items() if means != Meaning.ROW} == {
+        *("objective", "dev_questions", "loop.seed"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "means"),
+    [
+        ("data.rules.cap", Meaning.ROW),
+        ("data.content", Meaning.FOLLOWS),
+        ("data.1.format", Meaning.SEED),
+        ("dev.content", Meaning.CONTENT),
+        ("dev.0.sources.file.dev.json", Meaning.QUESTIONS),
+        ("dev.sources.windows.stride", Meaning.FOLLOWS),
+        ("dev.sources.rules.keep", Meaning.ROW | Meaning.RULES),
+        ("init_from.content", Meaning.SEED),
+    ],
+)
+def test_what_identifies_data_follows_from_other_settings_but_for_a_few(name, means):
+    assert meaning(f"contents of {name}") == means
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from hardem_jax.cli.command import path_name, words_of
 from hardem_jax.cli.export.model_card import Card, Scores
 from hardem_jax.cli.spans import Train
 from hardem_jax.data.files import read_json, work_folder, write_text
-from hardem_jax.data.json_config import to_json
 from hardem_jax.errors import InputError
 from hardem_jax.hub import upload
+from hardem_jax.settings import to_json
 from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.metrics_file import read_metrics
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hardem_jax.buckets.names import shown
-from hardem_jax.data.json_fields import json_type
 from hardem_jax.errors import InputError
 
 
-def to_json(config: Any) -> Any:
+def to_json(config: Any, keep: Callable[[dataclasses.Field], bool] = lambda _: True) -> Any:
     """A configuration as nested plain values; dataclasses by type and fields, tuples as lists.
+
+    Args:
+        config: an instance of a dataclass.
+        keep: the fields to write; by default, all.
 
     Example:
         >>> from hardem_jax.objectives import HardEM
@@ -22,10 +25,11 @@ def to_json(config: Any) -> Any:
         {'type': 'HardEM', 'tau': 8.0, 'cap': 1.0, 'schedule': 'linear'}
     """
     if dataclasses.is_dataclass(config) and not isinstance(config, type):
-        fields = {f.name: to_json(getattr(config, f.name)) for f in dataclasses.fields(config)}
-        return {"type": type(config).__name__, **fields}
+        fields = filter(keep, dataclasses.fields(config))
+        content = {field.name: to_json(getattr(config, field.name), keep) for field in fields}
+        return {"type": type(config).__name__, **content}
     if isinstance(config, tuple):
-        return [to_json(item) for item in config]
+        return [to_json(item, keep) for item in config]
     return config if isinstance(config, (int, float, str, bool, type(None))) else shown(config)
 
 
@@ -55,7 +59,7 @@ def from_json(hint: Any, content: Any, place: str) -> Any:
         if _fits(content, kind):
             return _value(kind, content, place)
     expected = f"expected {' | '.join(map(_name, kinds))}"
-    found = json_type(content) if isinstance(content, dict) else repr(content)
+    found = "an object" if isinstance(content, dict) else repr(content)
     raise InputError(f"{place}: {expected}, found {found}")
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import pytest
 
-from hardem_jax.data.json_config import from_json, to_json
 from hardem_jax.errors import InputError, require
+from hardem_jax.settings import from_json, to_json
 
 
 @dataclasses.dataclass(frozen=True)
