@@ -6,11 +6,10 @@ import io
 import os
 import re
 import resource
-import shlex
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,8 +29,6 @@ _TYRO_OPTIONS = (tyro.conf.CascadeSubcommandArgs,)
 # An indented command line in a docstring. Python has joined the lines that it continues on.
 _TYPED = re.compile(r"^    \S.*$", re.MULTILINE)
 _CONTINUED = re.compile(r"(?<=\S) {4,}")
-# Where a word begins in the name of a class.
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 # Refusals of the machine that a person can act on; other system errors are defects.
 _REFUSALS = {
     getattr(errno, name)
@@ -222,76 +219,6 @@ def _quiet_loops():
         raise
     else:
         sys.unraisablehook = before
-
-
-def words_of(given: Mapping[str, Any], default: Mapping[str, Any]) -> list[str]:
-    """The words of a command line, where it differs from the defaults.
-
-    Args:
-        given: from `to_json`. Only the last part of an absolute path is written: the rest means
-            nothing elsewhere.
-        default: also from `to_json`; flags that it lacks are all written.
-
-    Example:
-        >>> words_of({"loop": {"type": "L", "seed": 1, "quiet": True}, "objective": {
-        ...     "type": "HardEM", "tau": 2.0}}, {"loop": {"type": "L", "seed": 0, "quiet": False}})
-        ['--loop.seed', '1', '--loop.quiet', 'objective:hard-em', '--objective.tau', '2.0']
-    """
-    return [*_words(given, default, ""), *_objective_words(given, default)]
-
-
-def _words(given: Mapping[str, Any], default: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    for name, value in given.items():
-        other = default.get(name)
-        if name in ("type", "objective") or (name in default and value == other):
-            continue
-        flag = f"{prefix}{name}".replace("_", "-")
-        if isinstance(value, Mapping):
-            yield from _words(value, other if isinstance(other, Mapping) else {}, f"{flag}.")
-        elif isinstance(value, bool):
-            head, _, last = flag.rpartition(".")
-            yield f"--{head}{'.' if head else ''}{'' if value else 'no-'}{last}"
-        else:
-            yield from (f"--{flag}", *(_shown(part) for part in _leaves(value)))
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """A flag of tuples, such as ``--optimizer.rate-multipliers``, is typed as one row of words."""
-    if isinstance(value, list):
-        for part in value:
-            yield from _leaves(part)
-    else:
-        yield value
-
-
-def _objective_words(given: Mapping[str, Any], default: Mapping[str, Any]) -> Iterator[str]:
-    if isinstance(objective := given.get("objective"), Mapping):
-        yield from _chosen_words("objective", objective, default.get("objective"))
-
-
-def _chosen_words(name: str, chosen: Mapping[str, Any], default: Any) -> Iterator[str]:
-    """A subcommand with its flags, and after them its own subcommands, such as a posterior."""
-    yield f"{name}:{_HUMP.sub('-', chosen['type']).lower()}"
-    same = default if isinstance(default, Mapping) and default["type"] == chosen["type"] else {}
-    nested = {field: value for field, value in chosen.items() if isinstance(value, Mapping)}
-    flags = {field: value for field, value in chosen.items() if field not in nested}
-    yield from _words(flags, same, f"{name}.")
-    for field, value in nested.items():
-        yield from _chosen_words(f"{name}.{field}", value, same.get(field))
-
-
-def _shown(value: Any) -> str:
-    return shlex.quote(path_name(str(value)))
-
-
-def path_name(text: str) -> str:
-    """The last part of an absolute path, which means nothing elsewhere; any other text as it is.
-
-    Example:
-        >>> path_name("/data/prepared/train"), path_name("org/bert")
-        ('train', 'org/bert')
-    """
-    return os.path.basename(text.rstrip("/")) if os.path.isabs(text) else text
 
 
 def peak_mib() -> float:

@@ -4,7 +4,6 @@ import dataclasses
 import errno
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from experiments import triviaqa
-from hardem_jax.cli.command import parse, run_command, words_of
+from hardem_jax.cli.command import parse, run_command
 from hardem_jax.errors import InputError, Stopped
 from hardem_jax.extras import MissingPackageError
 from hardem_jax.objectives import MML
@@ -133,31 +132,6 @@ class Quoting:
 
     def run(self) -> None:
         raise InputError(f"file.json: expected 'id', found '{self.data}' at line 3")
-
-
-def test_a_command_line_that_is_written_can_be_typed():
-    words = ["--optimizer.rate-multipliers", "encoder", "0.1", "head", "2.0"]
-    needed = ["--data", "d", "--dev", "e", "--out", "o", "--model.encoder", "b"]
-    argv = [*needed, "--loop.num-steps", "7", *words]
-    command = parse(triviaqa.COMMANDS["train"], prog="test", argv=argv)
-    written = shlex.split(" ".join(words_of(to_json(command), {})))
-    at = written.index(words[0])
-    assert written[at : at + len(words)] == words
-    assert to_json(parse(triviaqa.COMMANDS["train"], prog="test", argv=written)) == to_json(command)
-
-
-@pytest.mark.parametrize(
-    "posterior",
-    [["top-k", "--objective.posterior.k", "5"], ["sampled"], ["tempered"]],
-    ids=lambda words: words[0],
-)
-def test_the_posterior_of_an_objective_is_written(posterior):
-    name, *flags = posterior
-    argv = ["--data", "d", "--dev", "e", "--out", "o", "objective:em"]
-    argv += [f"objective.posterior:{name}", *flags]
-    command = parse(triviaqa.COMMANDS["train"], prog="test", argv=argv)
-    written = shlex.split(" ".join(words_of(to_json(command), {})))
-    assert to_json(parse(triviaqa.COMMANDS["train"], prog="test", argv=written)) == to_json(command)
 
 
 TALKATIVE = """

@@ -194,19 +194,19 @@ def test_the_folder_is_whole(root):
         np.testing.assert_array_equal(x, y)
 
 
-def test_the_card_says_how_the_model_came_about(root):
+def test_the_card_says_how_the_model_came_about(root, tmp_path):
     card = (root / "exported" / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: transformers\n") and "# exported\n" in card
-    assert "| objective | hard-em, cap 1.0, schedule linear, tau 2.0 |" in card
+    assert "| objective | Hard EM, tau 2 |" in card
     assert re.search(r"\| dev \| in training \| em \| [\d.]+ \|", card)
     assert re.search(r"\| dev \| sweep \[1\] \| em n=1 \| [\d.]+ \|", card)
     assert "wikipedia-train.json (" in card and "| train (training) | questions | 8 |" in card
     assert re.search(r"\| hardem_jax \| \d", card) and re.search(r"\| jax \| \d", card)
     # Folders of this machine are nobody's business.
     assert str(root) not in card
-    [command] = re.findall(r"^train --.*$", card, flags=re.MULTILINE)
-    words = command.split()[1:]
-    again = parse({"train": Train}, prog="test", argv=["train", *words])
+    [flags] = re.findall(r"^```json\n(.*?)^```$", card, flags=re.MULTILINE | re.DOTALL)
+    (tmp_path / "flags.json").write_text(flags)
+    again = parse(Train, prog="x", argv=["--config", str(tmp_path / "flags.json")])
     assert (*map(str, again.data), str(again.dev), str(again.out)) == ("train", "dev", "run")
     assert (again.loop.num_steps, again.objective.tau, again.batches.buckets) == (2, 2.0, (32,))
     assert not again.loop.progress and again.optimizer.learning_rate == 1e-2

@@ -6,22 +6,24 @@ import dataclasses
 import json
 import os
 import platform
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from hardem_jax import __version__
-from hardem_jax.cli.command import path_name, words_of
-from hardem_jax.cli.export.model_card import Card, Scores
-from hardem_jax.cli.spans import Train
+from hardem_jax.analysis.comparison import score_text
 from hardem_jax.data.files import read_json, work_folder, write_text
 from hardem_jax.errors import InputError
 from hardem_jax.hub import upload
-from hardem_jax.settings import to_json
+from hardem_jax.objectives import AnyObjective, label
+from hardem_jax.settings import from_json
 from hardem_jax.training.config import METRICS_FILE
 from hardem_jax.training.metrics_file import read_metrics
+
+#: Split, what else distinguishes the evaluation, metric, score in percent.
+Score = tuple[str, str, str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Export:
             new = work / "new"
             new.mkdir()
             trained.model.export(trained.params, new, details)
-            write_text(new / "README.md", card.text())
+            write_text(new / "README.md", card)
             if self.program:
                 trained.model.export_program(trained.params, new / "reader.jaxprogram")
             if empty:
@@ -84,59 +86,72 @@ class Export:
         if self.push_to_hub is not None:
             print(upload(out, self.push_to_hub, private=self.private))
 
-    def _card(self, trained: Any) -> Card:
+    def _card(self, trained: Any) -> str:
+        """The model card: how the model came about, how it scores, how PyTorch uses it."""
         content = read_json(self.run_dir / "config.json")
         used = content["flags"]
         checkpoint = {"name": self.checkpoint, "number": trained.step}
-        windows, model = trained.task.windows, trained.model
+        windows, inference = trained.task.windows, trained.task.inference
         room = windows.max_tokens - windows.max_question_tokens
-        room -= model.tokenizer.template.num_special_tokens
-        return Card(
-            name=self.name or self.push_to_hub or self.out.absolute().name,
-            training={
-                "objective": _objective(used),
-                "encoder": path_name(used["model"]["encoder"]),
-                "step": f"{checkpoint['number']} (the {self.checkpoint} checkpoint)",
-                "spans compete with": f"all spans of the {trained.task.inference.scope}",
-            },
-            command=" ".join(["train", *words_of(used, _defaults(Train))]),
-            data=dict(_data(content)),
-            scores=[*_scores_in_training(self.run_dir, used, checkpoint["number"])]
-            + [*_later_scores(self.run_dir, checkpoint)],
-            versions=_versions(content),
+        room -= trained.model.tokenizer.template.num_special_tokens
+        training = {
+            "objective": label(from_json(AnyObjective, used["objective"], str(self.run_dir))),
+            "encoder": _path_name(used["model"]["encoder"]),
+            "step": f"{trained.step} (the {self.checkpoint} checkpoint)",
+            "spans compete with": f"all spans of the {inference.scope}",
+        }
+        use = _filled(
+            "use_choices.md" if windows.choices else "use.md",
             max_tokens=windows.max_tokens,
             overlap=max(0, room - windows.stride),
-            max_answer_tokens=trained.task.inference.max_answer_tokens,
-            by_selector=trained.task.inference.scope == "window",
-            choices=windows.choices,
+            max_answer_tokens=inference.max_answer_tokens,
+            # The selector chooses the window, or the scores of spans do.
+            window="holds_answer" if inference.scope == "window" else "scores.amax((1, 2))",
+            choices=" ".join(windows.choices),
+        )
+        scores = [*_scores_in_training(self.run_dir, used, trained.step)]
+        scores += _later_scores(self.run_dir, checkpoint)
+        header = ("split", "", "metric", "%")
+        return _filled(
+            "model_card.md",
+            name=self.name or self.push_to_hub or self.out.absolute().name,
+            training=_table(("", ""), training.items()),
+            flags=",\n".join(
+                f"{json.dumps(x)}: {json.dumps(_without_folders(used[x]))}" for x in used
+            ),
+            data=_table(("split", "", ""), _data(content)),
+            scores=_table(header, scores) if scores else "None were measured.\n",
+            use=use,
+            versions=_table(("package", "version"), _versions(content).items()),
         )
 
 
-def _objective(used: Mapping[str, Any]) -> str:
-    """The objective and its parameters, in words.
-
-    Example:
-        >>> _objective({"objective": {"type": "EM", "posterior": {"type": "TopK", "k": 5}}})
-        'em, posterior:top-k, posterior.k 5'
-    """
-    kind, *words = words_of({"objective": used["objective"]}, {})
-    text = re.sub(r" (?:--)?objective\.", ", ", "".join(f" {word}" for word in words))
-    return kind.removeprefix("objective:") + text
+def _filled(file: str, **values: Any) -> str:
+    return string.Template(Path(__file__).with_name(file).read_text("utf-8")).substitute(values)
 
 
-def _defaults(kind: type) -> dict[str, Any]:
-    """The flags of a command that have a default, as `to_json` gives them."""
-    defaults = {}
-    for field in dataclasses.fields(kind):
-        if field.default is not dataclasses.MISSING:
-            defaults[field.name] = to_json(field.default)
-        elif field.default_factory is not dataclasses.MISSING:
-            defaults[field.name] = to_json(field.default_factory())
-    return defaults
+def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A Markdown table; a value has no line breaks and no bars."""
+    texts = [[" ".join(str(cell).split()).replace("|", "\\|") for cell in row] for row in rows]
+    lines = [f"| {' | '.join(row)} |\n" for row in (header, *texts)]
+    return "".join([lines[0], "|" + "---|" * len(header) + "\n", *lines[1:]])
 
 
-def _data(content: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name of each split -> what is known of it."""
+def _without_folders(value: Any) -> Any:
+    """Flags without folders, which mean nothing elsewhere."""
+    if isinstance(value, dict):
+        return {name: _without_folders(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_without_folders(part) for part in value]
+    return _path_name(value) if isinstance(value, str) else value
+
+
+def _path_name(text: str) -> str:
+    return os.path.basename(text.rstrip("/")) if os.path.isabs(text) else text
+
+
+def _data(content: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Name of each split, and each fact about it."""
     used, settings = content["flags"], content.get("settings", {})
     for name in ("data", "dev"):
         folders = used[name] if isinstance(used[name], list) else [used[name]]
@@ -144,7 +159,8 @@ def _data(content: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         metas: Sequence[Any] = found if isinstance(found, list) else [found]
         for folder, meta in zip(folders, metas, strict=False):
             role = "training" if name == "data" else "evaluation"
-            yield f"{path_name(folder)} ({role})", _facts(meta)
+            for fact, value in _facts(meta).items():
+                yield f"{_path_name(folder)} ({role})", fact, value
 
 
 def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,7 +179,7 @@ def _facts(meta: Mapping[str, Any]) -> dict[str, Any]:
 
 def _scores_in_training(
     run_dir: Path, used: Mapping[str, Any], step: int | None
-) -> Iterator[Scores]:
+) -> Iterator[Score]:
     """The last evaluation of this step in training, if the folder still says it."""
     if not (run_dir / METRICS_FILE).exists():  # copied without its log
         return
@@ -172,10 +188,10 @@ def _scores_in_training(
         count = used.get("dev_questions")
         which = "in training" if count is None else f"in training, first {count} questions"
         values = {name: x for name, x in found[-1].items() if name not in ("kind", "step")}
-        yield Scores(path_name(used["dev"]), which, values)
+        yield from _rows(_path_name(used["dev"]), which, values)
 
 
-def _later_scores(run_dir: Path, checkpoint: Mapping[str, Any]) -> Iterator[Scores]:
+def _later_scores(run_dir: Path, checkpoint: Mapping[str, Any]) -> Iterator[Score]:
     """What ``evaluate`` wrote about this checkpoint."""
     for file in sorted(run_dir.glob("scores-*.json")):
         content = read_json(file)
@@ -188,10 +204,14 @@ def _later_scores(run_dir: Path, checkpoint: Mapping[str, Any]) -> Iterator[Scor
                 and not (value is None or value is False or value == [])  # but 0 was given
             ]
             changed.remove(f"checkpoint {checkpoint['name']}")
-            yield Scores(split, ", ".join(changed), content["scores"])
+            yield from _rows(split, ", ".join(changed), content["scores"])
             if chosen := content.get("chosen"):
                 which = f"{chosen['questions']} chosen questions ({options['questions']})"
-                yield Scores(split, ", ".join([*changed, which]), chosen["scores"])
+                yield from _rows(split, ", ".join([*changed, which]), chosen["scores"])
+
+
+def _rows(split: str, which: str, scores: Mapping[str, float]) -> Iterator[Score]:
+    return ((split, which, name, score_text(name, value)) for name, value in scores.items())
 
 
 def _versions(content: Mapping[str, Any]) -> dict[str, str]:
