@@ -8,8 +8,7 @@ from flax import nnx
 from experiments.quickstart.problem import Problem
 from experiments.quickstart.settings import EquationSettings
 from experiments.quickstart.starting_values import small_encoder
-from hardem_jax.data.batching.padding import BatchConfig, Pad
-from hardem_jax.data.batching.plans import TrainingPlan, training_batches
+from hardem_jax.data.batching.padding import Pad
 from hardem_jax.data.examples import NumericQuestion
 from hardem_jax.data.inputs.tagger import TaggerInputs, pad_inputs
 from hardem_jax.data.planted.equations import (
@@ -25,7 +24,6 @@ from hardem_jax.tasks.base import make_loss
 from hardem_jax.tasks.config import EquationInference
 from hardem_jax.tasks.equation_models import NumericQuestions
 from hardem_jax.tasks.equations import EquationTask
-from hardem_jax.tasks.trained import Reader
 
 
 def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings) -> Problem:
@@ -35,10 +33,6 @@ def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings)
     inputs, dev_inputs = (
         TaggerInputs(part, tokenizer, max_tokens=64, max_question_tokens=12)
         for part in (questions, dev_questions)
-    )
-    sizes = np.concatenate([inputs.sizes, dev_inputs.sizes])
-    shapes = BatchConfig(
-        batch_size=settings.batch_size, buckets=(int(sizes[:, 0].max()),), negatives=0
     )
 
     def pad(inputs: TaggerInputs, num_solutions: int) -> Pad:
@@ -61,17 +55,6 @@ def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings)
         )
         return nnx.split(tagger, nnx.Param)
 
-    def batches(seed: int):
-        plan = TrainingPlan(inputs.sizes, shapes, num_steps=settings.steps, seed=seed)
-        rows = pad(inputs, shapes.num_solutions(sizes))
-        return iter(training_batches(inputs, plan, pad=rows))
-
-    def evaluate_on_dev(graphdef: nnx.GraphDef):
-        task = EquationTask(EquationInference(batch_size=100, top=1), RULES)
-        reader = Reader(task, graphdef, pad, batches=shapes)
-        dev = NumericQuestions(questions=dev_questions, rules=RULES)
-        return lambda params: reader.evaluate(params, dev, dev_inputs)[0]
-
     return Problem(
         name="equations",
         title=f"Which equation? {corpus.num_dev} unseen questions",
@@ -80,8 +63,12 @@ def equation_problem(corpus: PlantedEquationsConfig, settings: EquationSettings)
         note="Without reading the question, the best guess is the most common difference.",
         start=start,
         make_loss=make_loss,
-        batches=batches,
-        evaluate=evaluate_on_dev,
+        task=EquationTask(EquationInference(batch_size=100, top=1), RULES),
+        inputs=inputs,
+        dev=NumericQuestions(questions=dev_questions, rules=RULES),
+        dev_inputs=dev_inputs,
+        sizes=np.concatenate([inputs.sizes, dev_inputs.sizes]),
+        pad=pad,
     )
 
 

@@ -5,11 +5,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import grain
+import numpy as np
 from flax import nnx
 
 from experiments.quickstart.settings import Settings
+from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
+from hardem_jax.data.batching.plans import TrainingPlan, training_batches
 from hardem_jax.objectives import Objective
+from hardem_jax.tasks.trained import Reader
 from hardem_jax.training.devices.mesh import data_mesh
 from hardem_jax.training.loop import LoopConfig, train
 from hardem_jax.training.step import LossFn
@@ -30,8 +33,12 @@ class Problem:
         note: a baseline for the scores, printed below the table.
         start: seed -> a module and its parameters.
         make_loss: builds the task's loss.
-        batches: seed -> the training batches.
-        evaluate: module -> parameters -> metrics on unseen questions.
+        task: the task.
+        inputs: of the training questions.
+        dev: unseen questions.
+        dev_inputs: theirs.
+        sizes: ``[N, 2]`` of inputs whose solutions a training batch has places for.
+        pad: inputs and places for solutions -> how to pad a batch.
     """
 
     name: str
@@ -41,25 +48,34 @@ class Problem:
     note: str
     start: Callable[[int], tuple[nnx.GraphDef, Any]]
     make_loss: Callable[[nnx.GraphDef, Objective], LossFn]
-    batches: Callable[[int], grain.DatasetIterator]
-    evaluate: Callable[[nnx.GraphDef], Callable[[Any], Mapping[str, float]]]
+    task: Any
+    inputs: Inputs
+    dev: Any
+    dev_inputs: Inputs
+    sizes: np.ndarray
+    pad: Callable[[Any, int], Pad]
 
     def train(self, objective: Objective, *, seed: int, run_dir: Path) -> "History":
         """Trains once and returns the evaluations."""
-        settings = self.settings
+        steps, inputs = self.settings.steps, self.inputs
+        longest = max(part.sizes[:, 0].max() for part in (inputs, self.dev_inputs))
+        shapes = BatchConfig(self.settings.batch_size, buckets=(int(longest),), negatives=0)
+        plan = TrainingPlan(inputs.sizes, shapes, num_steps=steps, seed=seed)
+        pad = self.pad(inputs, shapes.num_solutions(self.sizes))
         graphdef, params = self.start(seed)
-        eval_every = max(1, settings.steps // 6)
+        reader = Reader(self.task, graphdef, self.pad, batches=shapes)
+        eval_every = max(1, steps // 6)
         result = train(
             loss_fn=self.make_loss(graphdef, objective),
             params=params,
-            optimizer=settings.optimizer,
-            batches=self.batches(seed),
-            evaluate=self.evaluate(graphdef),
+            optimizer=self.settings.optimizer,
+            batches=iter(training_batches(inputs, plan, pad=pad)),
+            evaluate=lambda params: reader.evaluate(params, self.dev, self.dev_inputs)[0],
             config=LoopConfig(
-                num_steps=settings.steps,
+                num_steps=steps,
                 monitor="em",
                 eval_every=eval_every,
-                checkpoint_every=settings.steps,
+                checkpoint_every=steps,
                 log_every=eval_every,
                 patience=None,
                 seed=seed,

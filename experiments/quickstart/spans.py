@@ -8,8 +8,7 @@ from flax import nnx
 from experiments.quickstart.problem import Problem
 from experiments.quickstart.settings import Settings
 from experiments.quickstart.starting_values import small_encoder
-from hardem_jax.data.batching.padding import BatchConfig, Inputs, Pad
-from hardem_jax.data.batching.plans import TrainingPlan, training_batches
+from hardem_jax.data.batching.padding import Inputs, Pad
 from hardem_jax.data.exclusions import ExclusionCounts
 from hardem_jax.data.inputs.windows import pad_windows
 from hardem_jax.data.planted.spans import PlantedConfig, planted_examples, planted_tokenizer
@@ -20,31 +19,15 @@ from hardem_jax.tasks.config import SpanInference
 from hardem_jax.tasks.spans.loss import make_span_loss
 from hardem_jax.tasks.spans.questions import ReadingQuestions
 from hardem_jax.tasks.spans.task import SpanTask
-from hardem_jax.tasks.trained import Reader
 
 
 def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Problem:
     """Prepares the corpus of `hardem_jax.data.planted.spans` in ``folder``."""
     data, dev = (_prepare(corpus, split, folder) for split in ("train", "dev"))
-    longest = int(max(data.windows.sizes[:, 0].max(), dev.windows.sizes[:, 0].max()))
-    shapes = BatchConfig(batch_size=settings.batch_size, buckets=(longest,), negatives=0)
     tokenizer, windows = data.tokenizer, data.windows
 
     def pad(inputs: Inputs, num_solutions: int) -> Pad:
         return functools.partial(pad_windows, num_solutions=num_solutions, pad_id=tokenizer.pad_id)
-
-    def start(seed: int):
-        return start_reader(tokenizer.vocab_size, settings.width, seed=seed)
-
-    def batches(seed: int):
-        plan = TrainingPlan(windows.sizes, shapes, num_steps=settings.steps, seed=seed)
-        rows = pad(windows, shapes.num_solutions(windows.sizes))
-        return iter(training_batches(windows, plan, pad=rows))
-
-    def evaluate(graphdef: nnx.GraphDef):
-        task = SpanTask(SpanInference(batch_size=100, top=1))
-        reader = Reader(task, graphdef, pad, batches=shapes)
-        return lambda params: reader.evaluate(params, dev, dev.windows)[0]
 
     people = corpus.num_people
     return Problem(
@@ -53,10 +36,14 @@ def span_problem(corpus: PlantedConfig, settings: Settings, folder: Path) -> Pro
         scores={"em": "exact match (%)", "true z": "most likely mention is true (%)"},
         settings=settings,
         note=f"Guessing one of the {people} people is correct {100 / people:.0f} % of the time.",
-        start=start,
+        start=lambda seed: start_reader(tokenizer.vocab_size, settings.width, seed=seed),
         make_loss=make_span_loss,
-        batches=batches,
-        evaluate=evaluate,
+        task=SpanTask(SpanInference(batch_size=100, top=1)),
+        inputs=windows,
+        dev=dev,
+        dev_inputs=dev.windows,
+        sizes=windows.sizes,
+        pad=pad,
     )
 
 

@@ -29,12 +29,7 @@ ByQuestion = Mapping[str, Sequence[Mapping[str, Sequence[float]]]]
 def summarize(
     runs: Mapping[str, Sequence[Mapping[str, float]]],
 ) -> dict[str, dict[str, tuple[float, float]]]:
-    """Mean and standard deviation (n - 1; 0 for a single run) of every metric, by objective.
-
-    Example:
-        >>> summarize({"MML": [{"em": 1.0}, {"em": 3.0}]})
-        {'MML': {'em': (2.0, 1.4142135623730951)}}
-    """
+    """Mean and standard deviation (n - 1; 0 for a single run) of every metric, by objective."""
     return {
         name: {
             metric: (
@@ -76,12 +71,7 @@ def set_sizes(summary: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, s
 
 
 def intervals(by_question: ByQuestion) -> dict[str, dict[str, Interval]]:
-    """Objective -> metric -> its mean with the interval of 95 %, see `statistics.interval`.
-
-    Example:
-        >>> intervals({"MML": [{"em": [100.0, 100.0]}]})
-        {'MML': {'em': Interval(mean=100.0, low=100.0, high=100.0)}}
-    """
+    """Objective -> metric -> its mean with the interval of 95 %."""
     return {
         name: {metric: interval(_scores(runs, metric)) for metric in runs[0]}
         for name, runs in by_question.items()
@@ -89,13 +79,7 @@ def intervals(by_question: ByQuestion) -> dict[str, dict[str, Interval]]:
 
 
 def differences(by_question: ByQuestion) -> dict[str, dict[tuple[str, str], Difference]]:
-    """Metric -> two objectives -> the first less the second, see `statistics.difference`.
-
-    Example:
-        >>> runs = {"MML": [{"em": [0.0, 100.0]}], "Hard EM": [{"em": [0.0, 100.0]}]}
-        >>> differences(runs)
-        {'em': {('MML', 'Hard EM'): Difference(mean=0.0, low=0.0, high=0.0, p=1.0)}}
-    """
+    """Metric -> two objectives -> the first less the second."""
     return {
         metric: {
             (a, b): difference(_scores(by_question[a], metric), _scores(by_question[b], metric))
@@ -106,12 +90,7 @@ def differences(by_question: ByQuestion) -> dict[str, dict[tuple[str, str], Diff
 
 
 def recorded(found: Mapping[str, Mapping[tuple[str, str], Difference]]) -> dict[str, list[Any]]:
-    """`differences` as JSON holds them.
-
-    Example:
-        >>> recorded({"em": {("MML", "Hard EM"): Difference(-2.0, -3.0, -1.0, 0.004)}})["em"]
-        [{'objectives': ['MML', 'Hard EM'], 'mean': -2.0, 'low': -3.0, 'high': -1.0, 'p': 0.004}]
-    """
+    """`differences` as JSON holds them."""
     return {
         metric: [{"objectives": list(pair)} | one._asdict() for pair, one in pairs.items()]
         for metric, pairs in found.items()
@@ -119,14 +98,7 @@ def recorded(found: Mapping[str, Mapping[tuple[str, str], Difference]]) -> dict[
 
 
 def sentence(first: str, second: str, found: Difference) -> str:
-    """What a difference shows; an objective is ahead if interval and test agree on it.
-
-    Example:
-        >>> sentence("MML", "Hard EM", Difference(1.2, -0.8, 3.1, 0.24))
-        'MML - Hard EM: +1.2 [-0.8, 3.1], p = 0.24: no difference shown'
-        >>> sentence("MML", "Hard EM", Difference(-4.0, -6.5, -1.5, 0.003))
-        'MML - Hard EM: -4.0 [-6.5, -1.5], p = 0.003: Hard EM is ahead'
-    """
+    """What a difference shows; an objective is ahead if interval and test agree on it."""
     shown = found.p < LEVEL and not found.low <= 0 <= found.high
     says = f"{first if found.mean > 0 else second} is ahead" if shown else "no difference shown"
     return f"{first} - {second}: {found}, p = {found.p:.2g}: {says}"
@@ -135,14 +107,7 @@ def sentence(first: str, second: str, found: Difference) -> str:
 def sentences(
     metric: str, pairs: Mapping[tuple[str, str], Difference], num_seeds: int
 ) -> list[str]:
-    """A heading and what each pair of objectives shows by a metric; nothing without pairs.
-
-    Example:
-        >>> pairs = {("MML", "Hard EM"): Difference(1.2, -0.8, 3.1, 0.24)}
-        >>> print(*sentences("em", pairs, num_seeds=3), sep="\\n")
-        em, differences with intervals of 95 %, and p of each pair on its own:
-        MML - Hard EM: +1.2 [-0.8, 3.1], p = 0.24: no difference shown
-    """
+    """A heading and what each pair of objectives shows by a metric; nothing without pairs."""
     if not pairs:
         return []
     of = "" if num_seeds > 1 else " of these runs only,"
@@ -151,13 +116,7 @@ def sentences(
 
 
 def table(summary: Summary, found: Mapping[str, Mapping[str, Interval]], num_seeds: int) -> Table:
-    """Objectives as columns, metrics in percent as rows.
-
-    Args:
-        summary: from `summarize`.
-        found: from `intervals`, of the metrics that have them.
-        num_seeds: of every objective.
-    """
+    """Objectives as columns, metrics in percent as rows, from `summarize` and `intervals`."""
     over = "seeds and questions" if num_seeds > 1 else "questions only, for there is one seed"
     result = Table(
         title="After the last step (%)",

@@ -53,11 +53,7 @@ class FinishedRun:
 
 
 def run_folders(source: Path) -> list[Path]:
-    """The folders of runs that have ended: ``source`` itself, and those in it, by name.
-
-    Raises:
-        InputError: the source is no folder, or holds no run that has ended.
-    """
+    """The folders of runs that have ended: ``source`` itself, and those in it, by name."""
     if not source.is_dir():
         raise InputError(f"{source}: expected a folder of runs, found none")
     folders = [source, *sorted(folder for folder in source.iterdir() if folder.is_dir())]
@@ -68,13 +64,7 @@ def run_folders(source: Path) -> list[Path]:
 
 
 def read_runs(source: Path) -> list[FinishedRun]:
-    """Reads runs from a run's folder, from a folder of such folders, or from a file of lines.
-
-    Runs that have not ended are left out.
-
-    Raises:
-        InputError: the source cannot be read, or holds no run that has ended.
-    """
+    """Runs that have ended, of a run's folder, a folder of such folders, or a file of lines."""
     if source.is_dir():
         runs = [_of_folder(folder) for folder in run_folders(source)]
     else:
@@ -94,19 +84,8 @@ def rows(runs: Iterable[FinishedRun]) -> dict[str, dict[int, FinishedRun]]:
     """Name -> seed -> run, of runs that differ in nothing but their seed.
 
     The name is the objective's, with the settings in which runs differ: those of most runs go
-    without saying. The same run from two sources counts once.
-
-    Raises:
-        InputError: runs of one name were trained or scored on different data, or two of one name
-            and seed have different scores, such as those of folders that share a name; or some
-            runs started from that of another seed and others from their own.
-
-    Example:
-        >>> mml = FinishedRun("MML", 0, {"conditions": "sum", "loop.seed": "0"}, {}, {})
-        >>> mean = dataclasses.replace(mml, settings={"conditions": "mean", "loop.seed": "0"})
-        >>> again = dataclasses.replace(mml, seed=1, settings=mml.settings | {"loop.seed": "1"})
-        >>> {name: list(seeds) for name, seeds in rows([mml, again, mean]).items()}
-        {'MML': [0, 1], 'MML, conditions mean': [0]}
+    without saying. The same run from two sources counts once. Runs that cannot be seeds of one row,
+    such as those on other data, are refused.
     """
     runs = list(runs)
     _check_starts(runs)
@@ -160,18 +139,7 @@ def table(
         metrics: columns; by default those that any run has for every question. Rows that lack
             scores of questions have the standard deviation over seeds instead of an interval.
         against: a name in ``found``, from which differences are taken, with p, over the seeds that
-            both have.
-
-    Raises:
-        InputError: a metric or name is not found, or runs that are compared were not scored on the
-            same questions.
-
-    Example:
-        >>> mml = FinishedRun("MML", 0, {}, {"em": 50.0}, {"em": [100.0, 0.0]})
-        >>> print(table(rows([mml]), ["em"]), end="")
-        | | seeds | em |
-        |---|---|---|
-        | MML | 0 | 50.0 [0.0, 100.0] |
+            both have; runs that were not scored on the same questions are refused.
     """
     if against is not None and against not in found:
         raise InputError(f"against: expected one of {', '.join(found)}, found {against!r}")
