@@ -28,6 +28,7 @@ from experiments.open_qa import Compare, Train
 from hardem_jax.cli.command import run_command
 from hardem_jax.cli.export.command import Export
 from hardem_jax.cli.spans import Predict
+from hardem_jax.training.fingerprint import may_change
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Evaluate(open_qa.Evaluate):
             ``prediction``, which the official evaluator reads, and the ``id`` of the split.
     """
 
-    predictions: Path | None = None
+    predictions: Path | None = may_change("what is written", default=None)
 
     def predictions_text(self, data: Any, answers: Any) -> str:
         questions = {question.id: question.question for question in data.questions}

@@ -132,11 +132,8 @@ class EvaluateOnBuild(EvaluateCommand):
         official: write the answers here, in the layout that the official evaluator reads.
     """
 
-    # The split is recorded with its content.
-    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"split", "official"}
-
-    split: str = "dev"
-    official: Path | None = None
+    split: str = may_change("identified by contents", default="dev")
+    official: Path | None = may_change("what is written", default=None)
 
     @abc.abstractmethod
     def official_text(self, data: Any, answers: Any) -> str:

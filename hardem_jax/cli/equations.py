@@ -29,6 +29,7 @@ from hardem_jax.solutions.equations.enumeration import execute_equation, format_
 from hardem_jax.solutions.equations.text import formula
 from hardem_jax.tasks.config import EquationInference, NAQANetModelConfig, Normalize, TaggerConfig
 from hardem_jax.training.config import LoopConfig
+from hardem_jax.training.fingerprint import may_change
 
 if TYPE_CHECKING:
     from hardem_jax.tasks import equations as tasks
@@ -115,7 +116,7 @@ class Evaluate(EvaluateOnBuild):
             it; the shares of improbable solutions do.
     """
 
-    predictions: Path | None = None
+    predictions: Path | None = may_change("what is written", default=None)
     decoding: Literal["equation", "tags"] | None = None
     normalize: Normalize | None = None
 

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -26,9 +26,9 @@ from hardem_jax.data.files import check_writable, file_digest, write_json, write
 from hardem_jax.data.json_stream import read_text
 from hardem_jax.errors import InputError, require
 from hardem_jax.progress import counted
-from hardem_jax.settings import to_json
 from hardem_jax.tasks.run_config import check_run
 from hardem_jax.tasks.scoring import count_by_size
+from hardem_jax.training.fingerprint import compared, may_change
 
 if TYPE_CHECKING:
     from hardem_jax.tasks.base import Questions, Task
@@ -65,21 +65,14 @@ class EvaluateCommand(OnDevices, abc.ABC):
             encoders); None does as the run's own evaluations do.
     """
 
-    #: Options that change scores by rounding at most. All others distinguish evaluations.
-    IMMATERIAL: ClassVar[frozenset[str]] = frozenset(
-        {"run_dir", "data", "predictions", "by_question", "questions", "batch_size"}
-        | {"packed_tokens"}
-        | {"num_devices", "fsdp", "distributed", "heartbeat_seconds"}
-    )
-
-    run_dir: Path
-    data: Path
+    run_dir: Path = may_change("identified by its checkpoint")
+    data: Path = may_change("identified by contents")
     checkpoint: Literal["best", "last"] = "best"
-    predictions: Path | None = None
-    by_question: Path | None = None
-    questions: Path | None = None
-    batch_size: int = 32
-    packed_tokens: int | None = None
+    predictions: Path | None = may_change("what is written", default=None)
+    by_question: Path | None = may_change("what is written", default=None)
+    questions: Path | None = may_change("identified by contents", default=None)
+    batch_size: int = may_change("scores change by rounding at most", default=32)
+    packed_tokens: int | None = may_change("scores change by rounding at most", default=None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -225,8 +218,7 @@ class EvaluateCommand(OnDevices, abc.ABC):
         """What the scores depend on: options, checkpoint, split."""
         name, digest = self.split_and_digest()
         check_run(self.run_dir)
-        immaterial = self.IMMATERIAL | {"type"}
-        options = {n: value for n, value in to_json(self).items() if n not in immaterial}
+        options = {name: value for name, value in compared(self).items() if name != "type"}
         if self.questions is not None:
             options["questions"] = file_digest(self.questions)
         return {

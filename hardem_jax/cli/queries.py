@@ -169,13 +169,11 @@ class Evaluate(EvaluateOnBuild):
             annotated ones; needs ``gold``.
     """
 
-    predictions: Path | None = None
+    predictions: Path | None = may_change("what is written", default=None)
     gold: Path | None = None
     gold_split: str = "dev"
-    differences: Path | None = None
+    differences: Path | None = may_change("what is written", default=None)
     decoding: QueryDecoding | None = None
-
-    IMMATERIAL = EvaluateOnBuild.IMMATERIAL | {"differences"}
 
     def __post_init__(self) -> None:
         super().__post_init__()

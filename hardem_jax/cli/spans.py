@@ -220,18 +220,16 @@ class Evaluate(EvaluateCommand):
         sweep: also score answers from the first N documents only, for each N given.
     """
 
-    predictions: Path | None = None
-    nbest: Path | None = None
-    top: int = 5
+    predictions: Path | None = may_change("what is written", default=None)
+    nbest: Path | None = may_change("what is written", default=None)
+    top: int = may_change("what is written", default=5)
     scope: Scope | None = None
     joint: bool = False
     max_answer_tokens: int | None = None
     no_answer_threshold: float | None = None
-    na_prob_file: Path | None = None
+    na_prob_file: Path | None = may_change("what is written", default=None)
     num_documents: int | None = None
     sweep: tuple[int, ...] = ()
-
-    IMMATERIAL = EvaluateCommand.IMMATERIAL | {"nbest", "na_prob_file", "top"}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -148,7 +148,7 @@ class Evaluate(EvaluateCommand):
             spans, which Quoref's evaluator reads.
     """
 
-    predictions: Path | None = None
+    predictions: Path | None = may_change("what is written", default=None)
 
     def kind(self) -> type[tasks.TaggingTask]:
         from hardem_jax.tasks.spans import taggings as tasks

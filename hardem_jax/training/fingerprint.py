@@ -87,9 +87,9 @@ def meaning(name: str) -> Meaning:
 
 
 def may_change(because: str, **field: Any) -> Any:
-    """Declares a dataclass field that may change on resumption.
+    """Declares a dataclass field that may change on resumption, and between two evaluations.
 
-    Such a field must not affect what the run computes. All other fields belong to the
+    Such a field must not affect what is computed, but for rounding. All other fields belong to the
     fingerprint, so new settings are compared by default.
 
     Args:
@@ -125,8 +125,21 @@ def named_settings(config: Any, name: str = "") -> dict[str, str]:
         >>> named_settings(Config(HardEM(2.0)))
         {'objective': 'HardEM', 'objective.tau': '2.0', 'buckets': '[64, 128]'}
     """
-    plain = to_json(config, keep=lambda field: _MAY_CHANGE not in field.metadata)
-    return dict(_texts(plain, name))
+    return dict(_texts(compared(config), name))
+
+
+def compared(config: Any) -> Any:
+    """The JSON of a configuration without the fields made by `may_change`.
+
+    Example:
+        >>> @dataclasses.dataclass(frozen=True)
+        ... class Config:
+        ...     rate: float = 0.1
+        ...     out: Path = may_change("may be moved", default=Path("a"))
+        >>> compared(Config())
+        {'type': 'Config', 'rate': 0.1}
+    """
+    return to_json(config, keep=lambda field: _MAY_CHANGE not in field.metadata)
 
 
 def _texts(value: Any, name: str) -> Iterator[tuple[str, str]]:

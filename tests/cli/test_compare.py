@@ -13,7 +13,7 @@ import pytest
 
 from experiments import triviaqa
 from hardem_jax.cli.command import parse, run_command
-from hardem_jax.cli.compare import CompareCommand, _Run, training_minutes
+from hardem_jax.cli.compare import CompareCommand, _recorded, _Run, training_minutes
 from hardem_jax.locks import LOCK_FILE
 from hardem_jax.objectives import MML
 from hardem_jax.training.config import LoopConfig
@@ -262,6 +262,15 @@ def stopped_run(folder, patience, train=None):
 @pytest.mark.parametrize(("patience", "ended"), [(1, True), (2, True), (3, False), (None, False)])
 def test_a_run_has_ended_where_the_patience_of_now_has_run_out(tmp_path, patience, ended):
     assert stopped_run(tmp_path, patience).ended() == ended
+
+
+def test_scores_are_those_of_the_same_settings_however_they_are_written(tmp_path):
+    """An earlier version wrote paths in quotes."""
+    file = tmp_path / "final.json"
+    content = {"settings": {"gold": '"data"', "objective.tau": "2"}, "scores": [["em", 5.0]]}
+    file.write_text(json.dumps(content))
+    assert _recorded(file, {"gold": "data", "objective.tau": "2.0"}) == {"em": 5.0}
+    assert _recorded(file, {"gold": "other", "objective.tau": "2.0"}) is None
 
 
 def test_a_run_that_goes_on_with_more_patience_is_scored_again(tmp_path):

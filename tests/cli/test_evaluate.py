@@ -1,10 +1,12 @@
 """Scores of chosen questions: which count, and how often."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
+from experiments import drop, multi_span, narrativeqa, nq_open, squad_layout, triviaqa, wikisql
 from hardem_jax.cli.evaluate import chosen_scores, read_ids
 from hardem_jax.data import builders
 from hardem_jax.errors import InputError
@@ -75,3 +77,14 @@ def test_repeated_questions_of_drop_are_scored_as_its_evaluator_does(shared_dir,
     )
     assert found["questions"] == 1164
     np.testing.assert_allclose([found["scores"]["em"], found["scores"]["f1"]], official)
+
+
+@pytest.mark.parametrize(
+    "module", [drop, multi_span, narrativeqa, nq_open, squad_layout, triviaqa, wikisql]
+)
+def test_what_is_written_does_not_distinguish_evaluations(module):
+    """Nor does what is identified by its contents, wherever it lies."""
+    fields = dataclasses.fields(module.COMMANDS["evaluate"])
+    distinguishing = {field.name for field in fields if not field.metadata}
+    files = {field.name for field in fields if "Path" in str(field.type)}
+    assert "checkpoint" in distinguishing and distinguishing & files <= {"gold"}
