@@ -68,27 +68,6 @@ def test_document_ids_are_unique_over_paragraphs_and_articles(read):
     assert ids == ["A#0", "A#0", "A#1", "A#1", "article 1#0", "A#2"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason", "id"),
-    [
-        ({"id": ...}, "no question id", "item 0 of 'data', paragraph 0, question 1"),
-        ({"question": ...}, "empty question", "bad"),
-        ({"question": " \n"}, "empty question", "bad"),
-        ({"answers": ...}, "no answer given", "bad"),
-        ({"answers": []}, "no answer given", "bad"),
-        ({"answers": [{"text": " ", "answer_start": 5}]}, "no answer given", "bad"),
-        ({"is_impossible": True, "answers": []}, "marked impossible to answer", "bad"),
-        ({"is_impossible": True}, "marked impossible to answer", "bad"),
-    ],
-)
-def test_a_poor_example_is_counted_and_the_others_are_read(read, changes, reason, id):
-    bad = question(**({"id": "bad"} | changes))
-    examples, skips = read(question("a"), bad, question("b", is_impossible=False))
-    assert [example.id for example in examples] == ["a", "b"]
-    assert skips.as_dict() == {reason: 1}
-    assert skips.ids(reason)[0].endswith(id)
-
-
 @pytest.mark.parametrize("context", [" ", ..., None])
 def test_every_question_on_an_empty_paragraph_is_counted(read, context):
     empty = paragraph(question("a"), question("b"), context=context)
@@ -206,48 +185,6 @@ def test_rows_without_answers_are_impossible_if_that_is_a_choice(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("articles", "message"),
-    [
-        ([3], "item 0 of 'data': expected an object, found an integer"),
-        (
-            [{"title": "T"}],
-            "item 0 of 'data': expected a list under 'paragraphs', found the keys 'title'",
-        ),
-        ([{}], "expected a list under 'paragraphs', found no keys"),
-        ([{"title": 1, "paragraphs": []}], "expected 'title' to be a string, found an integer"),
-        ([{"paragraphs": {}}], "expected 'paragraphs' to be a list, found an object"),
-        ([{"paragraphs": ["x"]}], "each element of 'paragraphs' to be an object, found a string"),
-        ([{"paragraphs": [{"context": "x"}]}], "paragraph 0: expected a list under 'qas'"),
-        ([{"paragraphs": [paragraph(context=[])]}], "'context' to be a string, found a list"),
-    ],
-)
-def test_another_layout_is_an_error(read, articles, message):
-    with pytest.raises(InputError, match=message) as caught:
-        read(articles=articles)
-    assert "dev.json: item 0" in str(caught.value) and "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"question": 3}, r"question 1 \(bad\): expected 'question' to be a string"),
-        ({"id": []}, "question 1: expected 'id' to be a string, found a list"),
-        ({"answers": {"text": ["Rome"]}}, "expected 'answers' to be a list, found an object"),
-        ({"answers": ["Rome"]}, "each element of 'answers' to be an object, found a string"),
-        ({"answers": [{"text": 1}]}, "expected 'text' to be a string, found an integer"),
-        ({"answers": [answer("Rome", "17")]}, "'answer_start' to be an integer, found a string"),
-        ({"answers": [answer("Rome", 17.5)]}, "'answer_start' to be an integer, found a number"),
-        ({"answers": [answer("Rome", True)]}, "'answer_start' to be an integer, found true"),
-        ({"is_impossible": "no"}, "'is_impossible' to be true or false, found a string"),
-    ],
-)
-def test_a_wrong_type_is_an_error(read, changes, message):
-    with pytest.raises(InputError, match=message) as caught:
-        read(question("a"), question(**({"id": "bad"} | changes)))
-    assert "dev.json: item 0 of 'data', paragraph 0" in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("raw", "message"),
     [
         (b"", "after 0 items of 'data': .*premature EOF"),
@@ -265,6 +202,19 @@ def test_broken_files(read, raw, message):
     with pytest.raises(InputError, match=message) as caught:
         read(raw=raw)
     assert "dev.json: " in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("articles", "message"),
+    [
+        ([{"title": "T"}], "item 0 of 'data': expected a list under 'paragraphs', found the keys"),
+        ([{}], "expected a list under 'paragraphs', found no keys"),
+        ([{"paragraphs": [{"context": "x"}]}], "paragraph 0: expected a list under 'qas'"),
+    ],
+)
+def test_another_layout_is_an_error(read, articles, message):
+    with pytest.raises(InputError, match=message):
+        read(articles=articles)
 
 
 def test_integer_ids_become_strings(read):
@@ -360,8 +310,6 @@ def test_rows_need_a_start_for_each_text_or_none(tmp_path):
     assert example.true_mention is None and skips.warnings_as_dict() == {}
     with pytest.raises(InputError, match="line 1: expected 1 under 'answer_start', found 2"):
         rows(tmp_path, row(starts=(17, 23)))
-    with pytest.raises(InputError, match="line 1: expected 'answers' to be an object, found a"):
-        rows(tmp_path, row(answers=["Rome"]))
 
 
 def test_a_file_of_the_official_layout_is_no_file_of_rows(tmp_path):
@@ -376,5 +324,3 @@ def test_a_file_of_the_official_layout_is_no_file_of_rows(tmp_path):
         rows(tmp_path, row(), without)
     with pytest.raises(InputError, match=f"line 1: {message} none"):
         rows(tmp_path, {})
-    _, skips = rows(tmp_path, row(question=None), row("q2", context=None))  # poor rows, not others
-    assert skips.as_dict() == {"empty question": 1, "empty document": 1}

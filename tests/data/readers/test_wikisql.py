@@ -68,27 +68,6 @@ def test_columns_are_as_exact_as_those_of_the_official_database(folder):
         assert [name for (name,) in official] == found[0]
 
 
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
-        (line(question=" "), "empty question"),
-        (line(question=...), "empty question"),
-        (line(table_id="1-9"), "no such table"),
-        (line(table_id=...), "no such table"),
-        (line(select=2), "query for columns or operators that there are not"),
-        (line(select=-1), "query for columns or operators that there are not"),
-        (line(aggregator=6), "query for columns or operators that there are not"),
-        (line(conditions=[(2, 0, 1)]), "query for columns or operators that there are not"),
-        (line(conditions=[(1, 3, 1)]), "query for columns or operators that there are not"),
-    ],
-)
-def test_what_is_left_out_is_counted_and_the_others_are_read(folder, bad, reason):
-    examples, skips = read(folder(line(), bad, line()))
-    assert [example.id for example in examples] == ["dev-0", "dev-2"]  # ids are of the file
-    assert skips.as_dict() == {reason: 1}
-    assert skips.left_out == [("dev-1", reason)]
-
-
 def test_a_table_that_is_not_there_is_named(folder):
     _, skips = read(folder(line(), line(table_id="1-9")))
     assert skips.ids("no such table") == ("dev-1: 1-9",)
@@ -105,18 +84,11 @@ def test_ragged_tables_are_fitted_and_warned_of(folder):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (line(sql=[]), "expected 'sql' to be an object, found a list"),
         (line(sql={}), "'sel': expected a position, which is an integer, found null"),
-        (line(select="0"), "'sel': expected a position, which is an integer, found a string"),
-        (line(aggregator=1.5), "'agg': expected a position, which is an integer, found a number"),
         (
             line(conditions=[(1, 0)]),
             r"'conds': expected column, operator and value, found \[1, 0\]",
         ),
-        (line(conditions=[(1, 0, None)]), "expected a string or a number, found null"),
-        (line(conditions=[(1, 0, True)]), "expected a string or a number, found true or false"),
-        (line(conditions=[("1", 0, 1)]), "'conds': expected a position, which is an integer"),
-        (line(question=3), "expected 'question' to be a string, found an integer"),
     ],
 )
 def test_another_layout_is_an_error(folder, bad, message):
