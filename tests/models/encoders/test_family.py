@@ -159,25 +159,26 @@ def test_packed_rows_give_the_same_outputs_and_gradients(name):
 @pytest.mark.parametrize("name", ["Electra", "DistilBert", "ModernBert"])
 def test_a_reader_answers_the_same_in_pytorch(torch_bert, tmp_path, name):
     torch, transformers = torch_bert
-    reader = SpanReader(encoder_of(name), rngs=nnx.Rngs(1), softmax_over="tokens")
+    encoder = encoder_of(name)
+    reader = SpanReader(encoder, rngs=nnx.Rngs(1), softmax_over="tokens")
     save_reader(reader, tmp_path)
     theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path).eval()
     assert type(theirs).__name__ == f"{name}ForQuestionAnswering"
     with torch.no_grad():
         expected = torch_outputs(torch, theirs, types=TYPES if name in TYPED else None)
-    hidden = run(reader.encoder, IDS, where=WHERE, token_type_ids=TYPES)
+    hidden = run(encoder, IDS, where=WHERE, token_type_ids=TYPES)
     scores = reader.span_scores(hidden)
     np.testing.assert_allclose(scores[WHERE][:, 0], expected.start_logits[WHERE], atol=1e-5)
     np.testing.assert_allclose(scores[WHERE][:, 1], expected.end_logits[WHERE], atol=1e-5)
     assert_same_parameters(load_reader(tmp_path), reader)
     if name == "ModernBert":
         with pytest.raises(InputError, match="scale without 0"):
-            reader.encoder.final_norm.scale[...] = jnp.zeros(16)
+            encoder.final_norm.scale[...] = jnp.zeros(16)
             save_reader(reader, tmp_path)
         return
     with pytest.raises(InputError, match=r"not used: qa_outputs.*--model.ignore qa_outputs"):
         load_encoder(tmp_path)
-    assert_same_parameters(load_encoder(tmp_path, ignore=["qa_outputs"]), reader.encoder)
+    assert_same_parameters(load_encoder(tmp_path, ignore=["qa_outputs"]), encoder)
 
 
 @pytest.mark.parametrize(
