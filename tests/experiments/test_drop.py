@@ -12,7 +12,6 @@ import pytest
 from experiments import drop
 from hardem_jax.cli import equations
 from hardem_jax.cli.command import parse
-from hardem_jax.data.builders.splits import NumericSplit
 from hardem_jax.data.examples import NumericExample
 from hardem_jax.data.solve import numeric_question
 from hardem_jax.errors import InputError
@@ -247,18 +246,13 @@ def test_predict_shows_the_answer_and_where_it_comes_from(ask):
 
 
 def test_piped_questions_are_answered_one_by_one(root, tmp_path, capsys, monkeypatch):
-    file, questions = tmp_path / "mine.txt", ["How many more than Bo?", "How far?"]
+    file = tmp_path / "mine.txt"
     file.write_text(PASSAGE)
     command = ("predict", "--run-dir", root / "run", "--document", file, "--top", 2)
-    alone = []
-    for question in questions:
-        capsys.readouterr()
-        call(*command, "--question", question)
-        alone += [question, *capsys.readouterr().out.splitlines()]
-    assert sum("% " in line for line in alone) == 4
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n\n".join(questions)))
-    call(*command)
-    assert capsys.readouterr().out.splitlines() == alone
+    lines = commands.answered_alone_and_piped(
+        call, capsys, monkeypatch, command, "How many more than Bo?", "How far?"
+    )
+    assert sum("% " in line for line in lines) == 4
 
 
 def test_a_piped_question_without_numbers_does_not_end_the_others(
@@ -310,12 +304,6 @@ def test_what_cannot_be_answered_is_named(ask, capsys, passage, question, culpri
     assert culprit in ask(passage, question, failing=True)
 
 
-def test_the_same_command_again_finds_the_run_finished(root):
-    before = (root / "run" / "metrics.jsonl").read_bytes()
-    call(*train_flags(root, root / "run"))
-    assert (root / "run" / "metrics.jsonl").read_bytes() == before
-
-
 @pytest.mark.slow
 def test_other_rules_do_not_continue_a_run_nor_change_it(root, capsys):
     prepare(root, "percent", "--rules.percent", "term")
@@ -358,62 +346,6 @@ def test_folders_of_something_else_are_named(root, capsys, tmp_path):
         *("--predictions", tmp_path / "nowhere" / "p.json"),
     )
     assert "nowhere/p.json: cannot be written, its folder does not exist" in line
-
-
-@pytest.mark.parametrize(
-    ("content", "culprit"),
-    [
-        ("", "drop_dataset_train.json"),
-        ('{"p": {"passage": "41", "qa_pairs"', "drop_dataset_train.json"),
-        ("[1, 2]", "drop_dataset_train.json"),
-        (json.dumps({"p": {"passage": 41, "qa_pairs": []}}), "expected 'passage' to be a string"),
-        (json.dumps({"p": {"passage": "41"}}), "expected a list under 'qa_pairs'"),
-        (json.dumps({"p": {"passage": "41", "qa_pairs": []}}), "expected questions in 'train'"),
-    ],
-)
-def test_malformed_files_are_named(capsys, tmp_path, content, culprit):
-    official(tmp_path / "files", content)
-    line = fails(capsys, "prepare", "--folder", tmp_path / "files", "--out", tmp_path / "built")
-    assert culprit in line
-
-
-def test_questions_that_cannot_be_used_are_counted_and_named(capsys, tmp_path):
-    asked = {
-        "q-good": drop_answer("3"),
-        "q-word": drop_answer("a few"),
-        "q-large": drop_answer("1e999"),
-        "q-unsolved": drop_answer("31415"),
-        "q-none": drop_answer(),
-    }
-    content = {
-        "game": {
-            "passage": "From 41 to 38, " + "9" * 400,
-            "qa_pairs": [
-                {"query_id": id, "question": "How many?", "answer": answer}
-                for id, answer in asked.items()
-            ],
-        },
-        "words": {
-            "passage": "No number here.",
-            "qa_pairs": [
-                {"query_id": "q-bare", "question": "How many?", "answer": drop_answer("3")}
-            ],
-        },
-    }
-    official(tmp_path / "official", content, ["train"])
-    prepare(tmp_path, "built")
-    said = capsys.readouterr().out
-    for line in (
-        "answer is not a number: 1 (q-word)",
-        "answer too large for float64: 1 (q-large)",
-        "no equation gives the answer: 2 (q-unsolved, q-bare)",
-        "no answer given: 1 (q-none)",
-        "passage without numbers: 1 (q-bare)",
-        "text with numbers too large for float64: 2 (q-good, q-unsolved)",
-    ):
-        assert f"  {line}\n" in said + "\n"
-    [question] = NumericSplit(tmp_path / "built", "train").questions
-    assert question.id == "q-good"
 
 
 @pytest.mark.parametrize(

@@ -149,13 +149,3 @@ def test_what_a_person_got_wrong_is_told(flags, culprit, capsys, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     assert culprit in fails(narrativeqa, capsys, *flags)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_broken_line_is_named_and_nothing_is_left(root, capsys, tmp_path):
-    official = write_narrativeqa(tmp_path / "official")
-    lines = (official / QUESTIONS).read_text().splitlines(keepends=True)
-    (official / QUESTIONS).write_text("".join(lines[:6]) + "train-1,train,Who ?\n")
-    (tmp_path / "bert").symlink_to(root / "bert")
-    line = fails(narrativeqa, capsys, *prepare_flags(tmp_path, tmp_path / "out"))
-    assert "qaps.csv: line 7: expected 5 fields, found 3" in line
-    assert not (tmp_path / "out").exists()

@@ -1,6 +1,7 @@
 """The commands of the span experiments, from official files to an answer, on tiny stand-ins."""
 
 import dataclasses
+import functools
 import io
 import json
 import os
@@ -20,7 +21,14 @@ from hardem_jax.metrics import triviaqa as official
 from hardem_jax.tasks.config import SpanInference
 from hardem_jax.tasks.run_config import check_run
 from hardem_jax.training.checkpoints.run import newest_step
-from tests.commands import OBEYED, SHOWN, call, evaluation, fails
+from tests.commands import (
+    OBEYED,
+    SHOWN,
+    answered_alone_and_piped,
+    call,
+    evaluation,
+    fails,
+)
 from tests.experiments.span_qa import WINDOWS, make_run, train_flags
 from tests.tiny import PEOPLE, PLACES, write_squad_layout, write_triviaqa
 
@@ -30,6 +38,11 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("triviaqa")
     make_run(root)
     return root
+
+
+def evaluate_flags(root, *more):
+    flags = ("--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
+    return ["evaluate", *flags, *more]
 
 
 def test_prepared_splits_tell_what_they_hold(root):
@@ -43,31 +56,6 @@ def test_a_run_has_checksums_of_its_own_files_only(root):
     assert recorded_files(root / "run") == {"config.json", "tokenizer.json"}
     check_run(root / "run")
     assert not list((root / "run").glob(".new-*"))
-
-
-def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
-    predictions = tmp_path / "predictions.json"
-    call(
-        triviaqa,
-        *("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev"),
-        *("--predictions", predictions),
-    )
-    printed = capsys.readouterr().out
-    assert "em |Z|=3-4" in printed
-    assert set(json.loads(predictions.read_text())) == {f"q{i}" for i in range(24)}
-    lines = (root / "run" / "metrics.jsonl").read_text().splitlines()
-    last = [json.loads(line) for line in lines if json.loads(line)["kind"] == "eval"][-1]
-    scores = evaluation(printed)["scores"]
-    assert last["step"] == 4 and {"em", "f1", "selector"} <= set(scores)
-    document = tmp_path / "mine.txt"
-    document.write_text("Eve lives in Oslo and Bo lives in Rome.")
-    call(
-        triviaqa,
-        *("predict", "--run-dir", root / "run", "--document", document),
-        *("--question", "Who lives in Rome?", "--top", 3),
-    )
-    answers = capsys.readouterr().out.strip().splitlines()
-    assert len(answers) == 6 and "mine.txt" in answers[1]
 
 
 def without_answers(layout, root, tmp_path):
@@ -103,7 +91,7 @@ FORMS = {
 
 @pytest.mark.parametrize("written", FORMS)
 def test_scores_of_chosen_questions(root, capsys, tmp_path, written):
-    evaluate = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
+    evaluate = evaluate_flags(root)
     every, chosen = tmp_path / "every.json", tmp_path / "chosen.txt"
     call(triviaqa, *evaluate, "--by-question", every)
     content = json.loads(every.read_text())
@@ -154,7 +142,7 @@ def test_questions_without_answers_are_answered_and_not_scored(
 
 
 def test_the_best_answers_with_their_places_and_the_score_of_every_question(root, capsys, tmp_path):
-    evaluate = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
+    evaluate = evaluate_flags(root)
     files = {name: tmp_path / f"{name}.json" for name in ("predictions", "nbest", "by-question")}
     flags = (word for name, file in files.items() for word in (f"--{name}", file))
     call(triviaqa, *evaluate, *flags, "--top", 3)
@@ -174,6 +162,7 @@ def test_the_best_answers_with_their_places_and_the_score_of_every_question(root
             assert documents[name][x["start"] : x["end"]] == x["text"]
     assert scores["ids"] == [f"q{i}" for i in range(24)]
     whole = evaluation(printed)["scores"]
+    assert {"em", "f1", "selector"} <= set(whole)
     for name, values in scores["scores"].items():
         assert len(values) == 24 and np.mean(values) == pytest.approx(whole[name])
     # All 24 questions have three mentions.
@@ -182,7 +171,7 @@ def test_the_best_answers_with_their_places_and_the_score_of_every_question(root
 
 def test_scores_name_the_checkpoint_that_was_read(root, capsys, monkeypatch):
     """A run that is still training saves another one at any moment."""
-    command = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
+    command = evaluate_flags(root)
     before = {"name": "best", "number": -1}
     monkeypatch.setattr("hardem_jax.cli.evaluate.checkpoint_identity", lambda *_: dict(before))
     capsys.readouterr()
@@ -224,7 +213,7 @@ def test_as_many_answers_are_printed_as_asked_for(root, tmp_path, capsys):
 
 
 def test_the_longest_answer_and_the_ranking_can_be_changed_at_test(root, tmp_path):
-    evaluate = ("evaluate", "--num-devices", 1, "--run-dir", root / "run", "--data", root / "dev")
+    evaluate = evaluate_flags(root)
     found = []
     for flags in ((), ("--max-answer-tokens", 1), ("--joint",)):
         call(triviaqa, *evaluate, *flags, "--predictions", tmp_path / "answers.json")
@@ -274,14 +263,8 @@ def test_questions_are_read_from_the_standard_input(root, capsys, tmp_path, monk
     document = tmp_path / "mine.txt"
     document.write_text("Eve lives in Oslo and Bo lives in Rome.")
     command = ("predict", "--run-dir", root / "run", "--document", document, "--top", 1)
-    alone = []
-    for question in ("Who lives in Rome?", "Where?"):
-        capsys.readouterr()
-        call(triviaqa, *command, "--question", question)
-        alone += [question, *capsys.readouterr().out.splitlines()]
-    monkeypatch.setattr("sys.stdin", io.StringIO("\nWho lives in Rome?\n \n\nWhere?\n"))
-    call(triviaqa, *command)
-    assert capsys.readouterr().out.splitlines() == alone
+    ask = functools.partial(call, triviaqa)
+    answered_alone_and_piped(ask, capsys, monkeypatch, command, "Who lives in Rome?", "Where?")
 
 
 def test_the_help_says_what_the_seed_seeds(capsys):
@@ -379,19 +362,6 @@ def test_scores_are_those_of_the_official_evaluator_on_the_predictions(
     assert f"dev: {count} questions" in printed
     assert f"{missing} of them were left out of the split and count 0: " in printed
     assert all(f"{reason} ({number})" in printed for reason, number in left_out.items())
-
-
-def evaluate_flags(root, *more):
-    return [
-        "evaluate",
-        "--num-devices",
-        1,
-        "--run-dir",
-        root / "run",
-        "--data",
-        root / "dev",
-        *more,
-    ]
 
 
 @pytest.mark.slow

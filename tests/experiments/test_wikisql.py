@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import functools
-import io
 import json
 import shutil
 from types import SimpleNamespace
@@ -283,14 +282,10 @@ def test_piped_questions_about_a_table(root, tmp_path, capsys, monkeypatch):
     table = tmp_path / "mine.csv"
     table.write_text("who,yards\nAda,5\nBo,7\n")
     command = ("predict", "--run-dir", root / "run", "--table", table, "--top", 1)
-    alone = []
-    for question in ("Who ran?", "How many yards?"):
-        capsys.readouterr()
-        call(*command, "--question", question)
-        alone += [question, *capsys.readouterr().out.splitlines()]
-    monkeypatch.setattr("sys.stdin", io.StringIO("Who ran?\n\nHow many yards?\n"))
-    call(*command)
-    assert capsys.readouterr().out.splitlines() == alone and len(alone) == 6
+    lines = commands.answered_alone_and_piped(
+        call, capsys, monkeypatch, command, "Who ran?", "How many yards?"
+    )
+    assert len(lines) == 6
 
 
 def test_predict_shows_a_table_as_it_is_and_harmlessly(root, tmp_path, capsys):
