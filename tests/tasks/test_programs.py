@@ -5,9 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
-from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import TableQuestion
 from hardem_jax.data.solve import program_question
 from hardem_jax.distributions.program import SLOTS, ProgramDistribution
@@ -21,8 +19,7 @@ from hardem_jax.solutions.sql.types import Table
 from hardem_jax.tasks.config import ProgramInference
 from hardem_jax.tasks.tables import programs
 from hardem_jax.tasks.tables.programs import ProgramQuestions, ProgramTask, links_of
-from hardem_jax.tasks.trained import Reader
-from tests.tasks.listed import Listed
+from tests.tasks import given
 
 ROWS = (("ann", 7.0), ("bo", 9.0), ("cy", 8.0), ("bo", 3.0))
 TABLE = Table("1-1", ("player", "goals"), ("text", "real"), ROWS)
@@ -63,19 +60,8 @@ def logits(*favourites, num_links=3):
     return tables
 
 
-class Given(nnx.Module):
-    """Logits by question, taken by the rows of a batch."""
-
-    def __init__(self, questions):
-        names = questions[0]
-        self.logits = nnx.Dict(
-            {name: nnx.Param(jnp.stack([q[name] for q in questions])) for name in names}
-        )
-
-    def __call__(self, batch, *, rngs=None):
-        rows = batch["row"]
-        logits = {name: param[...][rows] for name, param in self.logits.items()}
-        return ProgramDistribution.from_logits(**logits, kinds=KINDS)
+def distribution(logits):
+    return ProgramDistribution.from_logits(**logits, kinds=KINDS)
 
 
 def run(models, questions, **config):
@@ -84,34 +70,15 @@ def run(models, questions, **config):
 
 def read_and_scored(models, questions, left_out=(), **config):
     """Scores, answers, and the scores by question."""
-    graphdef, params = nnx.split(Given(models), nnx.Param)
-    num_solutions = max(len(q.programs) for q in questions)
-
-    def pad(rows, num_tokens):
-        del num_tokens
-        batch = {
-            "row": np.array([0 if row is None else row for row in rows]),
-            "solutions": np.full((len(rows), num_solutions, 5), -1),
-            "solutions_where": np.zeros((len(rows), num_solutions), bool),
-        }
-        for place, row in enumerate(rows):
-            if row is not None:
-                count = len(questions[row].programs)
-                batch["solutions"][place, :count] = questions[row].programs
-                batch["solutions_where"][place, :count] = True
-        return batch
-
-    task = ProgramTask(ProgramInference(batch_size=2, **config), RULES)
-    reader = Reader(task, graphdef, lambda *_: pad, batches=BatchConfig(buckets=(4,)))
     data = ProgramQuestions(
         questions=questions,
         tables={TABLE.id: TABLE},
         rules=RULES,
         left_out=dict.fromkeys(left_out, "a reason"),
     )
-    inputs = Listed(range(len(questions)), [[4, len(q.programs)] for q in questions])
-    scores, answers = reader.evaluate(params, data, inputs)
-    return scores, answers, task.by_question(data, answers)
+    task = ProgramTask(ProgramInference(batch_size=2, **config), RULES)
+    programs = [question.programs for question in questions]
+    return given.read_and_scored(task, given.Given(models, distribution), data, programs)
 
 
 def test_scores_are_what_they_say():
@@ -166,9 +133,7 @@ def test_a_combination_that_is_no_program_is_no_answer():
 def test_programs_come_in_the_order_of_their_probability():
     """The first of them is what `answer` gives, and log P(z) is that of the distribution."""
     tables = logits((ONE, PLAYER, -1, CY, -1))
-    graphdef = ProgramDistribution.from_logits(
-        **{name: jnp.asarray(x)[None] for name, x in tables.items()}, kinds=KINDS
-    )
+    graphdef = distribution({name: jnp.asarray(x)[None] for name, x in tables.items()})
     task = ProgramTask(ProgramInference(top=30), RULES)
     out = {name: np.asarray(getattr(graphdef, name)[0]) for name in ("shape", *SLOTS)}
     row = {"solutions": np.array([[3, 1, -1, 0, -1], [-1] * 5]), "solutions_where": [True, False]}

@@ -5,17 +5,14 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
 
-from hardem_jax.data.batching.padding import BatchConfig
 from hardem_jax.data.examples import QueryQuestion, TableQuestion
 from hardem_jax.data.solve import query_question
 from hardem_jax.distributions.sql import QueryDistribution
 from hardem_jax.solutions.sql.enumeration import Condition, Query, SqlRules, Table
 from hardem_jax.tasks.config import QueryInference
 from hardem_jax.tasks.tables.queries import QueryTask, TableQuestions, is_answer
-from hardem_jax.tasks.trained import Reader
-from tests.tasks.listed import Listed
+from tests.tasks import given
 
 TABLE = Table("1-1", ("player", "no."), ("text", "real"), (("ann", 7.0), ("bo", 9.0), ("cy", 9.0)))
 QUESTION = "Who has 7?"  # words: who, has, 7, ?
@@ -30,19 +27,9 @@ SHAPES = {
 }
 
 
-class Given(nnx.Module):
-    """Logits by question, taken by the rows of a batch."""
-
-    def __init__(self, questions):
-        self.logits = nnx.Dict(
-            {name: nnx.Param(jnp.stack([q[name] for q in questions])) for name in SHAPES}
-        )
-
-    def __call__(self, batch, *, rngs=None):
-        rows = batch["row"]
-        logits = {name: param[...][rows] for name, param in self.logits.items()}
-        yes = jnp.ones((len(rows), 2), bool)
-        return QueryDistribution.from_logits(**logits, columns=yes, words=jnp.repeat(yes, 2, 1))
+def distribution(logits):
+    yes = jnp.ones((len(logits["select"]), 2), bool)
+    return QueryDistribution.from_logits(**logits, columns=yes, words=jnp.repeat(yes, 2, 1))
 
 
 def logits(**favourites):
@@ -75,34 +62,15 @@ def read_and_scored(models, questions, golds=None, left_out=(), rules=RULES, **c
     """Scores, answers, and the scores by question."""
     # As many as any test has, so that what reads them is compiled once.
     models = [*models, *[logits()] * (3 - len(models))]
-    graphdef, params = nnx.split(Given(models), nnx.Param)
-    num_solutions = max(len(q.queries) for q in questions)
-
-    def pad(rows, num_tokens):
-        del num_tokens
-        batch = {
-            "row": np.array([0 if row is None else row for row in rows]),
-            "solutions": np.full((len(rows), num_solutions, 15), -1),
-            "solutions_where": np.zeros((len(rows), num_solutions), bool),
-        }
-        for place, row in enumerate(rows):
-            if row is not None:
-                count = len(questions[row].queries)
-                batch["solutions"][place, :count] = questions[row].queries
-                batch["solutions_where"][place, :count] = True
-        return batch
-
-    task = QueryTask(QueryInference(batch_size=2, **config), rules)
-    reader = Reader(task, graphdef, lambda *_: pad, batches=BatchConfig(buckets=(4,)))
     data = TableQuestions(
         questions=questions,
         tables={TABLE.id: TABLE},
         golds=golds,
         left_out=dict.fromkeys(left_out, "a reason"),
     )
-    inputs = Listed(range(len(questions)), [[4, len(q.queries)] for q in questions])
-    scores, answers = reader.evaluate(params, data, inputs)
-    return scores, answers, task.by_question(data, answers)
+    task = QueryTask(QueryInference(batch_size=2, **config), rules)
+    queries = [question.queries for question in questions]
+    return given.read_and_scored(task, given.Given(models, distribution), data, queries)
 
 
 def test_scores_are_what_they_say():

@@ -1,4 +1,4 @@
-"""A reader on ModernBERT by its commands, from data to an export, in PyTorch and in jax alone."""
+"""Every task on another encoder, by its commands: the encoder's name is all that changes."""
 
 import json
 import warnings
@@ -7,25 +7,42 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import squad_layout
+from experiments import drop, squad_layout, wikisql
 from hardem_jax.data.inputs.windows import whole_words
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.models.checkpoints.span_reader import load_reader
-from tests.commands import call, evaluation
-from tests.tiny import write_modernbert, write_squad_layout
+from tests.commands import call, evaluation, fails
+from tests.tiny import (
+    write_checkpoint,
+    write_drop,
+    write_modernbert,
+    write_roberta,
+    write_squad_layout,
+    write_wikisql,
+)
 
-BATCHES = ["--num-devices", 1, "--batches.batch-size", 4, "--batches.buckets", 40]
 LOOP = ["--loop.num-steps", 2, "--loop.eval-every", 2, "--loop.log-every", 1, "--loop.no-progress"]
+BATCHES = ["--num-devices", 1, "--batches.batch-size", 4]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def roberta(tmp_path_factory):
+    return write_roberta(tmp_path_factory.mktemp("roberta") / "encoder")
+
+
+@pytest.fixture(scope="module")
+def modernbert(tmp_path_factory):
     return write_modernbert(tmp_path_factory.mktemp("modernbert") / "encoder")
 
 
-def test_special_tokens_and_places_of_words(folder):
-    tokenizer = load_tokenizer(folder)
-    raw = json.loads((folder / "tokenizer.json").read_text())
+def losses(run_dir):
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    return [line["loss"] for line in map(json.loads, lines) if line["kind"] == "train"]
+
+
+def test_special_tokens_and_places_of_words(modernbert):
+    tokenizer = load_tokenizer(modernbert)
+    raw = json.loads((modernbert / "tokenizer.json").read_text())
     ids = {token["content"]: token["id"] for token in raw["added_tokens"]}
     template = tokenizer.template
     assert (template.before, template.between) == ((ids["[CLS]"],), (ids["[SEP]"],))
@@ -48,25 +65,29 @@ def test_special_tokens_and_places_of_words(folder):
     assert not any(start in inside for start in starts)
 
 
+def train_flags(root, encoder, out="run"):
+    """Flags for a reader on windows that share rows."""
+    return [
+        *("train", "--data", root / "train", "--dev", root / "dev", "--out", root / out),
+        *("--model.encoder", encoder, *BATCHES, "--batches.buckets", 40),
+        *("--batches.packed-tokens", 40, *LOOP, "objective:hard-em"),
+    ]
+
+
 @pytest.mark.slow
-def test_a_reader_is_prepared_trained_evaluated_and_exported(folder, tmp_path, capsys):
+@pytest.mark.parametrize("name", ["roberta", "modernbert"])
+def test_a_reader_is_prepared_trained_evaluated_and_asked(name, request, tmp_path, capsys):
+    encoder = request.getfixturevalue(name)
     file = write_squad_layout(tmp_path / "squad.json", questions=8)
     windows = ["--windows.max-tokens", 40, "--windows.stride", 16]
     windows += ["--windows.max-question-tokens", 12]
     for split in "train", "dev":
-        call(
-            squad_layout,
-            *("prepare", "--file", file, "--tokenizer", folder, "--split", split),
-            *("--out", tmp_path / split, *windows),
-        )
-    call(
-        squad_layout,
-        *("train", "--data", tmp_path / "train", "--dev", tmp_path / "dev"),
-        *("--out", tmp_path / "run", "--model.encoder", folder, *BATCHES),
-        *("--batches.packed-tokens", 40, *LOOP, "objective:hard-em"),
-    )
+        flags = ("--file", file, "--tokenizer", encoder, "--split", split)
+        call(squad_layout, "prepare", *flags, "--out", tmp_path / split, *windows)
+    call(squad_layout, *train_flags(tmp_path, encoder))
+    assert len(losses(tmp_path / "run")) == 2
     config = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert config["model"]["encoder"]["model_type"] == "modernbert"
+    assert config["model"]["encoder"]["model_type"] == name
     capsys.readouterr()
     call(
         squad_layout,
@@ -79,10 +100,27 @@ def test_a_reader_is_prepared_trained_evaluated_and_exported(folder, tmp_path, c
         for paragraph in json.loads(file.read_text())["data"][0]["paragraphs"]
         for asked in paragraph["qas"]
     }
-    for question, answer in json.loads((tmp_path / "answers.json").read_text()).items():
+    answers = json.loads((tmp_path / "answers.json").read_text())
+    assert answers.keys() == context.keys()
+    for question, answer in answers.items():
         assert answer and answer == answer.strip() and answer in context[question]
-    out = tmp_path / "exported"
-    call(squad_layout, "export", "--run-dir", tmp_path / "run", "--out", out, "--program")
+    if name == "modernbert":
+        exported(tmp_path)
+        return
+    (tmp_path / "mine.txt").write_text("Zoë  lives in Malmö.\n\nAda met 東京 😀.", encoding="utf-8")
+    command = ("predict", "--run-dir", tmp_path / "run", "--document", tmp_path / "mine.txt")
+    call(squad_layout, *command, "--question", "Who lives in Malmö?")
+    assert "mine.txt, characters" in capsys.readouterr().out
+    # Its data do not fit another encoder's tokenizer.
+    bert = write_checkpoint(tmp_path / "bert")
+    line = fails(squad_layout, capsys, *train_flags(tmp_path, bert, "other"))
+    assert "prepared with another tokenizer than" in line
+
+
+def exported(root):
+    """Answers as the run does, in PyTorch and in jax alone."""
+    out = root / "exported"
+    call(squad_layout, "export", "--run-dir", root / "run", "--out", out, "--program")
     reader, tokenizer = load_reader(out), load_tokenizer(out)
     ids = tokenizer.template.join(*(x.ids for x in tokenizer.encode(["Who?", "Ada saw Bo."])))
     where = np.ones((1, len(ids)), bool)
@@ -105,3 +143,35 @@ def test_a_reader_is_prepared_trained_evaluated_and_exported(folder, tmp_path, c
         logits = theirs(**inputs).start_logits.numpy()
     scores = reading.spans.start + reading.spans.log_partitions[:, :1]
     np.testing.assert_allclose(logits[batch["context"]], scores[batch["context"]], atol=1e-5)
+
+
+@pytest.mark.slow
+def test_equations_are_tagged(roberta, tmp_path):
+    official, built = tmp_path / "official", tmp_path / "built"
+    official.mkdir()
+    for split in "train", "dev":
+        write_drop(official / f"drop_dataset_{split}.json", passages=4)
+    call(drop, "prepare", "--folder", official, "--out", built)
+    call(
+        drop,
+        *("train", "--data", built, "--dev", built),
+        *("--out", tmp_path / "run", *BATCHES, "--batches.buckets", 64, *LOOP),
+        *("model:tagger", "--model.encoder", roberta, "--model.max-tokens", 64),
+        *("--model.max-question-tokens", 24, "objective:hard-em"),
+    )
+    assert len(losses(tmp_path / "run")) == 2
+
+
+@pytest.mark.slow
+def test_queries_are_parsed(roberta, tmp_path):
+    official = write_wikisql(tmp_path / "official", tables=3)
+    built = tmp_path / "built"
+    call(wikisql, "prepare", "--folder", official, "--out", built)
+    call(
+        wikisql,
+        *("train", "--data", built, "--dev", built, "--dev-split", "train"),
+        *("--out", tmp_path / "run", *BATCHES, "--batches.buckets", 48, *LOOP),
+        *("--model.encoder", roberta, "--model.hidden-size", 8, "--model.max-tokens", 48),
+        *("--model.max-header-tokens", 4, "objective:hard-em"),
+    )
+    assert len(losses(tmp_path / "run")) == 2
