@@ -344,8 +344,6 @@ INTEGERS = "^equations: expected .* integers, found shape"
             (lambda y=y: enumerate_equations(TWELVE, y), InputError, "^answer: expected a number,")
             for y in ("twelve", "1,2", "", None, [12.0, 3.0], b"x", {})
         ),
-        (lambda: EquationRules(max_count=-1), InputError, "max_count: expected .* found -1"),
-        (lambda: EquationRules(digits=-1), InputError, "digits: expected .* found -1"),
         (lambda: EquationRules(digits=16), InputError, "digits: expected .* found 16"),
         (lambda: EquationRules(percent="terms"), InputError, "percent: expected one of .*'terms'"),
         (lambda: NumberTable(np.array([1.0, np.inf]), [0, 1]), ValueError, "finite numbers, found"),
