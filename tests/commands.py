@@ -86,6 +86,15 @@ def evaluation(printed):
         return json.load(file)
 
 
+def logged(run_dir, kind):
+    """The lines of this kind that a run has written."""
+    lines = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == kind]
+
+
+#: Small windows, which documents of a few sentences need several of.
+WINDOWS = ("--windows.max-tokens", 32, "--windows.stride", 8, "--windows.max-question-tokens", 8)
+
 #: What a terminal or a formatter of its lines would obey, and how it is shown.
 OBEYED = ":cat: [red]Bo[/red] \x1b[2J\u202e"
 SHOWN = ":cat: [red]Bo[/red] \\x1b[2J\\u202e"

@@ -6,11 +6,8 @@ import pytest
 
 from experiments import squad_layout, triviaqa
 from hardem_jax.data.prepared.spans import PreparedSplit
-from tests.commands import call, fails
+from tests.commands import WINDOWS, call, fails
 from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
-
-WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
-WINDOWS += ["--windows.max-question-tokens", "8"]
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,9 @@
 """A run of a span reader on a tiny stand-in of TriviaQA, from the official layout on."""
 
 from experiments import triviaqa
-from tests.commands import call
+from tests.commands import WINDOWS, call
 from tests.tiny import write_checkpoint, write_triviaqa
 
-WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
-WINDOWS += ["--windows.max-question-tokens", "8"]
 SHAPES = ["--batches.batch-size", "4", "--batches.buckets", "16", "32"]
 
 

@@ -17,12 +17,9 @@ from experiments import (
     wikitablequestions,
 )
 from tests import commands
-from tests.commands import call
+from tests.commands import WINDOWS, call
 from tests.data.builders import inputs
 from tests.tiny import write_checkpoint
-
-WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
-WINDOWS += ["--windows.max-question-tokens", "8"]
 
 fails = functools.partial(commands.fails, build)
 

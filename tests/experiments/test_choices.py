@@ -15,7 +15,7 @@ from hardem_jax.show.spans import window_record
 from hardem_jax.tasks.answering import Reader
 from hardem_jax.tasks.spans.questions import ReadingQuestions
 from tests import official_scripts
-from tests.commands import call, evaluation, fails
+from tests.commands import WINDOWS, call, evaluation, fails
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,6 @@ pytestmark = pytest.mark.slow
 ASKED = ("Who ran yards?", "How many more?", "Who lives?")
 WORDS = ("yes", "no", "unknown")
 CHOICES = ("--windows.choices", *WORDS)
-SIZES = ("--windows.max-tokens", 32, "--windows.stride", 8, "--windows.max-question-tokens", 8)
 
 
 def write_questions(file, *, paragraphs=16):
@@ -60,7 +59,7 @@ def trained(tmp_path_factory):
     gold = write_questions(root / "gold.json")
     for split in ("train", "dev"):
         flags = ("--file", gold, "--out", root / split, "--split", split, "--tokenizer", bert)
-        call(squad_layout, "prepare", *flags, *SIZES, *CHOICES)
+        call(squad_layout, "prepare", *flags, *WINDOWS, *CHOICES)
     call(
         squad_layout,
         *("train", "--data", root / "train", "--dev", root / "dev", "--out", root / "run"),
@@ -180,7 +179,7 @@ def test_the_inspector_shows_documents_without_the_choices(trained):
 
 def test_data_without_these_choices_are_refused(trained, capsys, tmp_path):
     flags = ("--file", trained / "gold.json", "--out", tmp_path / "dev", "--split", "dev")
-    flags += ("--tokenizer", trained / "bert", *SIZES, "--windows.choices", "yes", "no")
+    flags += ("--tokenizer", trained / "bert", *WINDOWS, "--windows.choices", "yes", "no")
     call(squad_layout, "prepare", *flags)
     counts = json.loads((tmp_path / "dev" / "meta.json").read_text())
     assert counts["metric"] == "squad" and counts["excluded"] == {"marked impossible to answer": 16}

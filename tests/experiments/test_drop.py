@@ -83,9 +83,8 @@ def test_objectives_and_annealing_are_compared(root, capsys):
     assert annealed["em"] == content["summary"][names[1]]["em"][0]
     assert {"P<0.001", "P<0.0001", "top in Z"} <= set(plain)
     hard = {
-        name: [line.get("hard") for line in map(json.loads, lines) if line["kind"] == "train"]
+        name: [line.get("hard") for line in commands.logged(root / "compared" / name, "train")]
         for name in ("hard-em-tau-1-0", "hard-em-0", "mml-0")
-        for lines in [(root / "compared" / name / "metrics.jsonl").read_text().splitlines()]
     }
     assert hard == {
         "hard-em-tau-1-0": [0, 1, 1, 1],
@@ -139,8 +138,7 @@ def test_a_finished_run_evaluates(root, capsys, tmp_path):
     official = json.loads((tmp_path / "official.json").read_text())
     assert official == {row["id"]: row["answer"] for row in rows if row["answer"] is not None}
     assert official and all(isinstance(answer, str) for answer in official.values())
-    lines = [json.loads(x) for x in (root / "run" / "metrics.jsonl").read_text().splitlines()]
-    last = [line for line in lines if line["kind"] == "eval"][-1]
+    last = commands.logged(root / "run", "eval")[-1]
     evaluation = commands.evaluation(printed)
     scores = evaluation["scores"]
     # Questions about spans are no part of DROP_num.
@@ -186,8 +184,7 @@ def test_the_normalisation_is_stored_with_the_run(root, softmax_run, capsys, tmp
         *("--checkpoint", "last"),
     )
     scores = commands.evaluation(capsys.readouterr().out)["scores"]
-    lines = [json.loads(x) for x in (softmax_run / "metrics.jsonl").read_text().splitlines()]
-    last = [line for line in lines if line["kind"] == "eval"][-1]
+    last = commands.logged(softmax_run, "eval")[-1]
     assert {name: last[name] for name in scores} == pytest.approx(scores)
     readings = []
     for normalize in (None, "tags"):
@@ -393,8 +390,8 @@ def test_data_without_questions_is_named(capsys, tmp_path):
 def test_any_split_can_be_trained_and_evaluated_on(root, tmp_path, capsys):
     call(*train_flags(root, tmp_path / "run"), "--data-split", "dev", "--dev-split", "train")
     losses = [
-        [line.get("loss") for line in map(json.loads, file.read_text().splitlines())]
-        for file in (run / "metrics.jsonl" for run in (tmp_path / "run", root / "run"))
+        [line["loss"] for line in commands.logged(run, "train")]
+        for run in (tmp_path / "run", root / "run")
     ]
     assert losses[0] == losses[1]  # the same questions under other names
     evaluate = ("evaluate", "--num-devices", 1, "--run-dir", tmp_path / "run")

@@ -121,8 +121,7 @@ def test_a_finished_run_evaluates_and_predicts(root, capsys, tmp_path):
             f"q{i}-{n}" for i in range(6) for n in range(3)
         ]
         scores = commands.evaluation(capsys.readouterr().out)["scores"]
-        lines = (root / "run" / "metrics.jsonl").read_text().splitlines()
-        last = [json.loads(line) for line in lines if json.loads(line)["kind"] == "eval"][-1]
+        last = commands.logged(root / "run", "eval")[-1]
         # Evaluated in the run and read back from disk: the same averaged parameters.
         assert last["step"] == 4 and {"em", "f1", "P<0.001"} <= set(scores)
         assert {name: last[name] for name in scores} == pytest.approx(scores)
@@ -177,9 +176,7 @@ def test_a_tiny_model_learns_a_tiny_set_by_heart(root, tmp_path):
     flags = train_flags(root, tmp_path / "run", steps=150, every=50, batch_size=18, rate="5e-3")
     flags[flags.index("--optimizer.weight-decay") + 1] = 0
     call(*flags)
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    scores = [json.loads(line) for line in lines if json.loads(line)["kind"] == "eval"]
-    assert max(score["em"] for score in scores) == 100.0
+    assert max(line["em"] for line in commands.logged(tmp_path / "run", "eval")) == 100.0
     trained = Trained(EquationTask, tmp_path / "run", "best")
     data = NumericQuestions.open(root / "built", "dev")
     _, answers = trained.evaluate(data)

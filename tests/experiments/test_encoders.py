@@ -11,7 +11,7 @@ from experiments import drop, squad_layout, wikisql
 from hardem_jax.data.inputs.windows import whole_words
 from hardem_jax.data.tokenizer import load_tokenizer
 from hardem_jax.models.checkpoints.span_reader import load_reader
-from tests.commands import call, evaluation, fails
+from tests.commands import call, evaluation, fails, logged
 from tests.tiny import (
     write_checkpoint,
     write_drop,
@@ -33,11 +33,6 @@ def roberta(tmp_path_factory):
 @pytest.fixture(scope="module")
 def modernbert(tmp_path_factory):
     return write_modernbert(tmp_path_factory.mktemp("modernbert") / "encoder")
-
-
-def losses(run_dir):
-    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    return [line["loss"] for line in map(json.loads, lines) if line["kind"] == "train"]
 
 
 def test_special_tokens_and_places_of_words(modernbert):
@@ -85,7 +80,7 @@ def test_a_reader_is_prepared_trained_evaluated_and_asked(name, request, tmp_pat
         flags = ("--file", file, "--tokenizer", encoder, "--split", split)
         call(squad_layout, "prepare", *flags, "--out", tmp_path / split, *windows)
     call(squad_layout, *train_flags(tmp_path, encoder))
-    assert len(losses(tmp_path / "run")) == 2
+    assert len(logged(tmp_path / "run", "train")) == 2
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["model"]["encoder"]["model_type"] == name
     capsys.readouterr()
@@ -159,7 +154,7 @@ def test_equations_are_tagged(roberta, tmp_path):
         *("model:tagger", "--model.encoder", roberta, "--model.max-tokens", 64),
         *("--model.max-question-tokens", 24, "objective:hard-em"),
     )
-    assert len(losses(tmp_path / "run")) == 2
+    assert len(logged(tmp_path / "run", "train")) == 2
 
 
 @pytest.mark.slow
@@ -174,4 +169,4 @@ def test_queries_are_parsed(roberta, tmp_path):
         *("--model.encoder", roberta, "--model.hidden-size", 8, "--model.max-tokens", 48),
         *("--model.max-header-tokens", 4, "objective:hard-em"),
     )
-    assert len(losses(tmp_path / "run")) == 2
+    assert len(logged(tmp_path / "run", "train")) == 2

@@ -28,13 +28,11 @@ from hardem_jax.models.span_reader import SpanReader
 from hardem_jax.tasks.spans.questions import ReadingQuestions
 from hardem_jax.tasks.spans.task import SpanTask, WindowInputs
 from hardem_jax.tasks.trained import Trained
-from tests.commands import call, fails
+from tests.commands import WINDOWS, call, fails
 from tests.tiny import write_checkpoint, write_triviaqa
 
 #: Real questions that PyTorch answers, too; docs/checkpoints.md has more.
 EXPORTED_QUESTIONS = int(os.environ.get("HARDEM_EXPORTED_QUESTIONS", "3"))
-WINDOWS = ["--windows.max-tokens", "32", "--windows.stride", "8"]
-WINDOWS += ["--windows.max-question-tokens", "8"]
 MINILM_WINDOWS = ["--windows.max-tokens", "128", "--windows.stride", "64"]
 MINILM_WINDOWS += ["--windows.max-question-tokens", "32"]
 

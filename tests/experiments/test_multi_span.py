@@ -9,11 +9,9 @@ import pytest
 from experiments import multi_span, squad_layout
 from hardem_jax.data.prepared.spans import TAGGINGS_FORMAT, PreparedSplit
 from tests import official_scripts
-from tests.commands import call, evaluation, fails
+from tests.commands import WINDOWS, call, evaluation, fails
 from tests.inspector import block, written
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
-
-SIZES = ("--windows.max-tokens", 32, "--windows.stride", 8, "--windows.max-question-tokens", 8)
 
 
 def write_questions(file, *, paragraphs=24):
@@ -37,7 +35,7 @@ def write_questions(file, *, paragraphs=24):
 
 
 def prepare(file, out, bert, *flags):
-    call(multi_span, "prepare", "--file", file, "--out", out, "--tokenizer", bert, *SIZES, *flags)
+    call(multi_span, "prepare", "--file", file, "--out", out, "--tokenizer", bert, *WINDOWS, *flags)
 
 
 def test_a_split_holds_mentions_of_all_texts(tmp_path, capsys):

@@ -8,12 +8,10 @@ import pytest
 
 from experiments import narrativeqa
 from hardem_jax.data.readers.narrativeqa import QUESTIONS, SUMMARIES
-from tests.commands import call, evaluation, fails
+from tests.commands import WINDOWS, call, evaluation, fails
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
 
 NUM_DOCUMENTS = 8
-SHAPES = ["--windows.max-tokens", "32", "--windows.stride", "8"]
-SHAPES += ["--windows.max-question-tokens", "8"]
 
 
 def write_narrativeqa(folder):
@@ -42,7 +40,7 @@ def write_narrativeqa(folder):
 
 def prepare_flags(root, out, *more):
     folder = ("--folder", root / "official", "--tokenizer", root / "bert")
-    return ("prepare", *folder, "--out", out, *SHAPES, *more)
+    return ("prepare", *folder, "--out", out, *WINDOWS, *more)
 
 
 @pytest.fixture(scope="module")

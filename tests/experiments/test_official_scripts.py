@@ -14,6 +14,7 @@ import pytest
 from experiments import drop, nq_open, squad_layout, triviaqa, wikisql, wikitablequestions
 from hardem_jax.metrics import squad
 from tests import commands, official_scripts
+from tests.commands import WINDOWS
 from tests.data.builders.inputs import write_wikitablequestions
 from tests.experiments.test_open_qa import write_contexts
 from tests.tiny import (
@@ -28,7 +29,6 @@ pytestmark = pytest.mark.slow
 
 LOOP = ["--num-devices", 1, "--batches.batch-size", 4, "--batches.buckets", 32]
 LOOP += ["--optimizer.learning-rate", "3e-3", "--loop.no-progress"]
-WINDOWS = ["--windows.max-tokens", 32, "--windows.stride", 8, "--windows.max-question-tokens", 8]
 
 
 @pytest.fixture

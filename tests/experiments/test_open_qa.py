@@ -9,6 +9,7 @@ from experiments import nq_open, retrieve, triviaqa_open
 from experiments.open_qa import best_number
 from hardem_jax.data.prepared.spans import PreparedSplit
 from tests import commands
+from tests.commands import WINDOWS
 from tests.tiny import PEOPLE, PLACES, write_checkpoint
 
 # The quick tests of a reader are those of TriviaQA.
@@ -35,9 +36,6 @@ def write_contexts(file, *, questions=16):
         )
     file.write_text(json.dumps(records))
     return file
-
-
-WINDOWS = ["--windows.max-tokens", 32, "--windows.stride", 8, "--windows.max-question-tokens", 8]
 
 
 def train(root, out, *more):

@@ -9,11 +9,9 @@ import pytest
 from experiments import drop, multi_span, solution_sets, triviaqa, wikisql
 from hardem_jax.cli.command import run_command
 from hardem_jax.data import builders
-from tests.commands import call
+from tests.commands import WINDOWS, call
 from tests.data.builders import inputs
 from tests.tiny import write_checkpoint, write_squad_layout, write_triviaqa
-
-SIZES = ("--windows.max-tokens", 32, "--windows.stride", 8, "--windows.max-question-tokens", 8)
 
 
 def tabulate(capsys, *folders):
@@ -35,7 +33,7 @@ def expected(left_out, sizes):
 
 def test_rows_are_those_of_the_questions(tmp_path, capsys):
     built, spans, sets = tmp_path / "built", tmp_path / "spans", tmp_path / "sets"
-    bert = ("--tokenizer", write_checkpoint(tmp_path / "bert"), *SIZES)
+    bert = ("--tokenizer", write_checkpoint(tmp_path / "bert"), *WINDOWS)
     official = inputs.write("drop", tmp_path)
     shutil.copy(official / "drop_dataset_train.json", official / "drop_dataset_dev.json")
     call(drop, "prepare", "--folder", official, "--out", built / "drop")

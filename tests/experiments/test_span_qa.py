@@ -28,6 +28,7 @@ from tests.commands import (
     call,
     evaluation,
     fails,
+    logged,
 )
 from tests.experiments.span_qa import WINDOWS, make_run, train_flags
 from tests.tiny import PEOPLE, PLACES, write_squad_layout, write_triviaqa
@@ -436,8 +437,7 @@ def test_squad_layout_runs_through_the_same_task(root, capsys, tmp_path):
     flags[flags.index("--data") + 1] = tmp_path / "train"
     flags[flags.index("--dev") + 1] = tmp_path / "dev"
     call(squad_layout, *flags)
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    scores = json.loads(lines[-1])
+    scores = logged(tmp_path / "run", "eval")[-1]
     # The annotated mention is the second of three in every window.
     assert scores["true z"] == scores["true z, not first"]
 

@@ -67,8 +67,7 @@ def test_evaluation_scores_all_questions(root, capsys):
     official = root / "official.tsv"
     call(*command, "--split", "train", "--predictions", predictions, "--official", official)
     scores = commands.evaluation(capsys.readouterr().out)["scores"]
-    lines = (root / "run" / "metrics.jsonl").read_text().splitlines()
-    [at_end] = [line for line in map(json.loads, lines) if line["kind"] == "eval"]
+    [at_end] = commands.logged(root / "run", "eval")
     assert scores["accuracy"] == pytest.approx(at_end["accuracy"])
     rows = json.loads(predictions.read_text())
     assert len(rows) == NUM_QUESTIONS and scores["answered"] == 100
@@ -128,8 +127,7 @@ def test_searching_finds_programs_and_is_rewarded_more(root, tmp_path):
     for name in ("--loop.num-steps", "--loop.eval-every"):
         flags[flags.index(name) + 1] = "40"
     call(*flags, "--optimizer.learning-rate", "0.02", "objective:mapo")
-    lines = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
-    steps = [line for line in lines if line["kind"] == "train"]
+    steps = commands.logged(tmp_path / "run", "train")
     for name in ("found", "reward", "remembered"):
         early, late = (np.mean([step[name] for step in part]) for part in (steps[:4], steps[-8:]))
         assert late > early or early == late == 1, name
