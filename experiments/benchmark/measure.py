@@ -1,5 +1,6 @@
 """What all benchmarks share: clocks, turns and medians."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,11 @@ def timed(work: Callable[[int], Any], repeat: int = 1) -> dict[str, float]:
 
 
 def interleave(
-    turns: Mapping[str, Callable[[int], T]], rounds: int, label: str = "measuring"
+    turns: Mapping[str, Callable[[int], T]],
+    rounds: int,
+    label: str = "measuring",
+    *,
+    until: float = math.inf,
 ) -> dict[str, list[T]]:
     """What each turn returns in every round.
 
@@ -27,16 +32,21 @@ def interleave(
 
     Args:
         turns: called with the number of the round, which begins with another turn each time.
-        rounds: how many.
+        rounds: how many, at most.
         label: of the progress bar.
+        until: on `time.monotonic`; no round but the first is begun that would end later if it took
+            as long as the last.
     """
     names = list(turns)
     results: dict[str, list[T]] = {name: [] for name in names}
     for index in track(range(rounds), label, transient=True):
+        begins = time.monotonic()
         first = index % len(names)
         for name in names[first:] + names[:first]:
             time.sleep(0.02)  # threads of the last library spin for a while before they sleep
             results[name].append(turns[name](index))
+        if 2 * time.monotonic() - begins > until:
+            break
     return results
 
 

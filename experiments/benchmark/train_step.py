@@ -21,15 +21,18 @@ no padding: the texts of a batch lie in one row, with PyTorch's variable-length 
 a GPU (which has no dropout) and SDPA text by text on a CPU; `--shortest` says how much that is.
 "encoder" is our step without any head, "equations", "queries", "programs" and "taggings" are those
 of the tagger, of SQLova, of the parser of programs and of the reader of several spans: what heads,
-losses and Z cost. "naqanet" has an encoder of its own.
+losses and Z cost. "naqanet" has an encoder of its own. With ``--minutes``, those of them that are
+not among the variants are measured as well, one after the other.
 """
 
 import contextlib
 import dataclasses
 import functools
 import itertools
+import math
 import statistics
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -65,6 +68,10 @@ Variant = Literal[
     "naqanet",
 ]
 VARIANTS: tuple[Variant, ...] = ("ours", "pytorch", "pytorch-compile")
+#: Each is measured on its own with `TrainStep.minutes`.
+HEADS: tuple[Variant, ...] = (
+    *("encoder", "equations", "queries", "programs", "taggings", "naqanet"),
+)
 #: Those whose texts fill their rows whatever `Setting.shortest` is.
 WHOLE_ROWS = ("queries", "programs", "taggings")
 COLUMNS = {
@@ -96,9 +103,11 @@ class TrainStep(StepFlags):
         num_devices: that share a step, one or several numbers; a CPU simulates them. PyTorch is
             measured on one.
         solutions: Z of the rows that have mentions.
-        variants: what to measure.
-        rounds: turns of every variant.
+        variants: what to measure in turns.
+        rounds: turns of every variant, at most.
         steps: training steps in a turn.
+        minutes: measure `variants`, then every other head on its own, each until its share of the
+            minutes is over; what cannot be begun in time is left out. None: `variants` only.
     """
 
     tokens: tuple[int, ...] = (128, 300)
@@ -107,9 +116,11 @@ class TrainStep(StepFlags):
     variants: tuple[Variant, ...] = VARIANTS
     rounds: int = 10
     steps: int = 3
+    minutes: float | None = None
 
     def __post_init__(self) -> None:
         require(self, "rounds", "steps", at_least=1)
+        require(self, "minutes", at_least=0)
         if not self.variants or len(set(self.variants)) != len(self.variants):
             raise InputError(f"variants: expected distinct variants, found {self.variants}")
         theirs = [name for name in self.variants if name.startswith("pytorch")]
@@ -136,7 +147,7 @@ class TrainStep(StepFlags):
 
     def run(self) -> None:
         report = Report(self, self.out)
-        results, found = self.measure()
+        results, found = self._measured(report)
         rows = table_rows(results)
         given = {name for row in rows for name, value in row.items() if value is not None}
         columns = {
@@ -149,11 +160,21 @@ class TrainStep(StepFlags):
         content = {"device": found, "results": results}
         report.write(content, drawn, *self._notes(found, results))
 
-    def measure(self) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The figures of every length and number of devices, and the device.
+    def groups(self) -> list[tuple[Variant, ...]]:
+        """Variants that take turns, one group after the other.
+
+        Example:
+            >>> TrainStep(variants=("ours", "queries"), minutes=9.0).groups()[:3]
+            [('ours', 'queries'), ('encoder',), ('equations',)]
+        """
+        alone: list[tuple[Variant, ...]] = [(h,) for h in HEADS if h not in self.variants]
+        return [self.variants, *([] if self.minutes is None else alone)]
+
+    def _measured(self, report: Report) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The figures of every group, length and number of devices, saved one by one; the device.
 
         Raises:
-            InputError: the machine has no such device, or no variant could be measured.
+            InputError: the machine has no such device, or nothing could be measured.
         """
         from experiments.benchmark.steps.jax_steps import write_weights  # imports jax
 
@@ -164,33 +185,59 @@ class TrainStep(StepFlags):
                     found = worker(workers.find_device, self.device)
                 except WorkerError as error:
                     raise InputError(error.message.removeprefix("InputError: ")) from None
+            began, longest = time.monotonic(), 0.0
             results: list[dict[str, Any]] = []
-            for setting in self._settings(found["device"]):
-                own = Path(folder) / str(len(results))
+            pending = list(itertools.product(self.groups(), self._settings(found["device"])))
+            for index, (group, setting) in enumerate(pending):
+                begins, until = time.monotonic(), math.inf
+                if self.minutes is not None:
+                    ends = began + 60 * self.minutes
+                    if longest and begins + longest > ends:
+                        print(f"left out, {self.minutes:g} minutes are over: {', '.join(group)}")
+                        continue
+                    until = begins + (ends - begins) / (len(pending) - index)
+                own = Path(folder) / str(index)
                 own.mkdir()
                 write_weights(setting, own)
-                results.append(self._measure(setting, own, found["peak_flops_per_s"]))
+                peak = found["peak_flops_per_s"]
+                results.append(self._measure(group, setting, own, peak, until))
+                report.save({"device": found, "results": results})
+                longest = max(longest, results[-1]["least_s"])
+        errors = [v["error"] for r in results for v in r["variants"].values() if "error" in v]
+        if len(errors) == sum(len(result["variants"]) for result in results):
+            raise InputError(f"nothing could be measured: {'; '.join(errors)}")
         return results, found
 
-    def _measure(self, setting: Setting, folder: Path, data_sheet: float | None) -> dict[str, Any]:
-        """All variants at one length and number of devices."""
-        of_one = [v for v in self.variants if v.startswith("pytorch")]
-        measured_here = [v for v in self.variants if setting.num_devices == 1 or v not in of_one]
+    def _measure(
+        self,
+        group: Sequence[Variant],
+        setting: Setting,
+        folder: Path,
+        data_sheet: float | None,
+        until: float,
+    ) -> dict[str, Any]:
+        """A group at one length and number of devices, until this moment; one round at least."""
+        begins = time.monotonic()
+        of_one = [v for v in group if v.startswith("pytorch")]
+        measured_here = [v for v in group if setting.num_devices == 1 or v not in of_one]
         variants: dict[str, dict[str, Any]] = {}
         turns: dict[str, Worker] = {}
         libraries: dict[str, Any] = {}
         with contextlib.ExitStack() as stack:
             for variant in measured_here:
                 worker = stack.enter_context(Worker(folder))
-                try:
-                    variants[variant] = worker(workers.build, variant, setting, folder)
+                variants[variant] = worker.attempt(workers.build, variant, setting, folder)
+                if "error" not in variants[variant]:
                     libraries |= worker(workers.libraries, setting.device)
                     turns[variant] = worker
-                except WorkerError as error:
-                    variants[variant] = {"error": error.message, "traceback": error.traceback}
+            result = {
+                "tokens": setting.tokens,
+                "num_devices": setting.num_devices,
+                "libraries": libraries,
+                "variants": variants,
+            }
             if not turns:
-                said = "; ".join(f"{name}: {found['error']}" for name, found in variants.items())
-                raise InputError(f"nothing could be measured: {said}")
+                return result | {"least_s": time.monotonic() - begins}
             check_agreement({name: variants[name]["without_dropout"] for name in turns}, setting)
             # With our step; on a GPU on its own, for its matrices are not memory of the step.
             shared = "ours" in turns and setting.device == "cpu"
@@ -200,18 +247,17 @@ class TrainStep(StepFlags):
                 name: functools.partial(self._turn, worker, name, setting.device)
                 for name, worker in turns.items()
             }
-            times = interleave(runs, self.rounds, f"T={setting.tokens}")
+            built = time.monotonic()
+            times = interleave(runs, self.rounds, f"T={setting.tokens}", until=until)
+            round_s = (time.monotonic() - built) / len(times[PRODUCT])
         measured = {name: by_measure(rounds) for name, rounds in times.items()}
         device: Any = setting.device
         peak = 2 * MATRIX_SIZE[device] ** 3 / min(measured.pop(PRODUCT)["wall_s"])
         for variant in measured:
             variants[variant] |= summarize(variant, measured, setting, peak, data_sheet)
-        return {
-            "tokens": setting.tokens,
-            "num_devices": setting.num_devices,
-            "libraries": libraries,
+        return result | {
             "matrix_product_flops_per_s": peak,
-            "variants": variants,
+            "least_s": built - begins + round_s,  # with one round
         }
 
     def _turn(self, worker: Worker, variant: str, device: str, _: int) -> dict[str, Any]:
@@ -227,8 +273,9 @@ class TrainStep(StepFlags):
         ]
         for result in results:
             at = f"T={result['tokens']}, {result['num_devices']} devices"
-            peak = result["matrix_product_flops_per_s"] / 1e12
-            lines.append(f"{at}: a large matrix product reaches {peak:.3f} TFLOP/s")
+            if "matrix_product_flops_per_s" in result:
+                peak = result["matrix_product_flops_per_s"] / 1e12
+                lines.append(f"{at}: a large matrix product reaches {peak:.3f} TFLOP/s")
             for variant, found in result["variants"].items():
                 compared = found.get("without_dropout", {}).get("loss")
                 said = found.get("error") or f"losses of two steps without dropout {compared}"

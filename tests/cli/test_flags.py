@@ -23,7 +23,7 @@ MAY_BE_ZERO = {
     *("Tempered.inverse_temperature", "Sampled.inverse_temperature", "CountWeightedMML.power"),
     *("PlantedConfig.decoys", "PlantedConfig.spurious", "PlantedConfig.missing"),
     *("PlantedConfig.noise", "Regimes.minutes", "LatentScope.minutes", "SetSizes.minutes"),
-    *("Everything.minutes", "Reproduce.minutes"),
+    *("Reproduce.minutes", "TrainStep.minutes"),
     *("LatentScope.shown", "LatentScope.train_questions", "SetSizes.shown"),
     "SetSizes.subset_seed",
     *("Knobs.spurious", "Knobs.missing", "Knobs.first", "Knobs.noise", "Knobs.warm"),
@@ -43,7 +43,7 @@ ONLY_FINITE = {
 }
 MAY_BE_HUGE = {
     *("EquationSettings.learning_rate", *ONLY_FINITE),
-    *("Everything.minutes", "Kit.limit_mib", "LatentScope.minutes", "SetSizes.minutes"),
+    *("LatentScope.minutes", "SetSizes.minutes", "TrainStep.minutes"),
     "SetSizes.targets",
     *("SetSizes.subset_questions", "HardEM.tau"),
     *(

@@ -1,21 +1,26 @@
 """The benchmarks at tiny sizes: what they compute and write, never how fast."""
 
 import json
+import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments.benchmark import train_step
-from experiments.benchmark.costs import diagnostics
-from experiments.benchmark.costs import loss as loss_cost
 from experiments.benchmark.measure import interleave
 from experiments.benchmark.steps.batches import program_batch, tagging_batch
 from experiments.benchmark.steps.jax_steps import TrainingStep, write_weights
 from experiments.benchmark.steps.setting import Setting, random_batch, step_flops
-from experiments.benchmark.steps.tasks import TASKS
+from experiments.benchmark.steps.tasks import EVERY_PAIR, TASKS
+from hardem_jax.distributions.equation import NUM_TAGS, TagDistribution
+from hardem_jax.distributions.span import SpanDistribution
+from hardem_jax.distributions.sql import QueryDistribution
+from hardem_jax.models.sqlova import NUM_AGGREGATORS, NUM_OPERATORS
 from hardem_jax.solutions.programs.rules import may_modify, may_select
 from hardem_jax.solutions.programs.types import OPERATORS, SHAPES, Field
+from hardem_jax.solutions.sql.types import MAX_CONDITIONS
 from tests.commands import said
 
 TINY = ["--preset", "tiny", "--layers", "1", "--tokens", "24", "--rows", "4"]
@@ -161,30 +166,55 @@ def test_nothing_to_measure_is_one_line(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_loss_cost(capsys, tmp_path):
-    content, printed = run(
-        *(loss_cost, capsys, tmp_path / "out.json", "--task", "equations"),
-        *("--solutions", "9", "--compare", "1", "5", "--calls", "2"),
-    )
+def test_every_head_is_measured_within_the_minutes(capsys, tmp_path, monkeypatch):
+    """Without time, the first group has its one round and the others are left out."""
+    monkeypatch.setattr(train_step, "HEADS", ("encoder", "equations"))
+    flags = ("--variants", "encoder", "--rounds", "3", "--minutes")
+    content, printed = run(train_step, capsys, tmp_path / "none.json", *flags, "0")
     [result] = content["results"]
-    assert result["task"] == "equations"
-    measured = [(row["objective"], row["solutions"]) for row in result["alone"]]
-    assert measured == [(name, 9) for name in loss_cost.OBJECTIVES]
-    assert all(row["share_wall"]["median"] > 0 for row in result["alone"])
-    assert result["whole"]["solutions"] == [1, 5]
-    assert len(result["rounds"]["step, larger |Z|"]["wall_s"]) == 2
-    assert "ms, |Z| = 5" in printed and "hard-em, annealed" in printed
+    assert len(result["variants"]["encoder"]["rounds"]["wall_s"]) == 1
+    assert "left out, 0 minutes are over: equations" in printed
+
+    content, _ = run(train_step, capsys, tmp_path / "all.json", *flags, "60")
+    measured = [result["variants"] for result in content["results"]]
+    assert [list(variants) for variants in measured] == [["encoder"], ["equations"]]
+    for variants in measured:
+        [figures] = variants.values()
+        assert len(figures["rounds"]["wall_s"]) == 3
 
 
-@pytest.mark.parametrize("task", [name for name, task in TASKS.items() if task.scores])
+@pytest.mark.parametrize("task", ["spans", "equations", "normalized-equations", "queries"])
 def test_random_solutions_have_mass(task):
-    setting = Setting("tiny", rows=4, tokens=48, solutions=6, task=task)
-    parts = TASKS[task]
-    batch = parts.batch(setting)
-    scores = {name: np.zeros(shape, np.float32) for name, shape in parts.scores(setting).items()}
-    log_probs = np.asarray(jax.jit(parts.log_probs)(scores, batch))
+    batch = TASKS[task].batch(Setting("tiny", rows=4, tokens=48, solutions=6, task=task))
+    log_prob = jax.jit(lambda batch: _uniform(task, batch).log_prob(batch["solutions"]))
+    log_probs = np.asarray(log_prob(batch))
     assert log_probs.shape == batch["solutions_where"].shape == (4, 6)
     assert np.all(np.isfinite(log_probs[batch["solutions_where"]])) and np.all(log_probs < 0)
+
+
+def _uniform(task, batch):
+    """P(z | x) where all scores are 0."""
+    if task == "spans":
+        zeros = jnp.zeros(batch["context"].shape, jnp.float32)
+        return SpanDistribution.from_logits(zeros, zeros, where=batch["context"])
+    if task == "queries":
+        columns, words = batch["columns_where"], batch["words_where"]
+        cells = (*columns.shape, NUM_OPERATORS)
+        shapes = {
+            **{"select": columns.shape, "aggregator": (*columns.shape, NUM_AGGREGATORS)},
+            **{"number": (len(columns), MAX_CONDITIONS + 1), "column": columns.shape},
+            **{"operator": cells, "first": (*cells, words.shape[1])},
+            "last": (*cells, words.shape[1]),
+        }
+        scores = {name: jnp.zeros(shape, jnp.float32) for name, shape in shapes.items()}
+        return QueryDistribution.from_logits(**scores, columns=columns, words=words)
+    kinds = batch["kinds"]
+    tags = TagDistribution.from_logits(
+        jnp.zeros((*kinds.shape, NUM_TAGS), jnp.float32), where=jnp.ones(kinds.shape, bool)
+    )
+    if task == "equations":
+        return tags
+    return tags.over_equations(pairs=EVERY_PAIR.table(kinds), lone=EVERY_PAIR.lone(kinds))
 
 
 def test_random_programs_are_well_formed():
@@ -275,6 +305,20 @@ def test_every_round_runs_every_step_and_begins_with_another():
     assert results == {"a": [1, 4, 5], "b": [2, 3, 6]}
 
 
+def test_no_round_begins_that_would_end_too_late(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+    def turn(index):
+        now[0] += 5
+        return index
+
+    for until, rounds in ((0.0, 1), (109.9, 1), (110.0, 2), (114.0, 2), (1e9, 7)):
+        now[0] = 100.0
+        assert interleave({"a": turn}, 7, until=until)["a"] == list(range(rounds))
+
+
 def test_random_batch_has_the_layout_of_training():
     batch = random_batch(SETTING)
     lengths = batch["where"].sum(axis=1)
@@ -312,8 +356,7 @@ def test_random_batch_has_the_layout_of_training():
             ["--accumulate", "2"],
             "no micro-batches, with --accumulate 2, found pytorch",
         ),
-        (loss_cost, ["--compare", "4", "4"], "compare: "),
-        (loss_cost, ["--calls", "0"], "calls: "),
+        (train_step, ["--minutes", "-1"], "minutes: expected at least 0"),
     ],
 )
 def test_wrong_flags_are_refused(capsys, module, flags, culprit):
@@ -323,17 +366,3 @@ def test_wrong_flags_are_refused(capsys, module, flags, culprit):
 def test_packed_rows_may_be_as_short_as_the_texts():
     [setting] = train_step.TrainStep(tokens=(64,), packed_tokens=64)._settings("cpu")
     assert (setting.tokens, setting.packed_tokens) == (64, 64)
-
-
-@pytest.mark.slow
-def test_diagnostics_are_measured_in_the_step_of_the_flags():
-    def metrics(**flags):
-        shared = {"tokens": 24, "solutions": 3, "shortest": 0.5, "dropout": 0.0}
-        return diagnostics._step(Setting("tiny", 1, **shared, **flags), 16)(1)
-
-    plain = metrics(rows=4)
-    assert plain["items"] == 2 and "z_changed" in plain
-    assert metrics(rows=4, accumulate=2)["items"] == 4
-    assert metrics(rows=4, packed_tokens=40)["real_tokens"] > plain["real_tokens"]
-    rounded = metrics(rows=4, dtype="bfloat16")["loss"]
-    assert rounded != plain["loss"] and rounded == pytest.approx(plain["loss"], rel=0.05)

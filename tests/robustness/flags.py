@@ -10,15 +10,6 @@ from typing import Any
 
 import experiments
 from experiments.benchmark.correctness import Correctness
-from experiments.benchmark.costs.diagnostics import DiagnosticsCost
-from experiments.benchmark.costs.loss import LossCost
-from experiments.benchmark.costs.search import SearchCost
-from experiments.benchmark.data.input_pipeline import InputPipeline
-from experiments.benchmark.data.packing import Packing
-from experiments.benchmark.everything import Everything
-from experiments.benchmark.history import History
-from experiments.benchmark.kit import Kit
-from experiments.benchmark.step_profile import StepProfile
 from experiments.benchmark.tpu import Tpu
 from experiments.benchmark.train_step import TrainStep
 from experiments.download.command import Download
@@ -36,11 +27,8 @@ _FILES = (file.name for file in pkgutil.iter_modules(experiments.__path__, "expe
 MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMANDS")]
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
-    Correctness,
-    *(DiagnosticsCost, Download, Everything, History, InputPipeline),
-    *(Inspect, Kit, LatentScope, LossCost, Packing, Quickstart),
-    *(Regimes, Reproduce, SearchCost, SetSizes),
-    *(SolutionSets, StepProfile, Tabulate, Tpu, TrainStep),
+    *(Correctness, Download, Inspect, LatentScope, Quickstart, Regimes, Reproduce, SetSizes),
+    *(SolutionSets, Tabulate, Tpu, TrainStep),
 ]
 
 

@@ -60,8 +60,7 @@ def assert_same_step(one, other):
         np.testing.assert_allclose(value, other[2][name], atol=2e-5, err_msg=name)
 
 
-# SQLova reads `encode_layers`, which is tested below; `benchmark.data.packing` compares its losses,
-# which take half a minute to compile.
+# SQLova reads `encode_layers`, which is tested below; its losses take half a minute to compile.
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["spans", "taggings", *slow("equations")])
 def test_a_packed_step_is_the_step(task):

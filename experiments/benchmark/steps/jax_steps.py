@@ -1,8 +1,7 @@
-"""Our training step, and the loss without the model: the code that the experiments train with."""
+"""Our training step: the code that the experiments train with."""
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +29,7 @@ from hardem_jax.models.encoders.bert import Bert, BertConfig
 from hardem_jax.models.encoders.modernbert import ModernBert, ModernBertConfig
 from hardem_jax.models.encoders.pretrained import load_encoder, save_encoder
 from hardem_jax.models.span_reader import SpanReader
-from hardem_jax.objectives import HardEM, Objective
+from hardem_jax.objectives import HardEM
 from hardem_jax.training.devices.fsdp import all_gather_params
 from hardem_jax.training.devices.mesh import data_mesh, place_batch
 from hardem_jax.training.grad_accumulation import LossFn
@@ -143,13 +142,9 @@ class TrainingStep:
 
     def run(self, steps: int) -> list[tuple[float, float]]:
         """Runs ``steps`` steps; returns ``(loss, norm of the gradient)`` of each."""
-        return self.run_on([self._batch] * steps)
-
-    def run_on(self, batches: Iterable[Mapping[str, jax.Array]]) -> list[tuple[float, float]]:
-        """The same, a step on each of these batches."""
         metrics = []
-        for batch in batches:
-            self._state, now = self._step(self._state, batch)
+        for _ in range(steps):
+            self._state, now = self._step(self._state, self._batch)
             metrics.append(now)
         jax.block_until_ready(self._state)
         return [(float(m["loss"]), float(m["grad_norm"])) for m in metrics]
@@ -175,40 +170,6 @@ class MatrixProduct:
         for _ in range(steps):
             out = self._product(self._matrix, self._matrix)
         jax.block_until_ready(out)
-
-
-class LossStep:
-    """What depends on Z, and nothing else: from scores to loss and their gradient.
-
-    That is softmax, gathering of the solutions, and objective, called on their own. In a training
-    step the call is not paid for and XLA may fuse across, so this is an upper bound.
-    """
-
-    def __init__(self, setting: Setting, objective: Objective):
-        task = TASKS[setting.task]
-        assert task.scores is not None and task.log_probs is not None
-        log_probs_of, shapes = task.log_probs, task.scores(setting)
-        self._batch = {name: jnp.asarray(x) for name, x in task.batch(setting).items()}
-        rng = np.random.default_rng(0)
-        scores = {
-            name: jnp.asarray(rng.normal(size=shape), jnp.float32) for name, shape in shapes.items()
-        }
-        self._arguments = scores, jnp.int32(5_000), jax.random.key(0)
-
-        @jax.jit
-        def value_and_grad(scores, step, key, batch):
-            def loss(scores):
-                log_probs = log_probs_of(scores, batch)
-                return objective(log_probs, step=step, key=key, where=batch["solutions_where"])[0]
-
-            return jax.value_and_grad(loss)(scores)
-
-        self._value_and_grad = value_and_grad
-
-    def run(self, steps: int) -> None:
-        """Computes it this many times, one after the other."""
-        for _ in range(steps):
-            jax.block_until_ready(self._value_and_grad(*self._arguments, self._batch))
 
 
 def make_encoder(setting: Setting, **computed: Any) -> Encoder:

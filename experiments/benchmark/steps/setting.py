@@ -221,11 +221,11 @@ def _begin(setting: Setting) -> int:
     return setting.tokens // 8 + 2
 
 
-def step_flops(setting: Setting) -> float:
-    """Floating-point operations of the matrix products in the encoder, padding included.
+def step_flops(setting: Setting, *, padding: bool = True) -> float:
+    """Floating-point operations of the matrix products in the encoder, in a whole step.
 
-    Those of a whole step, as if texts were padded to T. The backward pass takes twice those of the
-    forward pass.
+    As if texts were padded to T, packed or not, or those of real tokens within their texts. The
+    backward pass takes twice those of the forward pass.
 
     Example:
         >>> f"{step_flops(Setting('bert-base', rows=32, tokens=300)) / 1e12:.2f} TFLOP"
@@ -235,8 +235,17 @@ def step_flops(setting: Setting) -> float:
 
         >>> f"{step_flops(Setting('modernbert-base', rows=32, tokens=300)) / 1e12:.2f} TFLOP"
         '6.72 TFLOP'
+
+        >>> half = Setting('bert-base', rows=32, tokens=300, shortest=0.5)
+        >>> f"{step_flops(half, padding=False) / step_flops(half):.2f}"
+        '0.75'
     """
-    sizes, tokens = setting.sizes, setting.tokens
+    lengths = [setting.tokens] * setting.examples if padding else _lengths(setting).tolist()
+    return float(3 * sum(_text_flops(setting.sizes, tokens) for tokens in lengths))
+
+
+def _text_flops(sizes: Sizes, tokens: int) -> int:
+    """Those of one text on the way forward."""
     products = 3 if sizes.architecture == "modernbert" else 2
     dense = 2 * sizes.layers * (4 * sizes.hidden**2 + products * sizes.hidden * sizes.intermediate)
     seen = tokens * sizes.layers
@@ -244,8 +253,7 @@ def step_flops(setting: Setting) -> float:
         near = min(tokens, sizes.local_attention)
         everywhere = len(range(0, sizes.layers, GLOBAL_EVERY))
         seen = tokens * everywhere + near * (sizes.layers - everywhere)
-    attention = 2 * 2 * seen * sizes.hidden
-    return float(3 * setting.examples * tokens * (dense + attention))
+    return tokens * (dense + 2 * 2 * seen * sizes.hidden)
 
 
 def step_tokens(setting: Setting) -> int:
@@ -255,6 +263,10 @@ def step_tokens(setting: Setting) -> int:
         >>> step_tokens(Setting(rows=4, tokens=32))
         128
     """
+    return int(_lengths(setting).sum())
+
+
+def _lengths(setting: Setting) -> np.ndarray:
     rng = np.random.default_rng(0)
     rows = dataclasses.replace(setting, rows=setting.examples, num_devices=1, accumulate=1)
-    return int(random_texts(rows, rng)["where"].sum())
+    return random_texts(rows, rng)["where"].sum(axis=1)

@@ -60,6 +60,13 @@ class Worker:
         except BrokenProcessPool as error:
             raise WorkerError(str(error)) from error
 
+    def attempt(self, function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+        """The same, with ``error`` and ``traceback`` in place of what could not be returned."""
+        try:
+            return self(function, *arguments)
+        except WorkerError as error:
+            return {"error": error.message, "traceback": error.traceback}
+
     def __enter__(self) -> "Worker":
         return self
 

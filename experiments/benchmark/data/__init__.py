@@ -1,1 +1,0 @@
-"""What the data path costs: solution sets, batches, packing."""
