@@ -92,7 +92,7 @@ def test_every_command_is_tried(runs):
         f"experiments.wikisql prepare {TYPO}",
         "experiments.build build --help",
         "experiments.retrieve index --help",
-        f"experiments.benchmark.tpu {TYPO}",
+        f"experiments.benchmark.compiled {TYPO}",
         "experiments.quickstart.__main__ --help",
     } <= lines
     assert len(lines) > 100

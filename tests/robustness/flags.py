@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import experiments
+from experiments.benchmark.compiled import Compiled
 from experiments.benchmark.correctness import Correctness
-from experiments.benchmark.tpu import Tpu
 from experiments.benchmark.train_step import TrainStep
 from experiments.download.command import Download
 from experiments.inspect.command import Inspect
@@ -28,7 +28,7 @@ MODULES = [m for m in map(importlib.import_module, _FILES) if hasattr(m, "COMMAN
 COMMANDS = [
     *(command for module in MODULES for command in module.COMMANDS.values()),
     *(Correctness, Download, Inspect, LatentScope, Quickstart, Regimes, Reproduce, SetSizes),
-    *(SolutionSets, Tabulate, Tpu, TrainStep),
+    *(SolutionSets, Compiled, Tabulate, TrainStep),
 ]
 
 

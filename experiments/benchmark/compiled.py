@@ -1,9 +1,10 @@
-"""The training step compiled for slices of TPUs that are not there: ``... benchmark.tpu --help``.
+"""The training step compiled for TPUs and GPUs that are not there: ``benchmark.compiled --help``.
 
-libtpu compiles for any topology on a host without a TPU (``pip install 'jax[tpu]'``). What the
-program of one chip needs and does is then known before a slice is paid for: memory, operations, and
-every collective with its bytes. Weights and batches are shapes only, so that a laptop compiles the
-step of a thousand chips.
+libtpu compiles for any slice on a host without a TPU (``pip install 'jax[tpu]'``), and JAX's plugin
+for CUDA for a GPU that is described to it (``pip install 'jax[cuda13]'``; ``JAX_PLATFORMS=cpu``).
+What the program of one chip needs and does is then known before it is paid for: memory, operations,
+bytes, every collective, and on GPUs every kernel. Weights and batches are shapes only, so that a
+laptop compiles the step of a thousand chips.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.progress import track
 
+from experiments.benchmark.kernels import array_bytes, kernels_by_kind, of_one_layer, total
 from experiments.benchmark.steps.setting import Preset, Setting, Task
 from experiments.report import table, wide_console
 from hardem_jax.cli.command import run_command
@@ -35,23 +37,66 @@ HEADS: tuple[Task, ...] = ("spans", "equations", "queries", "programs", "tagging
 
 
 class Chip(NamedTuple):
-    """A generation of TPUs: GiB of HBM, 10^12 operations a second, 10^9 bytes a second of links."""
+    """A generation of chips.
+
+    Attributes:
+        memory_gib: GiB of HBM.
+        bf16_tflops: 10^12 operations a second.
+        hbm_gbytes: 10^9 bytes a second of HBM.
+        link_gbytes: 10^9 bytes a second of links between chips, in one direction.
+    """
 
     memory_gib: float
     bf16_tflops: float
-    ici_gbytes: float
+    hbm_gbytes: float
+    link_gbytes: float
 
 
-# Google's pages of system architecture, cloud.google.com/tpu/docs/v5e and .../v5p.
-CHIPS = {"v5e": Chip(16, 197, 200), "v5p": Chip(95, 459, 600)}
+# Google's pages of system architecture, docs.cloud.google.com/tpu/docs/v5e, .../v5p and .../v6e;
+# NVIDIA's data sheets of the SXM boards.
+CHIPS = {
+    "v5e": Chip(16, 197, 819, 200),
+    "v5p": Chip(95, 459, 2765, 600),
+    "v6e": Chip(32, 918, 1638, 400),
+    "h100": Chip(80, 989, 3350, 450),
+    "h200": Chip(141, 989, 4800, 450),
+}
+GPUS = ("h100", "h200")
+# What XLA asks about a GPU. Both have the same chip, beside different memories.
+_HOPPER = """
+gpu_device_info {{
+  threads_per_block_limit: 1024
+  threads_per_warp: 32
+  shared_memory_per_block: 49152
+  shared_memory_per_core: 233472
+  shared_memory_per_block_optin: 232448
+  threads_per_core_limit: 2048
+  core_count: 132
+  fpus_per_core: 128
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+  l2_cache_size: 52428800
+  clock_rate_ghz: 1.98
+  memory_bandwidth: {memory_bandwidth}
+  device_memory_size: {device_memory_size}
+  cuda_compute_capability {{ major: 9 }}
+}}
+platform_name: "CUDA"
+dnn_version_info {{ major: 9 minor: 10 patch: 0 }}
+device_description_str: "NVIDIA {name}"
+"""
 
 
 @dataclasses.dataclass(frozen=True)
-class Tpu:
-    """Compile the training step of every task for slices of TPUs, and say what a chip does.
+class Compiled:
+    """Compile the training step of every task for TPUs or GPUs, and say what a chip does.
 
     Attributes:
-        topologies: generation and chips along each axis of the slice.
+        topologies: generation and chips along each axis of a slice of TPUs, or "h100" or "h200" for
+            one GPU.
         tasks: "spans" of a reader, "equations" of a tagger, "queries" of SQLova, "programs",
             "taggings" of a reader of several spans, "naqanet" (which has the sizes that were
             published, whatever the preset).
@@ -65,6 +110,7 @@ class Tpu:
         scan_layers: compile one layer and loop over it.
         accumulate: k, micro-batches of a step, each with this many rows.
         fsdp: chips that parameters and optimiser state are split over; 1 for copies on all.
+        per_layer: compile two and four layers as well, for what each layer adds.
         out: write the figures here, as JSON.
     """
 
@@ -80,6 +126,7 @@ class Tpu:
     scan_layers: bool = False
     accumulate: int = 1
     fsdp: int = 1
+    per_layer: bool = False
     out: Path | None = None
 
     def __post_init__(self) -> None:
@@ -98,12 +145,17 @@ class Tpu:
         results = []
         for task, name, attention in track(programs, "compiling", transient=True):
             began = time.perf_counter()
-            compiled, parameters = compiled_step(
-                self._setting(task), meshes[name], self.accumulate, attention
-            )
-            figures = {"parameters": parameters, "compile_s": time.perf_counter() - began}
+            whole = self._setting(task)
+            found = {}
+            for layers in {whole.sizes.layers, *((2, 4) if self.per_layer else ())}:
+                setting = dataclasses.replace(whole, layers=layers)
+                step = compiled_step(setting, meshes[name], self.accumulate, attention)
+                found[layers] = describe(*step, on_gpu=name in GPUS)
             program = {"task": task, "topology": name, "attention": attention}
-            results.append(program | figures | describe(compiled))
+            seconds = {"compile_s": time.perf_counter() - began}
+            results.append({**program, **seconds, **found[whole.sizes.layers]})
+            if self.per_layer:
+                results[-1]["layer"] = difference(found[2], found[4], layers=2)
             if self.out is not None:  # after each: a program takes minutes
                 write_json(self.out, {"flags": to_json(self), "results": results})
         wide_console().print(
@@ -112,17 +164,20 @@ class Tpu:
 
 
 def slice_mesh(name: str, fsdp: int) -> Mesh:
-    """A mesh as training has it over a slice that need not exist.
+    """A mesh as training has it over chips that need not exist.
 
     Args:
-        name: such as ``v5e:2x2``.
-        fsdp: see `Tpu`.
+        name: such as ``v5e:2x2`` or ``h200``.
+        fsdp: see `Compiled`.
 
     Raises:
-        InputError: libtpu is not installed or knows no such slice, or `fsdp` does not divide it.
+        InputError: the compiler is not installed or knows no such slice, or `fsdp` does not divide
+            it.
     """
-    if name.partition(":")[0] not in CHIPS:
-        raise InputError(f"--topologies: expected one of {', '.join(CHIPS)}:AxB, found {name!r}")
+    generation, _, shape = name.partition(":")
+    if generation not in CHIPS or (generation in GPUS) == bool(shape):
+        tpus = ", ".join(f"{tpu}:AxB" for tpu in CHIPS if tpu not in GPUS)
+        raise InputError(f"--topologies: expected one of {tpus}, {', '.join(GPUS)}, found {name!r}")
     from jax.experimental import topologies
 
     from hardem_jax.training.devices.mesh import mesh_over
@@ -131,12 +186,23 @@ def slice_mesh(name: str, fsdp: int) -> Mesh:
     # holds no device that another process could want.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
+    os.environ.setdefault("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1")
+    asked: dict[str, Any] = {"platform": "tpu", "topology_name": name}
+    if generation in GPUS:
+        chip = CHIPS[generation]
+        target = _HOPPER.format(
+            name=generation.upper(),
+            memory_bandwidth=int(chip.hbm_gbytes * 1e9),
+            device_memory_size=int(chip.memory_gib * 2**30),
+        )
+        asked = {"platform": "cuda", "topology": "1x1x1", "target_config": target}
     try:
-        topology = topologies.get_topology_desc(platform="tpu", topology_name=name)
-    except (RuntimeError, ValueError) as error:
+        topology = topologies.get_topology_desc(**asked)
+    except (RuntimeError, ValueError, NotImplementedError) as error:
         reason = str(error).partition("\n")[0]
+        package = f"jax[{'cuda13' if generation in GPUS else 'tpu'}]"
         raise InputError(
-            f"{name}: cannot be compiled for (pip install 'jax[tpu]'): {reason}"
+            f"{name}: cannot be compiled for (pip install '{package}'): {reason}"
         ) from error
     return mesh_over(topology.devices, fsdp=fsdp)
 
@@ -149,7 +215,7 @@ def compiled_step(
     Args:
         setting: ``rows`` are those of one chip.
         mesh: see `slice_mesh`.
-        accumulate, attention: see `Tpu`.
+        accumulate, attention: see `Compiled`.
     """
     import jax
     import jax.numpy as jnp
@@ -159,7 +225,7 @@ def compiled_step(
     from experiments.benchmark.steps.tasks import TASKS
     from hardem_jax.objectives import HardEM
     from hardem_jax.training.devices.fsdp import all_gather_params
-    from hardem_jax.training.devices.mesh import row_sharding, state_shardings
+    from hardem_jax.training.devices.mesh import is_gpu, row_sharding, state_shardings
     from hardem_jax.training.state import TrainState
     from hardem_jax.training.step import compile_train_step
 
@@ -188,17 +254,22 @@ def compiled_step(
     }
     # Kernels are written for the kind of device that this mesh has.
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        compiled = compile_train_step(step, mesh, shardings).lower(placed, batch).compile()
+        lowered = compile_train_step(step, mesh, shardings).lower(placed, batch)
+        # Choosing the fastest of several kernels would need the GPU.
+        options = {"xla_gpu_autotune_level": 0} if is_gpu(mesh) else None
+        compiled = lowered.compile(compiler_options=options)
     return compiled, sum(math.prod(x.shape) for x in jax.tree.leaves(params))
 
 
-def describe(compiled: Any) -> dict[str, Any]:
-    """Memory, operations and collectives of one chip's program.
+def describe(compiled: Any, parameters: int, *, on_gpu: bool) -> dict[str, Any]:
+    """Memory, operations, bytes and collectives of one chip's program.
 
     Returns:
-        ``memory_gib`` (the most at a time), ``flops`` as XLA counts them (the body of a loop once,
-        which leaves out most of an LSTM, and nothing of a kernel), ``collectives`` and ``kernels``,
-        see the functions of these names.
+        ``parameters``; ``memory_gib`` (the most at a time); ``flops`` as XLA counts them on TPUs
+        (the body of a loop once, which leaves out most of an LSTM, and nothing of a kernel; None on
+        GPUs); ``num_bytes`` read and written, on TPUs as XLA counts them in the same way, on GPUs
+        from ``by_kind``, see `kernels_by_kind` (empty on TPUs); ``collectives`` and attention's
+        ``kernels``, see the functions of these names.
     """
     from hardem_jax.models.ops.attention import kernels
 
@@ -206,11 +277,24 @@ def describe(compiled: Any) -> dict[str, Any]:
     held = memory.argument_size_in_bytes + memory.output_size_in_bytes
     held += memory.temp_size_in_bytes - memory.alias_size_in_bytes
     held += memory.generated_code_size_in_bytes
+    text, cost = compiled.as_text(), compiled.cost_analysis()
+    by_kind = kernels_by_kind(text) if on_gpu else {}
     return {
+        "parameters": parameters,
         "memory_gib": held / 2**30,
-        "flops": compiled.cost_analysis()["flops"],
-        "collectives": collectives(compiled.as_text()),
-        "kernels": kernels(compiled.as_text()),
+        "flops": None if on_gpu else cost["flops"],
+        "num_bytes": total(by_kind).num_bytes if by_kind else cost["bytes accessed"],
+        "by_kind": by_kind,
+        "collectives": collectives(text),
+        "kernels": kernels(text),
+    }
+
+
+def difference(fewer: Mapping[str, Any], more: Mapping[str, Any], *, layers: int) -> dict[str, Any]:
+    """``num_bytes`` and ``by_kind`` of each of the layers that only one program has."""
+    return {
+        "num_bytes": (more["num_bytes"] - fewer["num_bytes"]) / layers,
+        "by_kind": of_one_layer(fewer["by_kind"], more["by_kind"], layers),
     }
 
 
@@ -223,7 +307,6 @@ _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.-]+) \(.*\{$")
 _ASYNCHRONOUS = re.compile(r"channel_id=(\d+).*chain_id=\"(\d+)\"")
 _LOOP_BODY = re.compile(r"\bbody=%?([\w.-]+)")
 _SHAPE = re.compile(r"\b(pred|[a-z]+\d+)\[([\d,]*)\]")
-_BITS = re.compile(r"\d+")
 
 
 def collectives(hlo: str) -> dict[str, dict[str, float]]:
@@ -257,33 +340,33 @@ def collectives(hlo: str) -> dict[str, dict[str, float]]:
             name = f"{kind} {dtype}" + (" in a loop" if computation in bodies else "")
             entry = found.setdefault(name, {"arrays": 0, "mib": 0.0})
             entry["arrays"] += 1
-            entry["mib"] += _num_bytes(dtype, dims) / 2**20
+            entry["mib"] += array_bytes(f"{dtype}[{dims}]") / 2**20
     return found
-
-
-def _num_bytes(dtype: str, dims: str) -> float:
-    bits = _BITS.search(dtype)
-    return math.prod(int(d) for d in dims.split(",") if d) * (int(bits[0]) / 8 if bits else 1)
 
 
 def row(result: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of one task on one slice, for the table."""
     generation, _, shape = result["topology"].partition(":")
-    chip, chips = CHIPS[generation], math.prod(map(int, shape.split("x")))
+    chip, chips = CHIPS[generation], math.prod(map(int, shape.split("x"))) if shape else 1
     entries = sorted(result["collectives"].items())
     # All bytes but the chip's own share go once around the ring, for a sum on all chips twice.
     sent = sum(
         e["mib"] * 2**20 * (2 if kind.startswith("all-reduce") else 1) for kind, e in entries
     )
     moved = (f"{entry['arrays']} {kind} ({entry['mib']:.1f})" for kind, entry in entries)
+    layer = result.get("layer")
     return {
         **result,
+        "count": total(result["by_kind"]).count or None,
+        "memory_ms": result["num_bytes"] / chip.hbm_gbytes / 1e6,
+        "layer_count": (layer and total(layer["by_kind"]).count) or None,
+        "layer_bytes": layer and layer["num_bytes"],
         "chips": chips,
         "memory": f"{result['memory_gib']:.2f} of {chip.memory_gib:g}",
         "called": ", ".join(f"{n} {name}" for name, n in result["kernels"].items()) or "none",
         "moved": ", ".join(moved) or "none",
-        "peak_ms": result["flops"] / chip.bf16_tflops / 1e9,
-        "links_s": (chips - 1) / chips * sent / (chip.ici_gbytes * 1e9),
+        "peak_ms": result["flops"] and result["flops"] / chip.bf16_tflops / 1e9,
+        "links_s": (chips - 1) / chips * sent / (chip.link_gbytes * 1e9),
     }
 
 
@@ -294,15 +377,20 @@ COLUMNS = {
     "chips": "chips",
     "GiB of HBM": "memory",
     "TFLOP": ("flops", 1e-12, 2),
-    "kernels": "called",
+    "GB": ("num_bytes", 1e-9, 1),
+    "kernels": ("count", 1, 0),
+    "GB\na layer": ("layer_bytes", 1e-9, 2),
+    "kernels\na layer": ("layer_count", 1, 0),
+    "of attention": "called",
     "collectives: arrays (MiB)": "moved",
     "ms at peak": ("peak_ms", 1, 1),
+    "ms of HBM": ("memory_ms", 1, 1),
     "ms of links": ("links_s", 1000, 1),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    run_command(Tpu, prog="python -m experiments.benchmark.tpu", argv=argv)
+    run_command(Compiled, prog="python -m experiments.benchmark.compiled", argv=argv)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,189 @@
+"""What the step of a chip does, read off its compiled program; no TPU and no GPU is needed."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.benchmark import compiled
+from experiments.benchmark.compiled import collectives
+from experiments.benchmark.kernels import Kernels, kernels_by_kind
+from tests.commands import said
+
+ROOT = Path(__file__).resolve().parents[2]
+HLO = """
+%all-reduce-scatter.1 (a: f32[8,4], b: f32[8]) -> (f32[4,4], f32[4]) {
+  %all-reduce.5 = (f32[8,4]{1,0}, f32[8]{0}) all-reduce(%a, %b), channel_id=9
+}
+
+%begun (p: bf16[8,4]) -> bf16[8,4] {
+  %all-gather.1 = bf16[8,4]{1,0} all-gather(%p), channel_id=7, frontend_attributes={chain_id="0"}
+}
+
+%async_collective_fusion.1 (p: bf16[8,4], q: f32[4]) -> (f32[4], bf16[8,4]) {
+  %all-gather.2 = bf16[8,4]{1,0} all-gather(%p), channel_id=7, frontend_attributes={chain_id="0"}
+}
+
+%step.2 (state: (s32[], f32[6])) -> (s32[], f32[6]) {
+  %all-reduce.7 = f32[6]{0} all-reduce(%x), channel_id=5
+}
+
+ENTRY %main (a: f32[4]) -> f32[4] {
+  %while.1 = (s32[], f32[6]{0}) while(%tuple.3), condition=%until, body=%step.2
+  %all-reduce.1 = f32[30522,768]{1,0:T(8,128)} all-reduce(%fusion.1), channel_id=1
+  %start = (bf16[4,2]{1,0}, bf16[4,2]{1,0}) all-reduce-start(%a, %b), channel_id=2
+  %done = (bf16[4,2]{1,0}, bf16[4,2]{1,0}) all-reduce-done(%start)
+  %sent = (f32[3]{0}, f32[3]{0}, u32[]{:S(2)}, u32[]{:S(2)}) collective-permute-start(%x)
+  %gathered = s32[16]{0} all-gather(%ids), dimensions={0}
+  %flag = pred[] all-reduce(%finite)
+  ROOT %fusion = f32[4]{0} fusion(%all-reduce.1), kind=kLoop
+"""
+
+
+def test_collectives_are_counted_once_with_their_bytes():
+    assert collectives(HLO) == {
+        "all-reduce f32": {"arrays": 1, "mib": 30522 * 768 * 4 / 2**20},
+        "all-reduce bf16": {"arrays": 2, "mib": 2 * 8 * 2 / 2**20},
+        "all-gather s32": {"arrays": 1, "mib": 16 * 4 / 2**20},
+        "collective-permute f32": {"arrays": 1, "mib": 3 * 4 / 2**20},
+        "all-reduce f32 in a loop": {"arrays": 1, "mib": 6 * 4 / 2**20},
+        "all-gather bf16": {"arrays": 1, "mib": 32 * 2 / 2**20},
+        "reduce-scatter f32": {"arrays": 2, "mib": 40 * 4 / 2**20},
+        "all-reduce pred": {"arrays": 1, "mib": 1 / 2**20},
+    }
+
+
+@pytest.mark.slow
+def test_data_parallelism_reduces_gradients_in_float32_and_nothing_else(tmp_path):
+    if importlib.util.find_spec("libtpu") is None:
+        pytest.skip("compiling for TPUs needs libtpu (pip install 'jax[tpu]')")
+    out = tmp_path / "tpu.json"
+    command = [
+        sys.executable,
+        "-m",
+        "experiments.benchmark.compiled",
+        "--preset",
+        "tiny",
+        "--out",
+        out,
+    ]
+    command += ["--tokens", "64", "--rows", "4", "--tasks", "spans", "--topologies", "v5e:2x2"]
+    command += ["--attention-dropout", "0"]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    [result] = json.loads(out.read_text())["results"]
+    # In each of two layers the kernel of TPUs, forwards and backwards, divided between the chips.
+    assert result["kernels"] == {"tpu_custom_call": 4}
+    found = result["collectives"]
+    # Every gradient once; of the position table only the 64 rows that are looked at.
+    gradients = (result["parameters"] - (512 - 64) * 32) * 4 / 2**20
+    assert found.pop("all-reduce f32")["mib"] == pytest.approx(gradients, rel=0.01)
+    # Beside them the numbers of items and questions that means are taken over.
+    assert set(found) <= {"all-reduce s32", "all-reduce u32"}
+    assert all(entry["mib"] < 1e-4 for entry in found.values())
+    assert 0 < result["memory_gib"] < 0.1 and result["flops"] > 1e7
+
+
+PROGRAM = """
+%fused_add.2 (p: bf16[8], q: bf16[8]) -> bf16[8] {
+  ROOT %add.1 = bf16[8]{0} add(%p, %q)
+}
+
+%step (state: (s32[], f32[6])) -> (s32[], f32[6]) {
+  %state = (s32[], f32[6]{0}) parameter(0)
+  %x = f32[6]{0} get-tuple-element(%state), index=1
+  %y = f32[6]{0} fusion(%x), kind=kLoop, calls=%fused_multiply
+}
+
+%until (state: (s32[], f32[6])) -> pred[] {
+  %less = pred[] compare(%state, %limit), direction=LT
+}
+
+ENTRY %main (a: bf16[8], b: bf16[8,8]) -> bf16[8] {
+  %a = bf16[8]{0} parameter(0)
+  %b = bf16[8,8]{1,0} parameter(1), sharding={replicated}
+  %product = (bf16[8]{0}, s8[64]{0}) custom-call(%a, %b), custom_call_target="__cublas$lt$matmul", \
+backend_config={"gemm_backend_config":{"epilogue":"BIAS"}}
+  %c = bf16[8]{0} get-tuple-element(%product), index=0
+  %sum = bf16[8]{0} fusion(%a, %c), kind=kLoop, calls=%fused_add.2
+  %other = bf16[8]{0} fusion(%sum, %c), kind=kLoop, calls=%fused_add.7
+  %begun = ((f32[3,6]{1,0}), f32[6]{0}, u32[]) fusion-start(%t), kind=kLoop, calls=%fused_slice
+  %ended = f32[6]{0} fusion-done(%begun)
+  %while = (s32[], f32[6]{0}) while(%tuple), condition=%until, body=%step, \
+backend_config={"known_trip_count":{"n":"5"}}
+}
+"""
+
+
+def test_kernels_are_counted_by_kind_with_their_bytes():
+    assert kernels_by_kind(PROGRAM) == {
+        "__cublas$lt$matmul BIAS": Kernels(1, 16 + 64 + 16 + 128),
+        "fused_add": Kernels(2, 2 * 3 * 16),
+        "fused_slice": Kernels(1, 24 + 4),
+        "fused_multiply": Kernels(5, 5 * 2 * 24),
+        "compare": Kernels(5, 5),
+    }
+
+
+@pytest.fixture(scope="module")
+def reader_on_h200(tmp_path_factory):
+    """The step of the span reader by kind of kernel, per layer."""
+    if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
+        pytest.skip("compiling for GPUs needs JAX's plugin for CUDA (pip install 'jax[cuda13]')")
+    out = tmp_path_factory.mktemp("h200") / "out.json"
+    command = [sys.executable, "-m", "experiments.benchmark.compiled", "--topologies", "h200"]
+    command += ["--tasks", "spans", "--rows", "64", "--attention-dropout", "0", "--layers", "2"]
+    command += ["--per-layer", "--out", out]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    [result] = json.loads(out.read_text())["results"]
+    return result
+
+
+@pytest.mark.slow
+def test_a_layer_is_few_kernels_that_read_and_write_little(reader_on_h200):
+    layer = reader_on_h200["layer"]
+    assert sum(count for count, _ in layer["by_kind"].values()) <= 60
+    assert 0 < layer["num_bytes"] <= 4.3e9
+    # Forwards and backwards.
+    assert reader_on_h200["kernels"] == {"__cudnn$fmhaSoftmax": 2, "__cudnn$fmhaSoftmaxBackward": 2}
+
+
+@pytest.mark.slow
+def test_products_are_neither_merged_nor_followed_by_kernels_that_add(reader_on_h200):
+    kinds = reader_on_h200["layer"]["by_kind"]
+    # Only squares of small gradients are put together, for the norm, and once for all layers.
+    assert sum(count for kind, (count, _) in kinds.items() if "concatenate" in kind) == 0
+    # cuBLAS adds the biases of Q, K and V; those of other products are in our own kernels.
+    assert kinds["__cublas$lt$matmul BIAS"][0] == 3
+    added = [num_bytes for kind, (_, num_bytes) in kinds.items() if "add" in kind]
+    assert sum(added) < 1e-3 * reader_on_h200["layer"]["num_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "culprit"),
+    [
+        (
+            ["--topologies", "v9:2x2"],
+            "--topologies: expected one of v5e:AxB, v5p:AxB, v6e:AxB, h100, h200, found 'v9:2x2'",
+        ),
+        (["--topologies", "h200:2x2"], "found 'h200:2x2'"),
+        (["--topologies", "v5e"], "found 'v5e'"),
+        (["--rows", "1"], "rows: expected at least 2, found 1"),
+        (["--tasks", "poems"], "poems"),
+        (["--attention", "all"], "attention"),
+    ],
+)
+def test_wrong_flags_are_refused(capsys, flags, culprit):
+    with pytest.raises(SystemExit) as stop:
+        compiled.main(flags)
+    assert stop.value.code == 2
+    assert culprit in said(capsys)
