@@ -320,8 +320,11 @@ class _Grid(NamedTuple):
     def columns(self) -> list[_Columns]:
         count = pl.cdiv(self.num_columns, self.width)
         masked = count * self.width > self.num_columns
-        end = self.num_columns if masked else None
-        return [_Columns(self.width, end, index * self.width) for index in range(count)]
+        if not masked:
+            return [_Columns(self.width, None, index * self.width) for index in range(count)]
+        # Arrays, not numbers: JAX refuses a slice that it knows to reach beyond the end.
+        firsts = [jnp.int32(index * self.width) for index in range(count)]
+        return [_Columns(self.width, self.num_columns, first) for first in firsts]
 
     def rows(self, index) -> _Rows:
         # The last program's last tiles may lie beyond the end.
