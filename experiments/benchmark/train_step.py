@@ -203,8 +203,9 @@ class TrainStep(StepFlags):
                 results.append(self._measure(group, setting, own, peak, until))
                 report.save({"device": found, "results": results})
                 longest = max(longest, results[-1]["least_s"])
-        errors = [v["error"] for r in results for v in r["variants"].values() if "error" in v]
-        if len(errors) == sum(len(result["variants"]) for result in results):
+        tried = [entry for result in results for entry in result["variants"].items()]
+        errors = [f"{name}: {figures['error']}" for name, figures in tried if "error" in figures]
+        if len(errors) == len(tried):
             raise InputError(f"nothing could be measured: {'; '.join(errors)}")
         return results, found
 

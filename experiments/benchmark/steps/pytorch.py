@@ -211,7 +211,7 @@ class ReaderStep:
         self._schedule = get_linear_schedule_with_warmup(
             self._optimizer, num_warmup_steps=0, num_training_steps=NUM_STEPS
         )
-        compiled = mode is not None
+        self._compiled = compiled = mode is not None
         self._loss = torch.compile(model, dynamic=False, mode=mode) if compiled else model
         # Gathering wants 64-bit indices; converting once is part of making the batch.
         if unpadded:
@@ -225,8 +225,8 @@ class ReaderStep:
         """Runs this many steps; returns ``(loss, norm of the gradient)`` of each."""
         metrics = []
         for _ in range(steps):
-            # With CUDA graphs, the next step overwrites what this one returns.
-            torch.compiler.cudagraph_mark_step_begin()
+            if self._compiled:  # with CUDA graphs, a step overwrites what the last one returned
+                torch.compiler.cudagraph_mark_step_begin()
             loss = self._loss(self._batch)
             loss.backward()
             norm = torch.nn.utils.clip_grad_norm_(self._parameters, OPTIMIZER["clip_norm"])
